@@ -1,0 +1,90 @@
+"""Every role's name and every login's password, derived and never stored."""
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+# One session's settings travel as startup options: a role may change its own defaults,
+# and only startup options win over those. Order and names as in pg_settings.
+PINNED = {
+    "role": "none",
+    "synchronous_commit": "on",
+    "local_preload_libraries": "",
+    "default_transaction_read_only": "off",
+    "default_transaction_isolation": "read\\ committed",
+    "default_transaction_deferrable": "off",
+    "client_connection_check_interval": "500",
+    "idle_session_timeout": "0",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO,YMD",
+    "TimeZone": "UTC",
+    "IntervalStyle": "postgres",
+    "standard_conforming_strings": "on",
+}
+# Seconds and milliseconds after which a silent peer counts as gone.
+KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
+
+
+def installation_id(database: str) -> str:
+    """Return the short id that keeps two installations' roles apart: roles belong to the cluster."""
+    return hashlib.sha256(database.encode()).hexdigest()[:6]
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """Turns a role into a conninfo with its password and pinned settings.
+
+    `server` is a libpq conninfo or URL; its user and password are ignored. `master_key` is at least
+    16 bytes. `installation` defaults to a digest of the database's name.
+    """
+
+    server: str
+    master_key: bytes = field(repr=False)
+    installation: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.master_key) < 16:  # noqa: PLR2004 - the docstring's promise
+            raise ValueError("MASTER_KEY must be at least 16 characters long; make one with `openssl rand -hex 32`")
+        if not self.installation:
+            database = conninfo_to_dict(self.server).get("dbname")
+            if not database:
+                raise ValueError("DATABASE_URL must name a database: postgresql://host:port/database")
+            object.__setattr__(self, "installation", installation_id(str(database)))
+
+    def role(self, name: str) -> str:
+        """Return the cluster-wide name of one of this installation's roles."""
+        return f"turno_{self.installation}_{name}"
+
+    def password(self, role: str, epoch: int = 0) -> str:
+        """Return the role's password: an HMAC, so that no one stores it and a new epoch changes it."""
+        return hmac.new(self.master_key, f"{role}:{epoch}".encode(), hashlib.sha256).hexdigest()
+
+    def conninfo(self, role: str, *, epoch: int = 0, search_path: str, application: str, **settings: str) -> str:
+        """Return the conninfo of a session as `role`; `settings` are further startup options, such as timeouts."""
+        pinned = PINNED | {"search_path": search_path} | settings
+        options = " ".join(f"-c {name}={value}" for name, value in pinned.items())
+        server = {k: v for k, v in conninfo_to_dict(self.server).items() if k not in {"user", "password", "options"}}
+        return make_conninfo(
+            **KEEPALIVE | server,  # type: ignore[arg-type]  # libpq takes words for all of these
+            user=role,
+            password=self.password(role, epoch),
+            options=options,
+            application_name=application,
+        )
+
+    @property
+    def engine(self) -> str:
+        """The role that claims, rescues and sweeps."""
+        return self.role("engine")
+
+    @property
+    def web(self) -> str:
+        """The role that serves requests and becomes a tenant's API role for each."""
+        return self.role("web")
+
+    @property
+    def operator(self) -> str:
+        """The role of `/admin` and of the command line's operator commands."""
+        return self.role("operator")
