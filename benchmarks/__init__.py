@@ -1,0 +1,1 @@
+"""Claims of speed, as ratios measured side by side in one run."""

@@ -1,0 +1,1 @@
+"""Start things: the only room that knows every other."""

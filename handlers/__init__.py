@@ -1,0 +1,1 @@
+"""The work: one file per job type over the services it wraps."""

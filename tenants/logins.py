@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -61,9 +62,11 @@ class Logins:
         """Return the role's password: an HMAC, so that no one stores it and a new epoch changes it."""
         return hmac.new(self.master_key, f"{role}:{epoch}".encode(), hashlib.sha256).hexdigest()
 
-    def conninfo(self, role: str, *, epoch: int = 0, search_path: str, application: str, **settings: str) -> str:
-        """Return the conninfo of a session as `role`; `settings` are further startup options, such as timeouts."""
-        pinned = PINNED | {"search_path": search_path} | settings
+    def conninfo(
+        self, role: str, *, epoch: int = 0, search_path: str, application: str, timeouts: Mapping[str, str]
+    ) -> str:
+        """Return the conninfo of a session as `role`; `timeouts` are further startup options in milliseconds."""
+        pinned = PINNED | {"search_path": search_path} | dict(timeouts)
         options = " ".join(f"-c {name}={value}" for name, value in pinned.items())
         server = {k: v for k, v in conninfo_to_dict(self.server).items() if k not in {"user", "password", "options"}}
         return make_conninfo(

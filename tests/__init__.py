@@ -1,0 +1,1 @@
+"""Three rings, faults and a browser."""

@@ -1,0 +1,1 @@
+"""The one door for commands: enqueue, cancel, retry."""

@@ -1,0 +1,1 @@
+"""How a worker learns that a job waits; always a hint, never the truth."""

@@ -1,0 +1,1 @@
+"""HTTP: requests in, problem details out."""

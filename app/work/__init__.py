@@ -1,0 +1,1 @@
+"""Run jobs: the supervisor that watches, the executor that runs, the passes that mend."""

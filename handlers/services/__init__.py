@@ -1,0 +1,1 @@
+"""Business code that knows nothing of jobs."""

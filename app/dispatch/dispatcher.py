@@ -1,0 +1,116 @@
+"""Accept commands about jobs, commit them, then hint; the hint's failure is never the caller's error."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from app.jobs.handler import JobHandler
+from app.jobs.job import JobRef, Priority
+from app.queues.interface import QueueInterface
+from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
+from tenants.session import call_as_api
+from tenants.tenant import Tenant
+
+log = logging.getLogger(__name__)
+
+WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a caller asks for; the payload was validated and is in its canonical JSON form."""
+
+    handler: type[JobHandler[Any]]
+    payload: dict[str, Any]
+    user_id: str
+    priority: Priority = Priority.NORMAL
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    trace_context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a command: a word, and the job it is about if there is one."""
+
+    word: str
+    job_id: UUID | None
+
+
+class Dispatcher:
+    """Writes commands through the web's connections and offers what became ready to the queue."""
+
+    def __init__(self, *, connection: WebConnection, queue: QueueInterface, pending_limit: int) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._pending_limit = pending_limit
+
+    def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
+        """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed."""
+        new = NewJob(
+            type=wanted.handler.type,
+            version=wanted.handler.version,
+            queue=wanted.handler.queue,
+            backend=self._queue.name,
+            max_attempts=wanted.handler.retry.max_attempts,
+            payload=wanted.payload,
+            payload_hash=fingerprint(wanted),
+            user_id=wanted.user_id,
+            priority=wanted.priority,
+            run_at=wanted.run_at,
+            expires_at=wanted.expires_at,
+            idempotency_key=wanted.idempotency_key,
+            correlation_id=wanted.correlation_id,
+            trace_context=wanted.trace_context,
+            pending_limit=self._pending_limit,
+        )
+        with self._connection() as connection:
+            row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
+        verdict = Verdict(row["verdict"], row["job_id"])
+        if verdict.word == "accepted" and wanted.run_at is None:
+            self._hint(tenant, verdict)
+        return verdict
+
+    def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
+        """Make a new job that continues an ended one: accepted, replayed, unknown or not_retryable."""
+        with self._connection() as connection:
+            row = call_as_api(connection, tenant, RETRY, (job_id, user_id, self._queue.name, correlation_id))
+        verdict = Verdict(row["verdict"], row["job_id"])
+        if verdict.word == "accepted":
+            self._hint(tenant, verdict)
+        return verdict
+
+    def cancel(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, reason: str) -> Verdict:
+        """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown."""
+        with self._connection() as connection:
+            row = call_as_api(connection, tenant, CANCEL, (job_id, user_id, reason))
+        return Verdict(row["verdict"], job_id)
+
+    def _hint(self, tenant: Tenant, verdict: Verdict) -> None:
+        assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id
+        try:
+            self._queue.offer(JobRef(tenant.slug, verdict.job_id))
+        except Exception:
+            # The job is committed; the sweep offers it again. The caller must not hear of this.
+            log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(verdict.job_id)})
+
+
+def fingerprint(wanted: Submission) -> bytes:
+    """Return the digest that tells whether two requests under one idempotency key ask for the same thing."""
+    asked = {
+        "payload": wanted.payload,
+        "priority": int(wanted.priority),
+        "run_at": wanted.run_at.isoformat() if wanted.run_at else None,
+        "expires_at": wanted.expires_at.isoformat() if wanted.expires_at else None,
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()

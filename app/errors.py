@@ -1,0 +1,49 @@
+"""What can go wrong, as one short tree; each message says what to do next."""
+
+
+class TurnoError(Exception):
+    """Anything Turno refuses or gives up on."""
+
+
+class InvalidSettings(TurnoError):
+    """One or more settings are wrong; all of them are listed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("cannot start, please correct:\n" + "\n".join(f"  {problem}" for problem in problems))
+        self.problems = problems
+
+
+class UnknownJobType(TurnoError):
+    """No handler is registered for this type."""
+
+    def __init__(self, job_type: str, known: list[str]) -> None:
+        super().__init__(f"no handler is registered for {job_type[:80]!r}; known types: {', '.join(known) or 'none'}")
+        self.job_type = job_type
+
+
+class InvalidPayload(TurnoError):
+    """The payload does not fit the job type; each problem names its field."""
+
+    def __init__(self, problems: list[dict[str, str]]) -> None:
+        super().__init__("; ".join(f"{p['field']}: {p['problem']}" for p in problems))
+        self.problems = problems
+
+
+class ClaimLost(TurnoError):
+    """The attempt no longer holds its job: somebody else may run it, so nothing more may be written."""
+
+
+class HandlerMisuse(TurnoError):
+    """The handler did what only the executor may do, such as committing; see the message."""
+
+
+class InvalidResult(TurnoError):
+    """What the handler returned cannot be stored; return a dict of plain JSON values under 256 KB."""
+
+
+class PermanentFailure(TurnoError):
+    """Raised by a handler: trying again cannot help, so the job fails for good."""
+
+
+class CancelRequested(TurnoError):
+    """Raised inside a handler when somebody asked for its job to stop; let it pass."""

@@ -1,0 +1,108 @@
+"""The contract between Turno and the code of one job type."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
+
+from app.jobs.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
+    from logging import LoggerAdapter
+    from uuid import UUID
+
+    import psycopg
+
+    from app.jobs.outcome import Cancel, Reschedule
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+class Item(Protocol[T]):
+    """One item of a batch inside its savepoint."""
+
+    value: T
+    ref: str | None  # what the work made of it, such as an invoice's number; kept in the ledger
+
+
+class BatchCounts(Protocol):
+    """How a batch stands: numbers of items."""
+
+    done: int
+    failed: int
+    skipped: int
+    total: int
+
+
+class Batch(Protocol[T]):
+    """The items still to do, each as a context: `for step in batch: with step as item: ...`."""
+
+    counts: BatchCounts
+
+    def __iter__(self) -> Iterator[AbstractContextManager[Item[T]]]:
+        """Yield each item that the ledger does not know yet."""
+
+
+class JobContext(Protocol):
+    """What a handler may use while its job runs."""
+
+    job_id: UUID
+    tenant: str
+    user_id: str
+    attempt: int
+    correlation_id: str | None
+    checkpoint_state: Any  # what the last attempt gave to `checkpoint`, or None
+    log: LoggerAdapter[Any]
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The tenant's session, inside the job's transaction; the executor commits it."""
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Show how far the job is, at once and outside its transaction; never goes back."""
+
+    def checkpoint(self, state: Any) -> None:
+        """Commit the work so far together with `state`; a later attempt starts from it."""
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str], chunk: int = 50) -> Batch[T]:
+        """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
+
+    def check_cancelled(self) -> None:
+        """Raise CancelRequested if somebody asked this job to stop."""
+
+
+class JobHandler(ABC, Generic[P]):
+    """Code for one job type; wraps an existing service that knows nothing of jobs.
+
+    `timeout` is seconds an attempt may take, `memory_mb` what it may allocate beyond what the worker
+    uses already. Payload types are frozen dataclasses.
+    """
+
+    type: ClassVar[str]
+    version: ClassVar[int] = 1
+    queue: ClassVar[str] = "default"
+    retry: ClassVar[RetryPolicy] = RetryPolicy()
+    timeout: ClassVar[float] = 3600.0
+    memory_mb: ClassVar[int | None] = None
+    payload_type: ClassVar[builtins.type[Any]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for origin in getattr(cls, "__orig_bases__", ()):
+            for argument in get_args(origin):
+                if isinstance(argument, type):
+                    cls.payload_type = argument
+
+    @abstractmethod
+    def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:
+        """Do the work; return a JSON result or an outcome, raise anything to be retried."""
+
+    def before(self, job: JobContext) -> None:
+        """Run before each attempt, inside its transaction."""
+
+    def after(self, job: JobContext) -> None:
+        """Run after an attempt that returned, inside its transaction."""

@@ -1,0 +1,50 @@
+"""The words for a job that cross every border."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Self
+from uuid import UUID
+
+
+class Status(StrEnum):
+    """The five states; labels such as "retrying" are derived from columns."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Say whether a job in this state will never change again."""
+        return self not in (Status.PENDING, Status.RUNNING)
+
+
+class Priority(IntEnum):
+    """Three bands inside one tenant; no tenant gets ahead of another by them."""
+
+    URGENT = 0
+    NORMAL = 1
+    LOW = 2
+
+    @property
+    def word(self) -> str:
+        """Return the name the API uses."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job's whole address: what is enqueued, launched, published, logged and streamed."""
+
+    tenant: str
+    job_id: UUID
+
+    @classmethod
+    def parse(cls, tenant: str, text: str) -> Self:
+        """Read a job id given as text; raises ValueError naming what was expected."""
+        try:
+            return cls(tenant, UUID(text))
+        except ValueError:
+            raise ValueError(f"{text[:60]!r} is not a job id: expected a UUID") from None

@@ -1,0 +1,118 @@
+"""How an attempt ended, as a value, and what follows from it. Deciding is pure; writing is elsewhere."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from app.jobs.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned its result, which was checked and serialised already."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reschedule:
+    """Returned by a handler: run this job again later; it counts as no error. Give `at` or `after` (seconds)."""
+
+    at: datetime | None = None
+    after: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at is None) == (self.after is None):
+            raise ValueError("Reschedule takes either at= or after=")
+        if self.at is not None and self.at.tzinfo is None:
+            raise ValueError("Reschedule(at=) needs a time zone, for example datetime.now(UTC)")
+
+    def due(self, now: datetime) -> datetime:
+        """Return the moment to run again, given the present one."""
+        return self.at if self.at is not None else now + timedelta(seconds=self.after or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Returned by a handler: this job is pointless now; it ends as cancelled with this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The handler raised; the error is text already, because exceptions do not travel."""
+
+    error: dict[str, Any]
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The worker is stopping; the job goes on elsewhere from its last checkpoint."""
+
+
+Outcome = Completed | Reschedule | Cancel | Raised | HandedBack
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Write the result and end the job."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Wait `delay` seconds, then run again; one more error is counted."""
+
+    delay: float
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the job as failed and keep it as a dead letter."""
+
+    cause: str
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Run again at `run_at`, nothing counted."""
+
+    run_at: datetime
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """End the job as cancelled."""
+
+    reason: str
+
+
+Decision = Complete | Retry | Fail | Release | Abandon
+
+
+def decide(
+    outcome: Outcome, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime, chance: float
+) -> Decision:
+    """Return what to write for an outcome; `errors` were counted before this attempt."""
+    match outcome:
+        case Completed(result):
+            return Complete(result)
+        case Cancel(reason):
+            return Abandon(reason)
+        case Reschedule():
+            return Release(outcome.due(now), "rescheduled", "rescheduled by its handler")
+        case HandedBack():
+            return Release(now.astimezone(UTC), "released", "handed back by a stopping worker")
+        case Raised(error, permanent=True):
+            return Fail("failed for good", error)
+        case Raised(error):
+            if errors + 1 >= max_attempts:
+                return Fail("no attempts left", error)
+            return Retry(policy.delay(errors + 1, chance), error)

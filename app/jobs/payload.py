@@ -1,0 +1,52 @@
+"""Rebuild a handler's payload, a plain dataclass, from the JSON that the door accepted and stored."""
+
+import types
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+_FROM_TEXT: dict[type, Any] = {
+    datetime: datetime.fromisoformat,
+    date: date.fromisoformat,
+    Decimal: Decimal,
+    UUID: UUID,
+}
+
+
+def rebuild(expected: Any, value: Any) -> Any:
+    """Return `value` as an instance of the annotation `expected`.
+
+    The web validated the value when the job was accepted; this only restores the types that JSON
+    cannot say: dataclasses, tuples, dates, decimals, UUIDs and enums. Raises TypeError or ValueError
+    on a value that does not fit, such as one from another version of the payload.
+    """
+    if is_dataclass(expected):
+        hints = get_type_hints(expected)
+        names = {field.name for field in fields(expected)}
+        if unknown := set(value) - names:
+            raise TypeError(f"unknown fields: {', '.join(sorted(unknown))}")
+        return expected(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+    origin, arguments = get_origin(expected), get_args(expected)
+    if origin in (Union, types.UnionType):
+        return _rebuild_union(arguments, value)
+    if origin is tuple:
+        return tuple(rebuild(arguments[0], item) for item in value)
+    if origin is list:
+        return [rebuild(arguments[0], item) for item in value]
+    if origin is dict:
+        return {key: rebuild(arguments[1], item) for key, item in value.items()}
+    if origin is Literal or not isinstance(expected, type):
+        return value
+    if issubclass(expected, Enum):
+        return expected(value)
+    return _FROM_TEXT.get(expected, lambda same: same)(value)
+
+
+def _rebuild_union(arguments: tuple[Any, ...], value: Any) -> Any:
+    if value is None:
+        return None
+    others = [argument for argument in arguments if argument is not types.NoneType]
+    return rebuild(others[0], value) if len(others) == 1 else value

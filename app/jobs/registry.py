@@ -1,0 +1,37 @@
+"""Which handler serves which type: an explicit list, loaded one by one when needed."""
+
+from importlib import import_module
+from typing import Any
+
+from app.errors import UnknownJobType
+from app.jobs.handler import JobHandler
+
+
+class Registry:
+    """Maps a job type to its handler class; a worker loads only the module of the job it runs."""
+
+    def __init__(self, paths: dict[str, str]) -> None:
+        """`paths` gives for each type `package.module:Class`, written in code and never read from data."""
+        self._paths = dict(paths)
+        self._loaded: dict[str, type[JobHandler[Any]]] = {}
+
+    @property
+    def types(self) -> list[str]:
+        """Return the names of all types, without loading any."""
+        return sorted(self._paths)
+
+    def load(self, job_type: str) -> type[JobHandler[Any]]:
+        """Return the handler class of a type; raises UnknownJobType."""
+        if job_type not in self._paths:
+            raise UnknownJobType(job_type, self.types)
+        if job_type not in self._loaded:
+            module, name = self._paths[job_type].split(":")
+            handler: type[JobHandler[Any]] = getattr(import_module(module), name)
+            if handler.type != job_type:
+                raise ValueError(f"{self._paths[job_type]} serves {handler.type!r}, but is registered as {job_type!r}")
+            self._loaded[job_type] = handler
+        return self._loaded[job_type]
+
+    def load_all(self) -> list[type[JobHandler[Any]]]:
+        """Return every handler class, in the order of their types."""
+        return [self.load(job_type) for job_type in self.types]

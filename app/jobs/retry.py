@@ -1,0 +1,44 @@
+"""How long to wait before the next attempt: arithmetic only, with chance handed in."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Jitter = Literal["none", "percent", "decorrelated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """At most `max_attempts` runs that end in an error, `first` seconds apart, then doubling up to `longest`.
+
+    Jitter: `percent` takes up to a fifth off or adds it, `decorrelated` draws between `first` and three times
+    the plain delay, `none` keeps it exact. The result never exceeds `longest`.
+    """
+
+    max_attempts: int = 4
+    first: float = 5.0
+    factor: float = 2.0
+    longest: float = 3600.0
+    jitter: Jitter = "percent"
+
+    def __post_init__(self) -> None:
+        if self.max_attempts < 1:
+            raise ValueError("max_attempts must be at least 1; use RetryPolicy.never() for a single attempt")
+        if self.first < 0 or self.longest < self.first or self.factor < 1:
+            raise ValueError("expected 0 <= first <= longest and factor >= 1")
+
+    @classmethod
+    def never(cls) -> "RetryPolicy":
+        """Return the policy of a handler that is never retried after an error."""
+        return cls(max_attempts=1)
+
+    def delay(self, errors: int, chance: float) -> float:
+        """Return the seconds to wait after the `errors`-th error (from 1); `chance` is drawn from [0, 1)."""
+        # The exponent is capped: 2.0 ** 1100 would overflow long after the delay stopped growing.
+        plain = min(self.longest, self.first * self.factor ** min(errors - 1, 64))
+        match self.jitter:
+            case "none":
+                return plain
+            case "percent":
+                return min(self.longest, plain * (0.8 + 0.4 * chance))
+            case "decorrelated":
+                return min(self.longest, self.first + (3 * plain - self.first) * chance)

@@ -1,0 +1,21 @@
+"""The border between accepting a job and having it run."""
+
+from typing import Protocol
+
+from app.jobs.job import JobRef
+
+
+class QueueInterface(Protocol):
+    """Tells some worker that a committed job may run.
+
+    A hint: `offer` may be lost, repeated or late, and nothing breaks, because the ticket is the truth and
+    the sweep offers again what nobody took. It returns at once and never raises for a missing worker.
+    """
+
+    name: str
+
+    def offer(self, ref: JobRef) -> bool:
+        """Hint that this job is ready; say whether a worker was told (False: it waits for a free one)."""
+
+    def close(self) -> None:
+        """Let go of what the backend holds in this process; running workers go on."""

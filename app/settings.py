@@ -1,0 +1,141 @@
+"""Every setting, read once from the environment and refused by name when wrong."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from app.errors import InvalidSettings
+
+Backend = Literal["exec"]
+BACKENDS: tuple[str, ...] = get_args(Backend)
+
+
+def _whole(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise ValueError(f"expected a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+def _seconds(low: float, high: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not low <= value <= high:
+            raise ValueError(f"expected seconds from {low:g} to {high:g}")
+        return value
+
+    return read
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"expected one of: {', '.join(allowed)}")
+        return text
+
+    return read
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _setting(default: Any, about: str, read: Callable[[str], Any] = _text) -> Any:
+    return field(default=default, metadata={"about": about, "read": read})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The configuration of one process; each field is the environment variable of the same name in capitals."""
+
+    database_url: str = _setting("", "where PostgreSQL is; migrate and tenant commands log in as its user")
+    master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more")
+    installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
+    enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
+    queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))
+    exec_max_processes: int = _setting(4, "spawned workers at a time on this host", _whole(1, 256))
+    exec_slot_dir: str = _setting("", "folder of the slot locks, shared by all web processes of the host")
+    exec_log: str = _setting("", "file that spawned workers write their log to; by default in the slot folder")
+    max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))
+    max_body_bytes: int = _setting(1_048_576, "largest request body that is read", _whole(1024, 104_857_600))
+    heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))
+    dead_after_seconds: float = _setting(30.0, "silence after which a worker counts as dead", _seconds(0.1, 3600))
+    reoffer_after_seconds: float = _setting(15.0, "waiting time after which a job is offered again", _seconds(0, 3600))
+    shutdown_grace_seconds: float = _setting(30.0, "time a job may use after SIGTERM", _seconds(0, 3600))
+    retention_days: int = _setting(30, "days that ended jobs are kept", _whole(1, 3650))
+    jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with")
+    jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)
+    jwt_issuer: str = _setting("turno", "the iss a token must carry")
+    jwt_audience: str = _setting("turno", "the aud a token must carry")
+    web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
+    web_workers: int = _setting(1, "web processes", _whole(1, 64))
+    web_threads: int = _setting(16, "threads per web process", _whole(1, 4096))
+    log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR", _one_of("DEBUG", "INFO", "WARNING", "ERROR"))
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Self:
+        """Return the settings of an environment; an empty variable means the default.
+
+        Raises InvalidSettings with every wrong variable, what it is and what was expected.
+        """
+        values: dict[str, Any] = {}
+        problems = []
+        for setting in fields(cls):
+            name = setting.name.upper()
+            text = environment.get(name, "")
+            if not text:
+                continue
+            try:
+                values[setting.name] = setting.metadata["read"](text)
+            except ValueError as problem:
+                problems.append(f"{name}={text[:60]!r}: {problem}")
+        if not problems:
+            settings = cls(**values)
+            problems = settings._contradictions()
+        if problems:
+            raise InvalidSettings(problems)
+        return settings
+
+    def _contradictions(self) -> list[str]:
+        problems = []
+        if self.dead_after_seconds < 2 * self.heartbeat_seconds:
+            problems.append("DEAD_AFTER_SECONDS must be at least twice HEARTBEAT_SECONDS, or live workers look dead")
+        if any(name.lower() == "none" for name in self.jwt_algorithms):
+            problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
+        return problems
+
+    def require(self, *names: str) -> Self:
+        """Return the settings, or raise InvalidSettings naming those of `names` that are empty."""
+        about = {setting.name: setting.metadata["about"] for setting in fields(self)}
+        missing = [f"{name.upper()} is not set: {about[name]}" for name in names if not getattr(self, name)]
+        if missing:
+            raise InvalidSettings(missing)
+        return self
+
+    @property
+    def slot_dir(self) -> Path:
+        """Return the folder of slot locks: one per installation and host unless set."""
+        if self.exec_slot_dir:
+            return Path(self.exec_slot_dir)
+        from hashlib import sha256  # noqa: PLC0415 - a spawned worker is handed its slot and never asks
+        from os import getuid  # noqa: PLC0415
+
+        digest = sha256(self.database_url.encode()).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"turno-{getuid()}-{digest}"

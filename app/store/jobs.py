@@ -1,0 +1,114 @@
+"""Read a tenant's jobs, as its API role."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+Row = dict[str, Any]
+Reader = psycopg.Cursor[Row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs to list, newest first; `before` is the last id of the page before."""
+
+    user_id: str | None = None
+    statuses: Sequence[str] = ()
+    types: Sequence[str] = ()
+    before: UUID | None = None
+    limit: int = 50
+
+
+def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
+    """Return one job with its progress, or None; with `user_id` only that user's."""
+    reader.execute(
+        """
+        SELECT j.*, p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision,
+               clock_timestamp() AS now
+        FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
+        WHERE j.id = %(job)s AND (%(user)s::text IS NULL OR j.user_id = %(user)s)
+        """,
+        {"job": job_id, "user": user_id},
+    )
+    return reader.fetchone()
+
+
+def search(reader: Reader, wanted: JobFilter) -> list[Row]:
+    """Return a page of jobs, newest first, without payloads and results."""
+    reader.execute(
+        """
+        SELECT j.id, j.type, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors, j.crashes,
+               j.max_attempts, j.run_at, j.expires_at, j.created_at, j.started_at, j.finished_at,
+               j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
+               p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision,
+               clock_timestamp() AS now
+        FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
+        WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
+          AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
+          AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
+          AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
+        ORDER BY j.id DESC LIMIT %(limit)s
+        """,
+        {
+            "user": wanted.user_id,
+            "statuses": list(wanted.statuses),
+            "types": list(wanted.types),
+            "before": wanted.before,
+            "limit": wanted.limit,
+        },
+    )
+    return reader.fetchall()
+
+
+def attempts(reader: Reader, job_id: UUID) -> list[Row]:
+    """Return a job's attempts in order."""
+    reader.execute(
+        """
+        SELECT attempt, worker, started_at, finished_at, outcome, error
+        FROM background_job_attempts WHERE job_id = %s ORDER BY attempt
+        """,
+        (job_id,),
+    )
+    return reader.fetchall()
+
+
+def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: int) -> list[Row]:
+    """Return a page of a job's ledger in the order of its keys."""
+    reader.execute(
+        """
+        SELECT key, state, ref, error, at FROM background_job_items
+        WHERE job_id = %(job)s AND (%(state)s::text IS NULL OR state = %(state)s) AND key > %(after)s
+        ORDER BY key LIMIT %(limit)s
+        """,
+        {"job": job_id, "state": state, "after": after, "limit": limit},
+    )
+    return reader.fetchall()
+
+
+def events(reader: Reader, job_id: UUID) -> list[Row]:
+    """Return a job's transitions in order."""
+    reader.execute(
+        """
+        SELECT old_status, new_status, attempt, reason, at FROM background_job_events
+        WHERE job_id = %s ORDER BY id
+        """,
+        (job_id,),
+    )
+    return reader.fetchall()
+
+
+def dead_letters(reader: Reader, *, replayed: bool, before: UUID | None, limit: int) -> list[Row]:
+    """Return a page of dead letters, newest job first, without payloads."""
+    reader.execute(
+        """
+        SELECT job_id, type, version, user_id, cause, error, attempts, died_at, replayed_at, replayed_as
+        FROM background_jobs_dead_letter
+        WHERE (replayed_at IS NOT NULL) = %(replayed)s AND (%(before)s::uuid IS NULL OR job_id < %(before)s)
+        ORDER BY job_id DESC LIMIT %(limit)s
+        """,
+        {"replayed": replayed, "before": before, "limit": limit},
+    )
+    return reader.fetchall()

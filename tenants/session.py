@@ -1,0 +1,113 @@
+"""Connect as exactly one role: a tenant's handler, the engine, or the web as a tenant's API role."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import TupleRow, dict_row
+
+from tenants.logins import Logins
+from tenants.tenant import HandlerLogin, Tenant
+
+# Milliseconds. A handler's statements may be long; what holds locks for others must not wait.
+HANDLER_TIMEOUTS = {"lock_timeout": "10000", "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
+SERVICE_TIMEOUTS = {
+    "lock_timeout": "5000",
+    "idle_in_transaction_session_timeout": "15000",
+    "statement_timeout": "30000",
+}
+CONNECT_TIMEOUT = 10
+
+
+class NotConfined(Exception):
+    """The session could reach beyond one tenant: it is a superuser, bypasses row security, or is member of a role."""
+
+
+def handler_session(
+    logins: Logins,
+    login: HandlerLogin,
+    *,
+    application: str,
+    connect: Callable[..., psycopg.Connection[TupleRow]] = psycopg.Connection.connect,
+) -> psycopg.Connection[TupleRow]:
+    """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
+
+    Raises psycopg.OperationalError if the login is refused, NotConfined if the role could do more.
+    """
+    conninfo = logins.conninfo(
+        login.role,
+        epoch=login.epoch,
+        search_path=f"{login.schema},pg_temp",
+        application=application,
+        timeouts=HANDLER_TIMEOUTS,
+    )
+    connection = connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    try:
+        assert_confined(connection, login.role)
+    except BaseException:
+        psycopg.Connection.close(connection)
+        raise
+    return connection
+
+
+def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
+    """Raise NotConfined unless this session is `role`, has no memberships and no power over row security."""
+    row = connection.execute(
+        """
+        SELECT current_user = %(role)s AND session_user = %(role)s AND NOT r.rolsuper AND NOT r.rolbypassrls
+               AND NOT EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)
+        FROM pg_roles r WHERE r.rolname = session_user
+        """,
+        {"role": role},
+    ).fetchone()
+    if row is None or not row[0]:
+        raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
+
+
+def service_session(logins: Logins, role: str, *, application: str) -> psycopg.Connection[TupleRow]:
+    """Log in as one of the installation's service roles (engine, web, operator), in autocommit."""
+    conninfo = logins.conninfo(role, search_path="turno,pg_temp", application=application, timeouts=SERVICE_TIMEOUTS)
+    return psycopg.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+
+
+@contextmanager
+def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+    """Run one transaction of fixed SQL as the tenant's API role; rows come as dicts.
+
+    The role and the path are local to the transaction. SQL of a caller's choosing must never run here:
+    it could set another role.
+    """
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        _become(cursor, tenant)
+        yield cursor
+
+
+def call_as_api(
+    connection: psycopg.Connection[Any], tenant: Tenant, statement: LiteralString, parameters: Sequence[Any]
+) -> dict[str, Any]:
+    """Run one statement as the tenant's API role in a transaction of its own; one network round trip.
+
+    Returns the statement's one row. The connection must be in autocommit.
+    """
+    with connection.cursor(row_factory=dict_row) as cursor, connection.cursor() as control:
+        try:
+            with connection.pipeline():
+                control.execute("BEGIN")
+                _become(control, tenant)
+                cursor.execute(statement, parameters)
+                control.execute("COMMIT")
+        except psycopg.Error:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        row = cursor.fetchone()
+        assert row is not None, "fixed statements return a row"  # noqa: S101
+        return row
+
+
+def _become(cursor: psycopg.Cursor[Any], tenant: Tenant) -> None:
+    cursor.execute(
+        "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
+        (tenant.api_role, f"{tenant.schema},pg_temp"),
+    )
