@@ -1,0 +1,1 @@
+"""The business code that handlers wrap; nothing in here knows of jobs."""
