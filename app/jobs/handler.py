@@ -119,6 +119,13 @@ class JobHandler(ABC, Generic[P]):
                 if isinstance(argument, type):
                     cls.payload_type = argument
 
+    @classmethod
+    def validate(cls, payload: P) -> None:
+        """Refuse, before a row exists, a payload whose types are right but whose content is not.
+
+        Raises InvalidPayload. What only the database can tell belongs into `handle`.
+        """
+
     @abstractmethod
     def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:
         """Do the work; return a JSON result or an outcome, raise anything to be retried."""
