@@ -62,7 +62,8 @@ class Node:
         if self._processes:
             raise NodeError(f"the node in {self.folder} is already started")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
+        # Kept from one start to the next: the node's name, and so its queues, hang on it.
+        self.port = self.port or free_port()
         environment = self._environment()
         try:
             # Started here, and not by the node, because the node would leave it behind as a daemon.
@@ -84,6 +85,12 @@ class Node:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(10)
+
+    def kill(self) -> None:
+        """End the node at once, without a farewell; `start` brings it back under the same URL."""
+        for process in self._processes:
+            process.kill()
+        self.stop()
 
     def __enter__(self) -> Self:
         self.start()

@@ -55,9 +55,9 @@ def reason_not_to_install() -> str | None:
     return None
 
 
-def install(packages: Sequence[SystemPackage]) -> bool:
+def install(packages: Sequence[SystemPackage], *, policy: Path = POLICY) -> bool:
     """Install `packages` without letting any of them start a service; tell whether apt-get was content."""
-    with no_service_starts():
+    with no_service_starts(policy):
         # A bare image often has no package lists; they are fetched only when they are missed.
         return _apt_get("install", packages) or (_apt_get("update") and _apt_get("install", packages))
 

@@ -39,7 +39,7 @@ def get_ready(*, yes: bool) -> dict[str, str]:
     why = system_packages.reason_not_to_install()
     if absent and why is None:
         names = ", ".join(package.name for package in absent)
-        if not yes and not sys.stdin.isatty():
+        if not yes and not someone_can_answer():
             why = "nobody is there to be asked: say --yes or CI=true"
         elif yes or click.confirm(f"The tests need {names}. Install with apt-get?", default=True):
             click.echo(f"--- apt-get install {names}")
@@ -55,3 +55,8 @@ def get_ready(*, yes: bool) -> dict[str, str]:
     for reason in left_out.values():
         click.echo(f"left out: {reason}")
     return left_out
+
+
+def someone_can_answer() -> bool:
+    """Tell whether questions reach a person."""
+    return sys.stdin.isatty()
