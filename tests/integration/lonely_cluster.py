@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
 import sys
 import threading
@@ -10,16 +12,21 @@ from pathlib import Path
 from cli.embedded_postgres import Cluster
 
 
-def main(data: str, where: str) -> None:
-    """Start the cluster from the main thread or from another, say so, and wait."""
+def main(data: str, how: str) -> None:
+    """Start the cluster, say its URL, and wait."""
+    if how == "as nobody":
+        nobody = pwd.getpwnam("nobody")
+        os.setgroups([])
+        os.setgid(nobody.pw_gid)
+        os.setuid(nobody.pw_uid)
     cluster = Cluster(data=Path(data), durable=True)
-    if where == "thread":
+    if how == "in a thread":
         thread = threading.Thread(target=cluster.start)
         thread.start()
         thread.join()
     else:
         cluster.start()
-    print("ready", flush=True)
+    print(cluster.url, flush=True)
     signal.pause()
 
 

@@ -3,9 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -16,11 +13,11 @@ from cli.embedded_postgres import Cluster, ClusterError
 from cli.folder_lock import FolderInUseError
 from cli.postgres_files import DataFolderError
 from cli.postgres_processes import processes_in
+from tests.integration.elsewhere import kill, start_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-ROOT = Path(__file__).parents[2]
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -135,9 +132,7 @@ def test_a_stale_pid_file_is_no_obstacle(own: Cluster) -> None:
 
 
 def test_a_server_left_by_a_killed_run_is_replaced(own: Cluster) -> None:
-    left = start_elsewhere(own.data, thread=True)
-    left.kill()
-    left.wait()
+    kill(start_elsewhere(own.data, how="in a thread"))
     assert processes_in(own.data)
     own.start()
     assert own.pid in processes_in(own.data)
@@ -145,9 +140,7 @@ def test_a_server_left_by_a_killed_run_is_replaced(own: Cluster) -> None:
 
 
 def test_a_server_ends_with_the_process_that_started_it(own: Cluster) -> None:
-    left = start_elsewhere(own.data, thread=False)
-    left.kill()
-    left.wait()
+    kill(start_elsewhere(own.data, how="in the main thread"))
     assert becomes_true(lambda: not processes_in(own.data), within=20)
 
 
@@ -178,17 +171,3 @@ def test_initdb_tells_what_is_wrong_with_the_folder(tmp_path: Path) -> None:
     (tmp_path / "data" / "someone's file").touch()
     with pytest.raises(DataFolderError, match="not empty"):
         Cluster(data=tmp_path / "data", durable=True).start()
-
-
-def start_elsewhere(data: Path, *, thread: bool) -> subprocess.Popen[str]:
-    """Start the cluster in a process that then waits to be killed; from a thread, the server outlives it."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.lonely_cluster", str(data), "thread" if thread else "main"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.stdout.close()
-    return process

@@ -46,7 +46,7 @@ def test_an_unusable_named_folder_is_refused_rather_than_passed_over(bare: Path,
     install(bare / "system" / "18" / "bin", "18.6")
     if version:
         install(bare / "named", version)
-    with pytest.raises(PostgresNotFoundError, match="PG_BIN=.*named holds no initdb"):
+    with pytest.raises(PostgresNotFoundError, match=r"PG_BIN=.*named holds no initdb"):
         find_binaries({"PG_BIN": str(bare / "named")})
 
 
