@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,9 +68,17 @@ def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[
 def run_and_listen(command: Sequence[str]) -> tuple[int, str]:
     """Run `command`, show its output as it comes, and return its exit status and pytest's closing line in it."""
     heard = bytearray()
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None  # noqa: S101  (said for the type checker: stdout is a pipe)
-        while chunk := os.read(process.stdout.fileno(), 65536):
+    # A group of its own, so that one Ctrl-C reaches it once, and we stay until it has ended its servers.
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, process_group=0) as process:
+        output = cast("IO[bytes]", process.stdout)
+        while True:
+            try:
+                chunk = os.read(output.fileno(), 65536)
+            except KeyboardInterrupt:
+                os.killpg(process.pid, signal.SIGINT)
+                continue
+            if not chunk:
+                break
             heard += chunk
             sys.stdout.write(chunk.decode(errors="replace"))
             sys.stdout.flush()

@@ -91,9 +91,10 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     shutil.rmtree(node.folder)
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: while Playwright is open, asyncio.run() is refused everywhere in the process.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A headless Chromium for this test process; open a new context or page for each test."""
+    """A headless Chromium, new for each module; open a new context or page for each test."""
     program = CHROMIUM.find()
     if program is None:
         pytest.fail("Chromium is not installed: install chromium, or let `turno test` do it")

@@ -4,25 +4,32 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.deadline import becomes_true
 from cli.postgres_processes import processes_in
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
 
 
-def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def run_pytest(folder: Path, source: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """Start pytest on a file of its own, with our plugins and in a process group of its own."""
     (folder / "test_it.py").write_text(source)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    return subprocess.Popen(
+    run = subprocess.Popen(
         [
             sys.executable,
             "-m",
             "pytest",
+            *("-p", "xdist.plugin", "-p", "xdist.looponfail"),
             f"--rootdir={folder}",
             "-c",
             str(folder / "pytest.ini"),
@@ -37,13 +44,19 @@ def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.Popen[s
         # Only what these runs are about: loading every installed plugin takes seconds.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
+    with run:
+        try:
+            yield run
+        finally:
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
 
 
 def test_a_skipped_test_fails_the_run(tmp_path: Path) -> None:
     source = "import pytest\ndef test_runs(): pass\n@pytest.mark.skip\ndef test_does_not(): pass\n"
     with run_pytest(tmp_path, source, "-p", "tests.no_skips", "-n", "1") as run:
         output, _ = run.communicate()
-    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, output
     assert "no test may be skipped, and 1 were" in output
     assert "1 passed, 1 skipped" in output
 
@@ -63,10 +76,10 @@ def test_an_interrupted_run_leaves_no_server(tmp_path: Path) -> None:
         "    signal.pause()\n"
     )
     with run_pytest(tmp_path, source, "-p", "tests.servers", "-n", "1") as run:
-        assert becomes_true(lambda: noted.exists() and noted.read_text() != "", within=30)
+        assert becomes_true(lambda: run.poll() is not None or (noted.exists() and noted.read_text() != ""), within=30)
         data = Path(noted.read_text())
         assert processes_in(data)
         os.killpg(run.pid, signal.SIGINT)
-        run.communicate()
-    assert run.returncode == pytest.ExitCode.INTERRUPTED
+        output, _ = run.communicate()
+    assert run.returncode == pytest.ExitCode.INTERRUPTED, output
     assert becomes_true(lambda: not processes_in(data), within=20)

@@ -100,6 +100,17 @@ def test_output_is_shown_as_it_comes_and_the_status_kept(capsys: pytest.CaptureF
     assert CLOSING in capsys.readouterr().out
 
 
+def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
+    program = (
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "    signal.pause()\n"
+        f"except KeyboardInterrupt:\n    print({CLOSING!r})\n    raise SystemExit(2)\n"
+    )
+    assert run_and_listen([sys.executable, "-c", program]) == (2, CLOSING)
+
+
 def test_a_failing_check_is_noted_by_name_and_the_next_still_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
