@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from psycopg.conninfo import conninfo_to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +38,8 @@ def start_elsewhere(data: Path, *, how: str, environment: Mapping[str, str] | No
 
 
 def kill(process: Elsewhere) -> None:
-    """Kill the process at once, and nothing that it started."""
+    """Kill the process at once, and nothing that it started; remove the sockets' folder, as it no longer can."""
     with process:
         process.kill()
+    if process.url:
+        shutil.rmtree(str(conninfo_to_dict(process.url)["host"]))

@@ -67,6 +67,7 @@ def test_a_run_without_skips_passes(tmp_path: Path) -> None:
     assert run.returncode == 0
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_run_leaves_no_server(tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     source = (

@@ -100,6 +100,7 @@ def test_output_is_shown_as_it_comes_and_the_status_kept(capsys: pytest.CaptureF
     assert CLOSING in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
     program = (
         "import os, signal\n"
