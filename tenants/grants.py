@@ -141,7 +141,6 @@ CONTROL = Matrix(
         "promote": _roles("engine"),
         "claim": _roles("engine"),
         "claim_job": _roles("engine"),
-        "unclaim": _roles("engine"),
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),
