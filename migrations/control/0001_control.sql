@@ -109,6 +109,13 @@ CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(curren
 
 ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_outcomes ON outcomes FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
+-- Row-level security hides all rows from those without a policy; who may read at all is a matter of grants.
+CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
+
+-- What an operator sees of tickets: a view runs as its owner, whom the policies do not bind.
+CREATE VIEW ticket_counts AS
+SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets, min(run_at) AS oldest
+FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
 -- Workers ------------------------------------------------------------------------------------
 
