@@ -38,6 +38,22 @@ def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> b
     return insistently(lambda: _step(admin, schema, version, script, lambda: ledger.strike(admin, version), had=True))
 
 
+def step_rights(admin: Connection[Any], schema: Schema) -> bool:
+    """Make the schema's rights what the matrix says; return whether any was not."""
+
+    def step() -> bool:
+        with admin.transaction(), _as_owner(admin, schema):
+            return _grant(admin, schema)
+
+    return insistently(step)
+
+
+def _grant(admin: Connection[Any], schema: Schema) -> bool:
+    changed = apply_grants(admin, schema)
+    ledger.record_rights(admin, schema)
+    return changed
+
+
 def _step(
     admin: Connection[Any], schema: Schema, version: int, script: Script, note: Callable[[], None], *, had: bool
 ) -> bool:
@@ -49,7 +65,7 @@ def _step(
             return False
         admin.execute(script.text.encode(), prepare=False)
         note()
-        apply_grants(admin, schema)
+        _grant(admin, schema)
     return True
 
 
@@ -66,7 +82,7 @@ def _step_by_statement(
                 admin.execute(statement.encode(), prepare=False)
         with admin.transaction(), _as_owner(admin, schema):
             note()
-            apply_grants(admin, schema)
+            _grant(admin, schema)
     return True
 
 
