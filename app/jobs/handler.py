@@ -97,6 +97,13 @@ class JobHandler(ABC, Generic[P]):
                 if isinstance(argument, type):
                     cls.payload_type = argument
 
+    @classmethod
+    def validate(cls, payload: P) -> None:
+        """Refuse what the payload's types cannot, such as an empty batch; raises InvalidPayload.
+
+        Called before any row exists, with no connection; field names are relative to the payload.
+        """
+
     @abstractmethod
     def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:
         """Do the work; return a JSON result or an outcome, raise anything to be retried."""
