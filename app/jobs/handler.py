@@ -10,8 +10,9 @@ from app.jobs.retry import RetryPolicy
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Iterable, Iterator
-    from contextlib import AbstractContextManager
     from logging import LoggerAdapter
+    from types import TracebackType
+    from typing import Self
     from uuid import UUID
 
     import psycopg
@@ -23,27 +24,48 @@ T = TypeVar("T")
 
 
 class Item(Protocol[T]):
-    """One item of a batch inside its savepoint."""
+    """One item of a batch: `with` runs it in a savepoint and keeps its error in the ledger."""
 
     value: T
     ref: str | None  # what the work made of it, such as an invoice's number; kept in the ledger
 
+    def __enter__(self) -> Self:
+        """Open the item's savepoint."""
+
+    def __exit__(
+        self, kind: builtins.type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Release the savepoint, or roll back to it; say whether the error was kept."""
+
 
 class BatchCounts(Protocol):
-    """How a batch stands: numbers of items."""
+    """How a batch stands, in items; `skipped` were done by the job that this one continues."""
 
-    done: int
-    failed: int
-    skipped: int
-    total: int
+    @property
+    def done(self) -> int:
+        """Items whose work is committed or about to be."""
+
+    @property
+    def failed(self) -> int:
+        """Items whose error is in the ledger."""
+
+    @property
+    def skipped(self) -> int:
+        """Items that an earlier job did."""
+
+    @property
+    def total(self) -> int:
+        """Items of this job, without the skipped ones."""
 
 
 class Batch(Protocol[T]):
-    """The items still to do, each as a context: `for step in batch: with step as item: ...`."""
+    """The items still to do: `for step in batch: with step as item: ...`."""
 
-    counts: BatchCounts
+    @property
+    def counts(self) -> BatchCounts:
+        """How the batch stands now."""
 
-    def __iter__(self) -> Iterator[AbstractContextManager[Item[T]]]:
+    def __iter__(self) -> Iterator[Item[T]]:
         """Yield each item that the ledger does not know yet."""
 
 
@@ -68,7 +90,7 @@ class JobContext(Protocol):
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`; a later attempt starts from it."""
 
-    def each(self, items: Iterable[T], *, key: Callable[[T], str], chunk: int = 50) -> Batch[T]:
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> Batch[T]:
         """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
 
     def check_cancelled(self) -> None:

@@ -1,7 +1,7 @@
 """How an attempt ended, as a value, and what follows from it. Deciding is pure; writing is elsewhere."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.jobs.retry import RetryPolicy
@@ -98,21 +98,31 @@ Decision = Complete | Retry | Fail | Release | Abandon
 
 
 def decide(
-    outcome: Outcome, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime, chance: float
+    outcome: Outcome, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime | None, chance: float
 ) -> Decision:
-    """Return what to write for an outcome; `errors` were counted before this attempt."""
+    """Return what to write for an outcome.
+
+    `errors` were counted before this attempt, `now` is the database's clock where the outcome needs one,
+    `chance` is drawn from [0, 1).
+    """
     match outcome:
         case Completed(result):
             return Complete(result)
         case Cancel(reason):
             return Abandon(reason)
         case Reschedule():
-            return Release(outcome.due(now), "rescheduled", "rescheduled by its handler")
+            return Release(outcome.due(_needed(now)), "rescheduled", "rescheduled by its handler")
         case HandedBack():
-            return Release(now.astimezone(UTC), "released", "handed back by a stopping worker")
+            return Release(_needed(now), "released", "handed back by a stopping worker")
         case Raised(error, permanent=True):
             return Fail("failed for good", error)
         case Raised(error):
             if errors + 1 >= max_attempts:
                 return Fail("no attempts left", error)
             return Retry(policy.delay(errors + 1, chance), error)
+
+
+def _needed(now: datetime | None) -> datetime:
+    if now is None:
+        raise ValueError("deciding when to run again needs the database's clock")
+    return now

@@ -1,1 +1,1 @@
-"""Business code that knows nothing of jobs."""
+"""The business code that handlers wrap; nothing in here knows of jobs."""

@@ -188,7 +188,7 @@ END $$;
 
 -- Take one named ticket if it may run now. Whatever backend it is stamped with: a hint that
 -- arrives by another road is as good, and the ticket can be taken once.
-CREATE FUNCTION claim_job(p_worker uuid, p_job uuid) RETURNS SETOF claimed
+CREATE FUNCTION claim_job(p_worker uuid, p_job uuid, p_types text[]) RETURNS SETOF claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     -- A buried worker claims nothing; KEY SHARE stops the burial, not the heartbeat.
@@ -200,7 +200,7 @@ BEGIN
         UPDATE tickets t
         SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
         FROM tenants n
-        WHERE t.job_id = p_job
+        WHERE t.job_id = p_job AND t.type = ANY (p_types)
           AND (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= clock_timestamp())
           AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
         RETURNING t.job_id, t.token, t.attempt, t.type, t.version,

@@ -492,8 +492,9 @@ END $$;
 
 -- The worker or child that held this claim is dead. Its backend is ended first, so that its
 -- locks go and nothing of it can commit later; then the claim is taken from it, if it still has it.
--- With p_retry_in NULL, or at the third crash, the job is failed with the cause.
-CREATE FUNCTION job_rescue(p_job uuid, p_token uuid, p_cause text, p_retry_in interval) RETURNS text
+-- At the third crash the job is failed with the cause. Uncounted it is only handed back: its worker
+-- was told to stop and could not wait for it.
+CREATE FUNCTION job_rescue(p_job uuid, p_token uuid, p_cause text, p_retry_in interval, p_counted boolean) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     job background_jobs;
@@ -518,16 +519,16 @@ BEGIN
         PERFORM job_requeue(p_job, clock_timestamp(), p_cause, job.error, 0, 0);
         RETURN 'pending';
     END IF;
-    PERFORM attempt_end(p_job, 'crashed', crash);
+    PERFORM attempt_end(p_job, CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, crash);
     IF job.cancel_requested_at IS NOT NULL THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, crash);
         RETURN 'cancelled';
-    ELSIF p_retry_in IS NULL OR job.crashes >= 2 THEN
+    ELSIF p_counted AND job.crashes >= 2 THEN
         UPDATE background_jobs SET crashes = crashes + 1 WHERE id = p_job;
         PERFORM job_end(p_job, 'failed', p_cause, NULL, crash);
         RETURN 'failed';
     END IF;
-    PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, crash, 0, 1);
+    PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, crash, 0, p_counted::integer);
     RETURN 'pending';
 END $$;
 

@@ -1,0 +1,33 @@
+"""Named places where a test may end a process, to prove that nothing depends on passing them.
+
+`TURNO_CRASH_AT=step[:whom[:nth]]` sends SIGKILL at the nth time (from 1) a process reaches the step: to `self`
+(the default), its `parent` or `both`. Unset, reaching a point costs one call of an empty function.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from itertools import count
+
+
+def _armed(spec: str) -> Callable[[str], None]:
+    step, whom, nth = (*spec.split(":"), "", "")[:3]
+    passed = count(1)
+
+    def reach(name: str) -> None:
+        if name != step or next(passed) != int(nth or 1):
+            return
+        parent = os.getppid()
+        if whom in ("parent", "both"):
+            os.kill(parent, signal.SIGKILL)
+        if whom != "parent":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return reach
+
+
+def _unarmed(name: str) -> None:
+    pass
+
+
+reach: Callable[[str], None] = _armed(os.environ["TURNO_CRASH_AT"]) if "TURNO_CRASH_AT" in os.environ else _unarmed

@@ -1,0 +1,25 @@
+"""What a worker holds after it took a ticket."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from app.jobs.job import JobRef
+from tenants.tenant import HandlerLogin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One job, one attempt, one token: whoever cannot show the token writes nothing."""
+
+    job_id: UUID
+    token: UUID
+    attempt: int
+    type: str
+    version: int
+    tenant_id: int
+    login: HandlerLogin
+
+    @property
+    def ref(self) -> JobRef:
+        """Return the job's address."""
+        return JobRef(self.login.slug, self.job_id)

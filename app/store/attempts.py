@@ -1,0 +1,129 @@
+"""What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from app.errors import ClaimLost, HandlerMisuse
+from app.jobs.claim import Claim
+
+Session = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job as its attempt finds it; `errors` were counted before this attempt."""
+
+    payload: dict[str, Any]
+    user_id: str
+    correlation_id: str | None
+    trace_context: str | None
+    attempt: int
+    errors: int
+    max_attempts: int
+    checkpoint: Any
+    expired: bool
+    cancelled: bool
+
+
+@contextmanager
+def named_refusals() -> Iterator[None]:
+    """Turn the database's own refusals into ClaimLost and HandlerMisuse; the codes are the functions'."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if error.sqlstate == "TU001":
+            raise ClaimLost(error.diag.message_primary) from error
+        if error.sqlstate == "TU002":
+            raise HandlerMisuse(error.diag.message_primary) from error
+        raise
+
+
+def start(session: Session, claim: Claim, worker: str) -> Started:
+    """Open the attempt in a transaction of its own, so that people see it; raises ClaimLost."""
+    with named_refusals():
+        row = session.execute("SELECT * FROM job_start(%s, %s, %s)", (claim.job_id, claim.token, worker)).fetchone()
+    assert row is not None, "job_start raises or returns a row"  # noqa: S101
+    return Started(*row)
+
+
+def begin(session: Session, claim: Claim) -> None:
+    """Open the handler's transaction and mark it as this attempt's; see attempt_check in the schema."""
+    with session.pipeline():
+        session.execute("BEGIN")
+        session.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),))
+
+
+def complete(session: Session, claim: Claim, result: str) -> None:
+    """Write the end of the job into the handler's transaction; the caller commits."""
+    with named_refusals():
+        session.execute("SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result))
+
+
+def fail(session: Session, claim: Claim, reason: str, error: dict[str, Any], retry_in: timedelta | None) -> str:
+    """Record an error: pending again after `retry_in`, or failed for good; returns the new status."""
+    return _status(session, "SELECT job_fail(%s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in)
+
+
+def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:
+    """Put the job back to run at `run_at`, nothing counted; returns the new status."""
+    return _status(session, "SELECT job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at)
+
+
+def abandon(session: Session, claim: Claim, reason: str) -> str:
+    """End the job as cancelled."""
+    _status(session, "SELECT job_abandon(%s, %s, %s)", claim, reason)
+    return "cancelled"
+
+
+def progress(session: Session, claim: Claim, done: int, total: int, message: str | None) -> bool:
+    """Show progress; returns whether somebody asked the job to stop."""
+    return _asked(session, "SELECT job_progress(%s, %s, %s, %s, %s)", claim, done, total, message)
+
+
+def items(session: Session, claim: Claim, chunk: list[dict[str, Any]], total: int) -> bool:
+    """Enter a chunk into the ledger, in the transaction that did its work; returns whether to stop."""
+    return _asked(session, "SELECT job_items(%s, %s, %s, %s)", claim, Jsonb(chunk), total)
+
+
+def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
+    """Keep the state to resume from, in the transaction that did the work; returns whether to stop."""
+    return _asked(session, "SELECT job_checkpoint(%s, %s, %s)", claim, Jsonb(state))
+
+
+def cancel_requested(session: Session, claim: Claim) -> bool:
+    """Say whether somebody asked the job to stop."""
+    row = session.execute("SELECT job_cancel_requested(%s)", (claim.job_id,)).fetchone()
+    return bool(row and row[0])
+
+
+def ledger(session: Session, claim: Claim) -> dict[str, str]:
+    """Return the state of every item that the ledger knows, by key."""
+    rows = session.execute("SELECT key, state FROM background_job_items WHERE job_id = %s", (claim.job_id,))
+    return dict(rows.fetchall())
+
+
+def now(session: Session) -> datetime:
+    """Return the database's clock, the only one that decides."""
+    row = session.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None  # noqa: S101 - a SELECT without FROM returns a row
+    moment: datetime = row[0]
+    return moment
+
+
+def _asked(session: Session, statement: Any, claim: Claim, *parameters: Any) -> bool:
+    with named_refusals():
+        row = session.execute(statement, (claim.job_id, claim.token, *parameters)).fetchone()
+    return bool(row and row[0])
+
+
+def _status(session: Session, statement: Any, claim: Claim, *parameters: Any) -> str:
+    with named_refusals():
+        row = session.execute(statement, (claim.job_id, claim.token, *parameters)).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return str(row[0])

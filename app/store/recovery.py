@@ -1,0 +1,44 @@
+"""Mend a tenant's jobs from outside, as the engine: it may execute these four functions and read nothing."""
+
+from datetime import timedelta
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+Engine = psycopg.Connection[Any]
+
+
+def rescue(
+    engine: Engine, schema: str, job_id: UUID, token: UUID, *, cause: str, retry_in: timedelta, counted: bool = True
+) -> str:
+    """Take a job from a dead attempt; returns pending, failed, cancelled, or gone if it had ended.
+
+    The attempt's backend is ended first. Waits up to five seconds for that.
+    """
+    return str(
+        _call(engine, schema, "SELECT {}.job_rescue(%s, %s, %s, %s, %s)", (job_id, token, cause, retry_in, counted))
+    )
+
+
+def repair(engine: Engine, schema: str, backend: str, *, dry_run: bool) -> int:
+    """Make a tenant's tickets agree with its jobs; returns how many rows changed."""
+    return int(_call(engine, schema, "SELECT {}.job_repair(%s, %s)", (backend, dry_run)))
+
+
+def expire(engine: Engine, schema: str, *, dry_run: bool) -> int:
+    """Cancel waiting jobs whose time is over; returns how many."""
+    return int(_call(engine, schema, "SELECT {}.job_expire(%s)", (dry_run,)))
+
+
+def purge(engine: Engine, schema: str, older_than: timedelta, limit: int, *, dry_run: bool) -> int:
+    """Remove up to `limit` jobs that ended that long ago, with their history; returns how many."""
+    return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s, %s)", (older_than, limit, dry_run)))
+
+
+def _call(engine: Engine, schema: str, statement: LiteralString, parameters: tuple[Any, ...]) -> Any:
+    query = sql.SQL(statement).format(sql.Identifier(schema))
+    row = engine.execute(query, parameters).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return row[0]

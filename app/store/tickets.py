@@ -1,0 +1,117 @@
+"""Claim tickets and keep the list of workers, as the engine."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from app.jobs.claim import Claim
+from app.jobs.job import JobRef
+from tenants.tenant import HandlerLogin
+
+Engine = psycopg.Connection[Any]
+
+
+def start_worker(engine: Engine, *, backend: str, host: str, pid: int) -> UUID:
+    """Enter a worker into the list of the living and return its id."""
+    worker: UUID = _value(engine, "SELECT worker_start(%s, %s, %s)", (backend, host, pid))
+    return worker
+
+
+def keep_alive(engine: Engine, worker: UUID) -> bool:
+    """Say that a worker lives; False means it was declared dead and must stop."""
+    return bool(_value(engine, "SELECT worker_alive(%s)", (worker,)))
+
+
+def stop_worker(engine: Engine, worker: UUID) -> None:
+    """Take a worker that ends in good order off the list."""
+    engine.execute("SELECT worker_stop(%s)", (worker,))
+
+
+def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[str]) -> Claim | None:
+    """Take one named job if it may run now, its type is known here and nobody else has it."""
+    row = engine.execute("SELECT * FROM claim_job(%s, %s, %s)", (worker, job_id, list(types))).fetchone()
+    return _claim(row) if row else None
+
+
+def claim(
+    engine: Engine, worker: UUID, *, queues: Sequence[str], types: Sequence[str], backend: str, slots: int
+) -> list[Claim]:
+    """Take up to `slots` jobs, one tenant's turn after another."""
+    rows = engine.execute(
+        "SELECT * FROM claim(%s, %s, %s, %s, %s)", (worker, list(queues), list(types), backend, slots)
+    ).fetchall()
+    return [_claim(row) for row in rows]
+
+
+def unclaim(engine: Engine, held: Claim, again_in: timedelta) -> bool:
+    """Give a claim back unused and uncounted; False if it was lost already."""
+    return bool(_value(engine, "SELECT unclaim(%s, %s, %s)", (held.job_id, held.token, again_in)))
+
+
+def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
+    """Return ready jobs of a backend that nobody took for that long, oldest first."""
+    rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()
+    return [JobRef(slug, job_id) for job_id, slug in rows]
+
+
+def promote(engine: Engine) -> int:
+    """Make due tickets ready; returns how many, at most a bounded number."""
+    return int(_value(engine, "SELECT promote()", ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A running ticket whose worker is gone."""
+
+    job_id: UUID
+    token: UUID
+    type: str
+    attempt: int
+    schema: str
+    slug: str
+
+
+def bury_workers(engine: Engine, silent_for: timedelta, *, dry_run: bool) -> int:
+    """Take workers that were silent for that long off the list; returns how many."""
+    return int(_value(engine, "SELECT bury_workers(%s, %s)", (silent_for, dry_run)))
+
+
+def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]:
+    """Return running tickets without a living worker, at most a bounded number."""
+    rows = engine.execute(
+        "SELECT job_id, token, type, attempt, schema, slug FROM orphans(%s)", (silent_for,)
+    ).fetchall()
+    return [Orphan(*row) for row in rows]
+
+
+def active_tenants(engine: Engine) -> list[tuple[str, str]]:
+    """Return slug and schema of every active tenant."""
+    return [(slug, schema) for slug, schema in engine.execute("SELECT slug, schema FROM active_tenants()").fetchall()]
+
+
+def prune_outcomes(engine: Engine, older_than: timedelta, *, dry_run: bool) -> int:
+    """Remove old rows of what metrics read; returns how many."""
+    return int(_value(engine, "SELECT prune_outcomes(%s, %s)", (older_than, dry_run)))
+
+
+def _claim(row: tuple[Any, ...]) -> Claim:
+    job_id, token, attempt, job_type, version, tenant_id, slug, schema, role, epoch = row
+    return Claim(
+        job_id=job_id,
+        token=token,
+        attempt=attempt,
+        type=job_type,
+        version=version,
+        tenant_id=tenant_id,
+        login=HandlerLogin(slug=slug, schema=schema, role=role, epoch=epoch),
+    )
+
+
+def _value(engine: Engine, statement: Any, parameters: tuple[Any, ...]) -> Any:
+    row = engine.execute(statement, parameters).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return row[0]

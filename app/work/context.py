@@ -1,0 +1,118 @@
+"""What a handler sees of its job."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+
+from app.errors import CancelRequested
+from app.store import attempts
+from app.store.attempts import Started
+from app.work.exit_codes import TIME_LIMIT
+from app.work.ledger import LedgerBatch
+from app.work.session import HandlerConnection, JobTransaction, OpenSession
+from app.work.stop import HandBack, StopRequest
+
+T = TypeVar("T")
+PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two looks for a cancellation
+
+
+class AttemptContext:
+    """One attempt's view of its job; implements `app.jobs.handler.JobContext`."""
+
+    def __init__(
+        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, open_session: OpenSession
+    ) -> None:
+        claim = transaction.claim
+        self.job_id = claim.job_id
+        self.tenant = claim.login.slug
+        self.user_id = started.user_id
+        self.attempt = started.attempt
+        self.correlation_id = started.correlation_id
+        self.checkpoint_state = started.checkpoint
+        self.log = logging.LoggerAdapter(
+            logging.getLogger("turno.handler"),
+            {
+                "tenant": self.tenant,
+                "job_id": str(self.job_id),
+                "attempt": self.attempt,
+                "correlation_id": self.correlation_id,
+            },
+        )
+        self._transaction = transaction
+        self._stop = stop
+        self._open_session = open_session
+        self._second: HandlerConnection | None = None
+        self._next_progress = 0.0
+        self._next_look = 0.0
+        self._batch: LedgerBatch[Any] | None = None
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The tenant's session, inside the job's transaction."""
+        return self._transaction.connection
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Show how far the job is; at most four times a second, the last one always."""
+        self.stop_if_overdue()
+        if monotonic() < self._next_progress and done < total:
+            return
+        self._next_progress = monotonic() + PROGRESS_EVERY
+        if self._batch is not None:
+            done, total = 0, 0  # the ledger counts; only the message is news
+        try:
+            asked = attempts.progress(self._second_session(), self._transaction.claim, done, total, message)
+        except psycopg.errors.LockNotAvailable:
+            return
+        if asked:
+            raise CancelRequested("somebody asked for this job to be cancelled")
+
+    def checkpoint(self, state: Any) -> None:
+        """Commit the work so far together with `state`, and stop here if the worker must."""
+        asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
+        self._transaction.commit_and_go_on()
+        self.safe_place(asked=asked)
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
+        """Run a batch through the ledger; see LedgerBatch."""
+        self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
+        return batch
+
+    def check_cancelled(self) -> None:
+        """Raise CancelRequested if somebody asked this job to stop."""
+        self.stop_if_overdue()
+        if monotonic() >= self._next_look:
+            self._next_look = monotonic() + PROGRESS_EVERY
+            self.safe_place(asked=attempts.cancel_requested(self.connection, self._transaction.claim), drain=False)
+
+    def safe_place(self, *, asked: bool, drain: bool = True) -> None:
+        """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
+        self.stop_if_overdue()
+        if asked:
+            raise CancelRequested("somebody asked for this job to be cancelled")
+        if drain and self._stop.requested:
+            raise HandBack("the worker is stopping; the job goes on elsewhere")
+
+    def stop_if_overdue(self) -> None:
+        """End this process if its time limit has passed: the parent records the cause."""
+        if self._stop.overdue:
+            os._exit(TIME_LIMIT)
+
+    def finish(self) -> None:
+        """Enter what a batch that was left early has done, so that it commits with its record."""
+        if self._batch is not None:
+            self._batch.record()
+
+    def close(self) -> None:
+        """End the second session, if there was one."""
+        if self._second is not None:
+            psycopg.Connection.close(self._second)
+
+    def _second_session(self) -> HandlerConnection:
+        if self._second is None:
+            self._second = self._open_session(self._transaction.claim.login)
+            self._second.execute("SET lock_timeout = '500ms'")
+        return self._second

@@ -1,0 +1,7 @@
+"""What a child tells its parent by ending; nothing here proves that a job was finished, only its row does."""
+
+FINISHED = 0
+OUT_OF_MEMORY = 70
+LOGIN_REFUSED = 71
+TIME_LIMIT = 72
+BROKEN = 73

@@ -1,0 +1,102 @@
+"""The session a handler gets, and the transaction that the executor keeps around it."""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import TupleRow
+
+from app.errors import HandlerMisuse
+from app.jobs.claim import Claim
+from app.store import attempts
+from tenants.tenant import HandlerLogin
+
+
+class HandlerConnection(psycopg.Connection[TupleRow]):
+    """A tenant's session inside its job's transaction, which only the executor may end."""
+
+    def commit(self) -> NoReturn:
+        """Refuse: the handler's work commits together with its record."""
+        raise HandlerMisuse("a handler must not commit; use job.checkpoint(state) to keep work done so far")
+
+    def rollback(self) -> NoReturn:
+        """Refuse: raising an error is how a handler undoes its work."""
+        raise HandlerMisuse("a handler must not roll back; raise an error, or use connection.transaction() inside")
+
+    def close(self) -> NoReturn:
+        """Refuse: the executor closes the session."""
+        raise HandlerMisuse("a handler must not close its session; the executor does")
+
+
+OpenSession = Callable[[HandlerLogin], HandlerConnection]
+
+
+class JobTransaction:
+    """Begins, commits and rolls back around a handler, and opens another session if one breaks."""
+
+    def __init__(self, claim: Claim, open_session: OpenSession) -> None:
+        self.claim = claim
+        self._open_session = open_session
+        self.connection = open_session(claim.login)
+
+    def begin(self) -> None:
+        """Open the job's transaction, marked as this attempt's."""
+        attempts.begin(self.connection, self.claim)
+
+    def commit(self) -> None:
+        """Make everything since `begin` durable."""
+        psycopg.Connection.commit(self.connection)
+
+    def commit_and_go_on(self) -> None:
+        """Make the work so far durable and open the next transaction."""
+        self.commit()
+        self.begin()
+
+    def rollback(self) -> None:
+        """Undo everything since `begin`; a session that cannot even do that is thrown away."""
+        try:
+            psycopg.Connection.rollback(self.connection)
+            healthy = self.connection.info.transaction_status == TransactionStatus.IDLE
+        except psycopg.Error:
+            healthy = False
+        if not healthy:
+            self.close()
+            self.connection = self._open_session(self.claim.login)
+
+    def close(self) -> None:
+        """End the session."""
+        psycopg.Connection.close(self.connection)
+
+
+def transient(error: BaseException) -> bool:
+    """Say whether a database error is nobody's fault: connection, rollback, resources, shutdown, lock timeout."""
+    state = getattr(error, "sqlstate", None)
+    if isinstance(error, psycopg.Error) and state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state is not None and (state[:2] in {"08", "40", "53", "57"} or state == "55P03")
+
+
+def collided(error: BaseException) -> bool:
+    """Say whether two transactions met, so that trying again at once is right: the session itself is sound."""
+    return getattr(error, "sqlstate", None) in {"40001", "40P01", "55P03"}
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """Return an error as JSON text: exceptions themselves do not survive a border."""
+    from traceback import format_exception  # noqa: PLC0415 - loaded only when something failed
+
+    trace = "".join(format_exception(error))
+    described = {
+        "class": type(error).__name__,
+        "message": _storable(str(error))[:2000],
+        "traceback": _storable(trace)[-8192:],
+    }
+    if state := getattr(error, "sqlstate", None):
+        described["sqlstate"] = str(state)
+    return described
+
+
+def _storable(text: str) -> str:
+    # jsonb takes neither NUL nor a lone surrogate.
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

@@ -1,0 +1,46 @@
+"""How a child learns that it should stop, and why."""
+
+import mmap
+import signal
+from types import FrameType
+
+from app.errors import TurnoError
+
+
+class HandBack(TurnoError):
+    """Raised inside a handler at a safe place when its worker is stopping; let it pass."""
+
+
+class StopRequest:
+    """One byte that parent and child share, and the signal that makes the child look at it.
+
+    Made before the fork. The parent names the reason, then sends SIGTERM; a SIGTERM from anyone else
+    means a graceful stop too.
+    """
+
+    GRACEFUL, TIME_LIMIT = b"G", b"T"
+
+    def __init__(self) -> None:
+        self._reason = mmap.mmap(-1, 1)
+        self._signalled = False
+
+    def name(self, reason: bytes) -> None:
+        """Say why the child is about to be signalled."""
+        self._reason[0:1] = reason
+
+    def listen(self) -> None:
+        """In the child: note SIGTERM instead of dying of it."""
+        signal.signal(signal.SIGTERM, self._note)
+
+    def _note(self, _signum: int, _frame: FrameType | None) -> None:
+        self._signalled = True
+
+    @property
+    def requested(self) -> bool:
+        """Say whether the attempt should stop at the next safe place."""
+        return self._signalled
+
+    @property
+    def overdue(self) -> bool:
+        """Say whether the time limit is the reason, so that handing back would be no answer."""
+        return self._signalled and self._reason[0:1] == self.TIME_LIMIT

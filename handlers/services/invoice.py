@@ -1,0 +1,36 @@
+"""What an invoice is, and which letter it bears."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+Letter = Literal["A", "B", "C"]
+IssuerCondition = Literal["registered", "monotributo"]
+TaxCondition = Literal["registered", "monotributo", "exempt", "final_consumer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Invoice:
+    """One invoice as stored; amounts in its order's currency, to the cent."""
+
+    id: int
+    order_id: int
+    letter: Letter
+    point_of_sale: int
+    number: int
+    net_total: Decimal
+    iva_total: Decimal
+    total: Decimal
+    lines: int
+
+    @property
+    def label(self) -> str:
+        """The number as printed, such as `B 00001-00000042`."""
+        return f"{self.letter} {self.point_of_sale:05d}-{self.number:08d}"
+
+
+def letter_for(issuer: IssuerCondition, customer: TaxCondition) -> Letter:
+    """Choose the letter: C from a monotributo issuer, else A to a registered customer, else B."""
+    if issuer == "monotributo":
+        return "C"
+    return "A" if customer == "registered" else "B"

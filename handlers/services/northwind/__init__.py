@@ -1,0 +1,1 @@
+"""The Northwind orders, shared out among three branches."""

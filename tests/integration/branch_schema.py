@@ -1,0 +1,27 @@
+"""A branch's schema with the business tables, as the migration leaves it."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import Connection, sql
+
+import migrations
+
+_TENANT_MIGRATIONS = Path(migrations.__file__).parent / "tenant"
+
+
+def connect(database: str, schema: str) -> Connection[Any]:
+    """Open an autocommit session whose unqualified names mean the branch's tables."""
+    return psycopg.connect(database, autocommit=True, options=f"-c search_path={schema}")
+
+
+def create_branch(database: str, schema: str) -> Connection[Any]:
+    connection = connect(database, schema)
+    connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    run_migration(connection, "0002_invoicing.sql")
+    return connection
+
+
+def run_migration(connection: Connection[Any], name: str) -> None:
+    connection.execute((_TENANT_MIGRATIONS / name).read_bytes())
