@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 # and only startup options win over those. Order and names as in pg_settings.
 PINNED = {
     "role": "none",
+    "row_security": "on",
     "synchronous_commit": "on",
     "local_preload_libraries": "",
     "default_transaction_read_only": "off",
@@ -24,6 +26,9 @@ PINNED = {
     "IntervalStyle": "postgres",
     "standard_conforming_strings": "on",
 }
+INSTALLATION = re.compile(r"[a-z0-9]{1,12}")
+# PostgreSQL cuts longer names without an error, and two cut names may be one.
+NAME_LIMIT = 63
 # Seconds and milliseconds after which a silent peer counts as gone.
 KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
 
@@ -53,10 +58,15 @@ class Logins:
             if not database:
                 raise ValueError("DATABASE_URL must name a database: postgresql://host:port/database")
             object.__setattr__(self, "installation", installation_id(str(database)))
+        if not INSTALLATION.fullmatch(self.installation):
+            raise ValueError(f"{self.installation[:60]!r} is not an installation id: expected 1 to 12 of a-z and 0-9")
 
     def role(self, name: str) -> str:
-        """Return the cluster-wide name of one of this installation's roles."""
-        return f"turno_{self.installation}_{name}"
+        """Return the cluster-wide name of one of this installation's roles; refuse one that PostgreSQL would cut."""
+        role = f"turno_{self.installation}_{name}"
+        if len(role.encode()) > NAME_LIMIT:
+            raise ValueError(f"{role[:60]}… is longer than the {NAME_LIMIT} bytes of a role's name")
+        return role
 
     def password(self, role: str, epoch: int = 0) -> str:
         """Return the role's password: an HMAC, so that no one stores it and a new epoch changes it."""
@@ -76,6 +86,16 @@ class Logins:
             options=options,
             application_name=application,
         )
+
+    @property
+    def control(self) -> str:
+        """The role that owns the control schema; nobody logs in as it."""
+        return self.role("control")
+
+    @property
+    def owners(self) -> str:
+        """The group of all tenants' owner roles; it holds what their functions may do with tickets."""
+        return self.role("owners")
 
     @property
     def engine(self) -> str:

@@ -1,8 +1,8 @@
 """Connect as exactly one role: a tenant's handler, the engine, or the web as a tenant's API role."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg.rows import TupleRow, dict_row
@@ -18,10 +18,15 @@ SERVICE_TIMEOUTS = {
     "statement_timeout": "30000",
 }
 CONNECT_TIMEOUT = 10
+C = TypeVar("C", bound=psycopg.Connection[Any])
 
 
 class NotConfined(Exception):
     """The session could reach beyond one tenant: it is a superuser, bypasses row security, or is member of a role."""
+
+
+class LoginRefused(psycopg.OperationalError):
+    """The tenant's login was refused or did not answer; `turno tenant reset-login` mends a changed password."""
 
 
 def handler_session(
@@ -29,11 +34,11 @@ def handler_session(
     login: HandlerLogin,
     *,
     application: str,
-    connect: Callable[..., psycopg.Connection[TupleRow]] = psycopg.Connection.connect,
-) -> psycopg.Connection[TupleRow]:
+    kind: type[C],
+) -> C:
     """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
 
-    Raises psycopg.OperationalError if the login is refused, NotConfined if the role could do more.
+    Raises LoginRefused, or NotConfined if the role could do more than it should.
     """
     conninfo = logins.conninfo(
         login.role,
@@ -42,7 +47,10 @@ def handler_session(
         application=application,
         timeouts=HANDLER_TIMEOUTS,
     )
-    connection = connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    try:
+        connection = kind.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    except psycopg.OperationalError as error:
+        raise LoginRefused(f"{login.slug}: {str(error).strip()}") from error
     try:
         assert_confined(connection, login.role)
     except BaseException:

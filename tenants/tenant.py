@@ -1,5 +1,6 @@
 """Tenant and Company values; the one place where a slug or a schema's name is accepted."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Self
@@ -42,7 +43,10 @@ class Company:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One branch: its slug for people, its schema and roles for the database."""
+    """One branch: its slug for people, its schema and roles for the database.
+
+    `tokens_valid_from` is in Unix seconds: a token issued before it is refused.
+    """
 
     id: int
     slug: str
@@ -53,6 +57,7 @@ class Tenant:
     api_role: str
     login_epoch: int
     state: str = "active"
+    tokens_valid_from: float = -math.inf
 
     def __post_init__(self) -> None:
         Slug(self.slug)

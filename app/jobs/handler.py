@@ -121,9 +121,9 @@ class JobHandler(ABC, Generic[P]):
 
     @classmethod
     def validate(cls, payload: P) -> None:
-        """Refuse what the payload's types cannot, such as an empty batch; raises InvalidPayload.
+        """Refuse, before a row exists, a payload whose types are right but whose content is not.
 
-        Called before any row exists, with no connection; field names are relative to the payload.
+        Raises InvalidPayload. What only the database can tell belongs into `handle`.
         """
 
     @abstractmethod

@@ -47,20 +47,15 @@ def claim(
     return [_claim(row) for row in rows]
 
 
-def unclaim(engine: Engine, held: Claim, again_in: timedelta) -> bool:
-    """Give a claim back unused and uncounted; False if it was lost already."""
-    return bool(_value(engine, "SELECT unclaim(%s, %s, %s)", (held.job_id, held.token, again_in)))
-
-
 def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
     """Return ready jobs of a backend that nobody took for that long, oldest first."""
     rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()
     return [JobRef(slug, job_id) for job_id, slug in rows]
 
 
-def promote(engine: Engine) -> int:
-    """Make due tickets ready; returns how many, at most a bounded number."""
-    return int(_value(engine, "SELECT promote()", ()))
+def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
+    """Make up to `limit` due tickets ready; returns how many."""
+    return int(_value(engine, "SELECT promote(%s, %s)", (limit, dry_run)))
 
 
 @dataclass(frozen=True, slots=True)

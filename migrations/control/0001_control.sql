@@ -109,6 +109,13 @@ CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(curren
 
 ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_outcomes ON outcomes FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
+-- Row-level security hides all rows from those without a policy; who may read at all is a matter of grants.
+CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
+
+-- What an operator sees of tickets: a view runs as its owner, whom the policies do not bind.
+CREATE VIEW ticket_counts AS
+SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets, min(run_at) AS oldest
+FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
 -- Workers ------------------------------------------------------------------------------------
 
@@ -172,11 +179,15 @@ CREATE TYPE claimed AS (
 );
 
 -- Bounded, so that a claim never pays for a night's worth of due jobs at once.
-CREATE FUNCTION promote(p_limit integer DEFAULT 200) RETURNS bigint
+CREATE FUNCTION promote(p_limit integer, p_dry_run boolean DEFAULT false) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     promoted bigint;
 BEGIN
+    IF p_dry_run THEN
+        SELECT count(*) INTO promoted FROM tickets t WHERE t.state = 'scheduled' AND t.run_at <= clock_timestamp();
+        RETURN promoted;
+    END IF;
     UPDATE tickets SET state = 'ready'
     WHERE job_id IN (SELECT t.job_id FROM tickets t
                      WHERE t.state = 'scheduled' AND t.run_at <= clock_timestamp()
@@ -227,7 +238,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM promote();
+    PERFORM promote(200);
     FOREACH in_queue IN ARRAY p_queues LOOP
         SELECT floor(random() * (coalesce(max(id), 0) + 1)) INTO start_tenant FROM tenants;
         found_in_lap := true;
@@ -266,16 +277,6 @@ BEGIN
             END LOOP;
         END LOOP;
     END LOOP;
-END $$;
-
--- Give a claim back unused and uncounted, for example when the tenant's login is refused.
-CREATE FUNCTION unclaim(p_job uuid, p_token uuid, p_again_in interval) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-BEGIN
-    UPDATE tickets SET state = 'scheduled', worker_id = NULL, token = NULL, attempt = attempt - 1,
-                       run_at = clock_timestamp() + p_again_in
-    WHERE job_id = p_job AND token = p_token AND state = 'running';
-    RETURN FOUND;
 END $$;
 
 -- Ready tickets that no worker took for a while: the hint was lost, or there was no room.

@@ -515,8 +515,8 @@ BEGIN
         RETURN 'gone';
     END IF;
     IF job.status = 'pending' THEN
-        -- Claimed but never started: no fault of the job's.
-        PERFORM job_requeue(p_job, clock_timestamp(), p_cause, job.error, 0, 0);
+        -- Claimed but never started, for example because the login was refused: no fault of the job's.
+        PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, job.error, 0, 0);
         RETURN 'pending';
     END IF;
     PERFORM attempt_end(p_job, CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, crash);

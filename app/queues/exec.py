@@ -1,0 +1,71 @@
+"""The backend without residents: a detached worker process per waiting job, as many as the host has slots."""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Thread
+
+from app import crash_points
+from app.jobs.job import JobRef
+from app.queues.slots import Slot, SlotFolder
+
+log = logging.getLogger(__name__)
+
+SLOT_VARIABLE = "TURNO_SLOT_FD"
+
+
+class ExecQueue:
+    """Launches `cli/background_worker.py <job_id>` and forgets it; implements QueueInterface."""
+
+    name = "exec"
+
+    def __init__(
+        self, *, root: Path, slots: SlotFolder, log_file: Path, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        """`root` is the folder that holds the packages: the worker finds them there."""
+        self._root = root
+        self._slots = slots
+        self._log_file = log_file
+        self._environment = environment
+
+    def offer(self, ref: JobRef) -> bool:
+        """Launch a worker for this job if a slot is free; otherwise a worker that finishes will take it."""
+        slot = self._slots.take()
+        if slot is None:
+            return False
+        try:
+            crash_points.reach("slot_taken")
+            self._launch(ref, slot)
+        except OSError as error:
+            # No process, no file descriptor: the job waits, and the sweep offers it again.
+            log.warning("worker not launched: %s", error, extra={"tenant": ref.tenant, "job_id": str(ref.job_id)})
+            return False
+        finally:
+            slot.close()
+        return True
+
+    def close(self) -> None:
+        """Do nothing: workers are on their own from the start."""
+
+    def _launch(self, ref: JobRef, slot: Slot) -> None:
+        with self._log_file.open("ab") as output:
+            worker = subprocess.Popen(
+                [sys.executable, str(self._root / "cli" / "background_worker.py"), str(ref.job_id)],
+                cwd=self._root,
+                env={
+                    **self._environment,
+                    "PYTHONPATH": str(self._root),
+                    "TURNO_DOTENV": "read",
+                    SLOT_VARIABLE: str(slot.descriptor),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[slot.descriptor],
+                start_new_session=True,
+            )
+        # Reaped as soon as it ends, so that no zombie waits for the next request.
+        Thread(target=worker.wait, name=f"reap-{worker.pid}", daemon=True).start()

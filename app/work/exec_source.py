@@ -1,0 +1,64 @@
+"""Claims of a spawned worker: its own job first, then whatever waits, until nothing does."""
+
+from datetime import timedelta
+from typing import Protocol
+from uuid import UUID
+
+from app.jobs.claim import Claim
+from app.jobs.registry import Registry
+from app.store import tickets
+from app.work.engine import EngineLink
+
+
+class Place(Protocol):
+    """The host's permission for this worker to exist."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def regain(self) -> bool:
+        """Try to have it again, without waiting."""
+
+    def close(self) -> None:
+        """Let go of it in a child."""
+
+
+class ExecSource:
+    """First the job named on the command line, then ready tickets of the exec backend."""
+
+    def __init__(self, *, engine: EngineLink, registry: Registry, job_id: UUID | None, place: Place | None) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._job_id = job_id
+        self._place = place
+        self.exhausted = False
+
+    def take(self, worker: UUID, free: int) -> list[Claim]:
+        """Claim the named job, later others; the place on this host is given up before leaving."""
+        if self._job_id is not None:
+            own, self._job_id = self._job_id, None
+            claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.types)
+            if claim is not None:
+                return [claim]
+        if claims := self._waiting(worker, free):
+            return claims
+        # A dispatcher that found every place taken just now relies on us: after the place is free,
+        # look once more. Its job was committed before it asked for a place, so one of us sees it.
+        if self._place is not None:
+            self._place.release()
+            waits = self._engine.run(tickets.unclaimed, backend="exec", waiting_for=timedelta(0), limit=1)
+            if waits and self._place.regain() and (claims := self._waiting(worker, free)):
+                return claims
+        self.exhausted = True
+        return []
+
+    def _waiting(self, worker: UUID, free: int) -> list[Claim]:
+        handlers = self._registry.load_all()
+        queues = sorted({handler.queue for handler in handlers})
+        types = [handler.type for handler in handlers]
+        return self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
+
+    def drop_in_child(self) -> None:
+        """Let go of the place: it is the supervisor's."""
+        if self._place is not None:
+            self._place.close()

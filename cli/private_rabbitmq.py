@@ -1,0 +1,169 @@
+"""Run a private RabbitMQ node, with its own name server, as children of this process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+from typing import TYPE_CHECKING, Self
+
+from cli.deadline import becomes_true
+from cli.embedded_postgres import free_port
+from cli.system_packages import RABBITMQ
+from cli.unprivileged import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+CONFIGURATION = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+default_user = turno
+default_pass = {password}
+loopback_users.turno = true
+log.console = false
+log.file = {folder}/node.log
+disk_free_limit.absolute = 50MB
+"""
+
+
+class NodeError(RuntimeError):
+    """The node cannot be started or stopped."""
+
+
+class Node:
+    """Keeps one private RabbitMQ node from `start` to `stop`; it listens on 127.0.0.1 only."""
+
+    def __init__(self, *, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.port = 0
+        self._password = secrets.token_hex(16)
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        """Where clients reach the node, password included."""
+        return f"amqp://turno:{self._password}@127.0.0.1:{self.port}/%2F"
+
+    @property
+    def pids(self) -> list[int]:
+        """The pids of the name server and of the node."""
+        return [process.pid for process in self._processes]
+
+    def start(self) -> None:
+        """Return when the node answers AMQP."""
+        server = RABBITMQ.find()
+        name_server = shutil.which("epmd")
+        if server is None or name_server is None:
+            raise NodeError("RabbitMQ is not installed: install rabbitmq-server, or let `turno test` do it")
+        if self._processes:
+            raise NodeError(f"the node in {self.folder} is already started")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Kept from one start to the next: the node's name, and so its queues, hang on it.
+        self.port = self.port or free_port()
+        environment = self._environment()
+        try:
+            # Started here, and not by the node, because the node would leave it behind as a daemon.
+            self._run(environment, name_server, "-port", environment["ERL_EPMD_PORT"], "-address", "127.0.0.1")
+            self._wait("name server", lambda: _accepts(int(environment["ERL_EPMD_PORT"])))
+            self._run(environment, server)
+            self._wait("node", self._answers)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Return when the node and its name server have ended; harmless when they are not running."""
+        while self._processes:
+            process = self._processes.pop()
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+
+    def kill(self) -> None:
+        """End the node at once, without a farewell; `start` brings it back under the same URL."""
+        for process in self._processes:
+            process.kill()
+        self.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _environment(self) -> dict[str, str]:
+        configuration = self.folder / "rabbitmq.conf"
+        configuration.write_text(
+            CONFIGURATION.format(port=self.port, password=self._password, folder=self.folder), encoding="utf-8"
+        )
+        configuration.chmod(0o600)
+        plugins = self.folder / "enabled_plugins"
+        plugins.write_text("[].\n", encoding="utf-8")
+        return {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(self.folder),
+            "ERL_EPMD_PORT": str(free_port()),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"turno-{self.port}@localhost",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+            "RABBITMQ_MNESIA_BASE": str(self.folder / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.folder),
+            "RABBITMQ_CONFIG_FILE": str(configuration),
+            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "no-environment-file"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.folder / "no-advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+            "RABBITMQ_PID_FILE": str(self.folder / "node.pid"),
+            # Makes the start script become the node, instead of minding it: its pid is then ours to signal.
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
+
+    def _run(self, environment: dict[str, str], *command: str | Path) -> None:
+        with (self.folder / "output.log").open("ab") as output:
+            self._processes.append(
+                subprocess.Popen(
+                    Identity().command(*command, ends_with="TERM"),
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self.folder,
+                    start_new_session=True,
+                )
+            )
+
+    def _wait(self, what: str, ready: Callable[[], bool]) -> None:
+        process = self._processes[-1]
+        becomes_true(lambda: process.poll() is not None or ready(), within=90, every=0.1)
+        if process.poll() is not None or not ready():
+            said = (self.folder / "output.log").read_text(errors="replace")[-2000:]
+            raise NodeError(f"RabbitMQ's {what} in {self.folder} did not start:\n{said}")
+
+    def _answers(self) -> bool:
+        """Greet with a version nobody speaks: a node that is ready answers with the one it does."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                connection.sendall(b"AMQP\x00\x00\x00\x00")
+                return connection.recv(8).startswith(b"AMQP")
+        except OSError:
+            return False
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except OSError:
+        return False
+    return True

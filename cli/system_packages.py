@@ -1,0 +1,89 @@
+"""Get the servers and programs that tests need from the system's own package manager."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+POLICY = Path("/usr/sbin/policy-rc.d")
+FORBIDS_EVERY_START = "#!/bin/sh\nexit 101\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemPackage:
+    """Names a package, the marker of the tests that need it, and where its program may be."""
+
+    name: str
+    marker: str
+    programs: tuple[str, ...]
+
+    def find(self) -> Path | None:
+        """Return the program, if it is installed."""
+        found = (shutil.which(program) for program in self.programs)
+        return next((Path(program) for program in found if program), None)
+
+
+RABBITMQ = SystemPackage(
+    name="rabbitmq-server",
+    marker="rabbitmq",
+    # Not Debian's own wrapper on PATH: that one switches to a system user.
+    programs=("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"),
+)
+CHROMIUM = SystemPackage(name="chromium", marker="chromium", programs=("chromium", "chromium-browser", "google-chrome"))
+WANTED = (RABBITMQ, CHROMIUM)
+
+
+def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:
+    """Return the packages whose program is nowhere to be found."""
+    return [package for package in packages if package.find() is None]
+
+
+def reason_not_to_install() -> str | None:
+    """Return why packages cannot be installed here, or nothing when they can."""
+    if not shutil.which("apt-get"):
+        return "there is no apt-get here"
+    if os.geteuid() != 0:
+        return "only root may run apt-get"
+    return None
+
+
+def install(packages: Sequence[SystemPackage], *, policy: Path = POLICY) -> bool:
+    """Install `packages` without letting any of them start a service; tell whether apt-get was content."""
+    with no_service_starts(policy):
+        # A bare image often has no package lists; they are fetched only when they are missed.
+        return _apt_get("install", packages) or (_apt_get("update") and _apt_get("install", packages))
+
+
+@contextlib.contextmanager
+def no_service_starts(policy: Path = POLICY) -> Iterator[None]:
+    """Forbid packages to start services; afterwards the policy is what it was before."""
+    saved = policy.with_name(f"{policy.name}.before-turno")
+    if policy.exists() and not saved.exists():
+        policy.rename(saved)
+    policy.write_text(FORBIDS_EVERY_START)
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink()
+        if saved.exists():
+            saved.rename(policy)
+
+
+def _apt_get(action: str, packages: Sequence[SystemPackage] = ()) -> bool:
+    options = ["--yes", "--no-install-recommends"] if packages else []
+    done = subprocess.run(
+        ["apt-get", "--quiet", *options, action, *(package.name for package in packages)],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    return done.returncode == 0

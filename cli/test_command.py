@@ -1,0 +1,62 @@
+"""The command `turno test`: everything a change has to pass, from one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from cli import system_packages
+from cli.test_run import ROOT, Report, run_static_checks, run_tests
+
+
+@click.command("test", context_settings={"ignore_unknown_options": True})
+@click.option("--yes", is_flag=True, help="Install missing system packages without asking.")
+@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
+def test(*, yes: bool, pytest_arguments: tuple[str, ...]) -> None:
+    """Run the static checks and all the tests, with real servers and a real browser.
+
+    Everything after the command's own options goes to pytest, for example `turno test tests/unit -k lock`.
+    """
+    if not (ROOT / "tests").is_dir():
+        raise click.ClickException("the tests are not part of the installed package: run this in a checkout")
+    left_out = get_ready(yes=yes or os.environ.get("CI") == "true")
+    report = Report()
+    run_static_checks(report)
+    run_tests(report, left_out=list(left_out), arguments=pytest_arguments)
+    report.failures += [f"left out: {reason}" for reason in left_out.values()]
+    for failure in report.failures:
+        click.echo(f"failed: {failure}")
+    click.echo(report.closing_line or "pytest did not get to its closing line")
+    if report.failures:
+        raise SystemExit(1)
+
+
+def get_ready(*, yes: bool) -> dict[str, str]:
+    """Get what is missing; return for each marker whose tests cannot run what is lacking, and why."""
+    absent = system_packages.missing()
+    why = system_packages.reason_not_to_install()
+    if absent and why is None:
+        names = ", ".join(package.name for package in absent)
+        if not yes and not someone_can_answer():
+            why = "nobody is there to be asked: say --yes or CI=true"
+        elif yes or click.confirm(f"The tests need {names}. Install with apt-get?", default=True):
+            click.echo(f"--- apt-get install {names}")
+            why = None if system_packages.install(absent) else "apt-get could not install it"
+        else:
+            why = "you said no"
+    left_out = {
+        package.marker: f"tests that need {package.name} ({why or 'installed, yet its program is not found'})"
+        for package in system_packages.missing(absent)
+    }
+    if os.geteuid() != 0:
+        left_out["root"] = "tests that need root (you are not)"
+    for reason in left_out.values():
+        click.echo(f"left out: {reason}")
+    return left_out
+
+
+def someone_can_answer() -> bool:
+    """Tell whether questions reach a person."""
+    return sys.stdin.isatty()

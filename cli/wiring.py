@@ -1,0 +1,96 @@
+"""The composition root of everything that runs jobs; a spawned worker loads this and neither flask nor pika."""
+
+import os
+import socket
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+from app.jobs.claim import Claim
+from app.queues.exec import SLOT_VARIABLE, ExecQueue
+from app.queues.slots import Slot, SlotFolder
+from app.settings import Settings
+from app.work.engine import EngineLink
+from app.work.exec_source import ExecSource
+from app.work.executor import Executor
+from app.work.inline import InlineRunner
+from app.work.maintenance import Maintenance, Terms
+from app.work.session import HandlerConnection, OpenSession
+from app.work.stop import StopRequest
+from app.work.supervisor import Pace, Supervisor
+from handlers import build_registry
+from tenants.logins import Logins
+from tenants.session import handler_session, service_session
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def logins(settings: Settings) -> Logins:
+    """Return the installation's logins; raises InvalidSettings if they cannot be derived."""
+    settings.require("database_url", "master_key")
+    return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
+
+
+def open_session(settings: Settings) -> OpenSession:
+    """Return what opens a tenant's handler session."""
+    known = logins(settings)
+    return lambda login: handler_session(known, login, application="turno-handler", kind=HandlerConnection)
+
+
+def engine_link(settings: Settings) -> EngineLink:
+    """Return a connection as the engine, opened at first use."""
+    known = logins(settings)
+    return EngineLink(lambda: service_session(known, known.engine, application="turno-engine"))
+
+
+def exec_queue(settings: Settings) -> ExecQueue:
+    """Return the backend that launches workers on this host."""
+    slots = SlotFolder(settings.slot_dir, settings.exec_max_processes)
+    log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
+    return ExecQueue(root=ROOT, slots=slots, log_file=log_file)
+
+
+def exec_supervisor(settings: Settings, job_id: UUID | None) -> Supervisor:
+    """Return a worker that runs this job, then what else waits for the exec backend, and leaves."""
+    engine, registry, sessions = engine_link(settings), build_registry(), open_session(settings)
+    name = f"{socket.gethostname()}:{os.getpid()}"
+
+    def run(claim: Claim, stop: StopRequest) -> str:
+        return Executor(registry=registry, open_session=sessions, worker=name, stop=stop).execute(claim)
+
+    return Supervisor(
+        backend="exec",
+        engine=engine,
+        source=ExecSource(engine=engine, registry=registry, job_id=job_id, place=_place()),
+        run=run,
+        registry=registry,
+        pace=Pace(
+            heartbeat=settings.heartbeat_seconds,
+            dead_after=settings.dead_after_seconds,
+            grace=settings.shutdown_grace_seconds,
+        ),
+    )
+
+
+def maintenance(settings: Settings) -> Maintenance:
+    """Return the passes of cron."""
+    return Maintenance(
+        engine=engine_link(settings),
+        queue=exec_queue(settings),
+        terms=Terms(
+            dead_after=timedelta(seconds=settings.dead_after_seconds),
+            reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
+            retention=timedelta(days=settings.retention_days),
+        ),
+    )
+
+
+def inline_runner(settings: Settings) -> InlineRunner:
+    """Return what runs a service inside a request."""
+    return InlineRunner(open_session(settings))
+
+
+def _place() -> Slot | None:
+    # Started by hand, a worker has no slot and asks for none.
+    descriptor = os.environ.pop(SLOT_VARIABLE, "")
+    return Slot.inherited(int(descriptor)) if descriptor else None

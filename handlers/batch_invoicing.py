@@ -1,0 +1,56 @@
+"""Invoice many orders of one branch; an order that cannot be invoiced does not stop the others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import InvalidPayload
+from app.jobs.handler import JobContext, JobHandler
+from app.jobs.retry import RetryPolicy
+from handlers.services.invoicing import invoice_order
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInvoicingPayload:
+    """The orders to invoice, each once, and the point of sale that numbers the invoices."""
+
+    order_ids: tuple[int, ...]
+    point_of_sale: int = 1
+
+
+class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
+    """Turn orders into invoices; what only the business can know ends as an item's error in the ledger."""
+
+    type = "batch_invoicing"
+    retry = RetryPolicy(max_attempts=4)
+    timeout = 1800.0
+
+    @classmethod
+    def validate(cls, payload: BatchInvoicingPayload) -> None:
+        """Refuse an empty batch and an order named twice."""
+        if not payload.order_ids:
+            raise InvalidPayload([{"field": "order_ids", "problem": "name at least one order to invoice"}])
+        if len(set(payload.order_ids)) < len(payload.order_ids):
+            twice = sorted({order for order in payload.order_ids if payload.order_ids.count(order) > 1})[:5]
+            problem = f"named more than once: {', '.join(map(str, twice))}; name each order once"
+            raise InvalidPayload([{"field": "order_ids", "problem": problem}])
+
+    def handle(self, job: JobContext, payload: BatchInvoicingPayload) -> dict[str, Any]:
+        """Invoice in ascending order id, so that two batches never wait for each other in a circle."""
+        batch = job.each(sorted(payload.order_ids))
+        for step in batch:
+            with step as item:
+                item.ref = invoice_order(job.connection, item.value, payload.point_of_sale).label
+        counts = batch.counts
+        return {"invoiced": counts.done, "failed": counts.failed, "skipped": counts.skipped} | self._totals(job)
+
+    def _totals(self, job: JobContext) -> dict[str, str]:
+        row = job.connection.execute(
+            """
+            SELECT coalesce(sum(v.net_total), 0)::text, coalesce(sum(v.total), 0)::text
+            FROM background_job_items i JOIN invoices v ON v.order_id = i.key::bigint
+            WHERE i.job_id = %s AND i.state = 'done'
+            """,
+            (job.job_id,),
+        ).fetchone()
+        assert row is not None  # noqa: S101 - an aggregate returns a row
+        return {"net_total": row[0], "total": row[1]}

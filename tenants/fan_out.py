@@ -1,0 +1,62 @@
+"""Do the same to many schemas over a few connections, and tell of each as it ends."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from psycopg import Connection
+
+Connect = Callable[[], Connection[Any]]
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def opened(connect: Connect) -> Iterator[Connection[Any]]:
+    """Open an autocommit connection for this block and close it after."""
+    with connect() as admin:
+        admin.autocommit = True
+        yield admin
+
+
+def fan_out(
+    connect: Connect,
+    tasks: Sequence[Task],
+    work: Callable[[Connection[Any], Task], Result],
+    *,
+    jobs: int,
+    progress: Callable[[Result, int, int], None],
+) -> list[Result]:
+    """Return what `work` made of each task, in the tasks' order; `progress` hears in the order they end.
+
+    `jobs` is how many run at a time, each on a connection of its own. An interrupt drops what has not begun.
+    """
+    idle: list[Connection[Any]] = []
+
+    def one(task: Task) -> Result:
+        admin = idle.pop() if idle else connect()
+        admin.autocommit = True
+        try:
+            return work(admin, task)
+        finally:
+            # A connection the server has closed is not handed on: one lost schema is enough.
+            if not admin.broken:
+                idle.append(admin)
+
+    with ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
+        futures = [threads.submit(one, task) for task in tasks]
+        try:
+            _tell(futures, progress)
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+        finally:
+            for admin in idle:
+                admin.close()
+        return [future.result() for future in futures]
+
+
+def _tell(futures: Sequence[Future[Result]], progress: Callable[[Result, int, int], None]) -> None:
+    for ended, future in enumerate(as_completed(futures), start=1):
+        progress(future.result(), ended, len(futures))

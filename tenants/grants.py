@@ -1,0 +1,182 @@
+"""Who may do what: the one list. What it does not name is revoked from everybody but the owner."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Role(StrEnum):
+    """A part that one role of the database plays; `schemas.py` says which role plays it where."""
+
+    OWNERS = "owners"
+    HANDLER = "handler"
+    API = "api"
+    REPORT = "report"
+    ENGINE = "engine"
+    WEB = "web"
+    OPERATOR = "operator"
+
+
+class Kind(StrEnum):
+    """A kind of thing that rights are given on. An identity column's sequence needs none."""
+
+    SCHEMA = "schema"
+    FUNCTION = "function"
+    TABLE = "table"
+    VIEW = "view"
+    SEQUENCE = "sequence"
+    IDENTITY = "identity"
+
+
+class Thing(NamedTuple):
+    """Something in a schema, by kind and name; functions have no namesakes here."""
+
+    kind: Kind
+    name: str
+
+
+class Right(NamedTuple):
+    """One privilege of one role on one thing, or on one column of it."""
+
+    thing: Thing
+    column: str | None
+    role: Role
+    privilege: str
+
+
+Roles = frozenset[Role]
+Rights = Mapping[Role, frozenset[str]]
+
+
+def _may(**rights: str) -> Rights:
+    return {Role(role): frozenset(words.split()) for role, words in rights.items()}
+
+
+def _roles(words: str) -> Roles:
+    return frozenset(Role(word) for word in words.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The rights within one schema.
+
+    `relations` names every table of the system, also those that nobody but the owner may touch; `others` are
+    the rights on what is not named, by kind. `invokers` are the functions that run as their caller.
+    """
+
+    usage: Roles
+    functions: Mapping[str, Roles]
+    relations: Mapping[str, Rights]
+    columns: Mapping[tuple[str, str], Rights] = field(default_factory=dict)
+    others: Mapping[Kind, Rights] = field(default_factory=dict)
+    invokers: frozenset[str] = frozenset()
+
+    def rights(self, things: Iterable[Thing]) -> Iterator[Right]:
+        """Yield every right that should exist on these things of the schema."""
+        for thing in things:
+            yield from _each(thing, None, self._on(thing))
+            for (relation, column), rights in self.columns.items():
+                if relation == thing.name:
+                    yield from _each(thing, column, rights)
+
+    def _on(self, thing: Thing) -> Rights:
+        match thing.kind:
+            case Kind.SCHEMA:
+                return dict.fromkeys(self.usage, frozenset({"USAGE"}))
+            case Kind.FUNCTION:
+                return dict.fromkeys(self.functions.get(thing.name, ()), frozenset({"EXECUTE"}))
+            case Kind.IDENTITY:
+                return {}
+            case _:
+                return self.relations.get(thing.name, self.others.get(thing.kind, {}))
+
+
+def _each(thing: Thing, column: str | None, rights: Rights) -> Iterator[Right]:
+    for role, privileges in rights.items():
+        yield from (Right(thing, column, role, privilege) for privilege in privileges)
+
+
+_READ_WRITE = "SELECT INSERT UPDATE DELETE"
+_WORKING = _roles("handler report")
+_READ_JOBS = _may(handler="SELECT", api="SELECT")
+_SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
+
+# Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
+# 500 tenants, so all owners get these rights through the one group they are members of.
+CONTROL = Matrix(
+    usage=_roles("owners engine web operator"),
+    functions={
+        "uuid_v7": _roles("owners"),
+        "tenant_of": _roles("owners"),
+        "worker_start": _roles("engine"),
+        "worker_alive": _roles("engine"),
+        "worker_stop": _roles("engine"),
+        "bury_workers": _roles("engine"),
+        "orphans": _roles("engine"),
+        "promote": _roles("engine"),
+        "claim": _roles("engine"),
+        "claim_job": _roles("engine"),
+        "unclaim": _roles("engine"),
+        "unclaimed": _roles("engine"),
+        "active_tenants": _roles("engine"),
+        "prune_outcomes": _roles("engine"),
+    },
+    relations={
+        "companies": _may(web="SELECT", operator="SELECT"),
+        "tenants": _may(web="SELECT", operator="SELECT"),
+        "settings": _may(web="SELECT", operator=_READ_WRITE),
+        "workers": _may(operator="SELECT"),
+        "tickets": _may(owners=_READ_WRITE),
+        "ticket_counts": _may(operator="SELECT"),
+        "outcomes": _may(owners="INSERT", operator="SELECT"),
+        "schema_migrations": {},
+    },
+    columns={
+        ("tenants", column): _may(operator="UPDATE")
+        for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
+    },
+    invokers=frozenset({"uuid_v7"}),
+)
+
+# Every table and view that is not named here belongs to the business.
+TENANT = Matrix(
+    usage=_roles("handler api report engine"),
+    functions={
+        "job_start": _WORKING,
+        "job_progress": _WORKING,
+        "job_items": _WORKING,
+        "job_checkpoint": _WORKING,
+        "job_complete": _WORKING,
+        "job_fail": _WORKING,
+        "job_release": _WORKING,
+        "job_abandon": _WORKING,
+        "job_cancel_requested": _WORKING,
+        "job_enqueue": _WORKING | _roles("api"),
+        "job_cancel": _roles("api"),
+        "job_retry": _roles("api"),
+        "notification_read": _roles("api"),
+        "job_rescue": _roles("engine"),
+        "job_repair": _roles("engine"),
+        "job_expire": _roles("engine"),
+        "job_purge": _roles("engine"),
+    },
+    relations={
+        "background_jobs": _READ_JOBS,
+        "background_job_attempts": _READ_JOBS,
+        "background_job_progress": _READ_JOBS,
+        "background_job_checkpoints": _may(handler="SELECT"),
+        "background_job_items": _READ_JOBS,
+        "background_job_events": _READ_JOBS,
+        "background_jobs_dead_letter": _READ_JOBS,
+        "notifications": _may(api="SELECT"),
+        "schema_migrations": {},
+        "billable_orders": _SHOWN_VIEW,
+        "invoice_totals": _SHOWN_VIEW,
+    },
+    others={
+        Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
+        Kind.VIEW: _may(handler="SELECT", report="SELECT"),
+        Kind.SEQUENCE: _may(handler="USAGE"),
+    },
+)

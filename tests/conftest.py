@@ -1,0 +1,32 @@
+"""Fixtures and rules for every test."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytest_plugins = ["tests.servers", "tests.no_skips"]
+
+MARKED_BY_FIXTURE = ("rabbitmq", "chromium")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a server which a machine may lack, so that `-m` can leave them out."""
+    for item in items:
+        for name in MARKED_BY_FIXTURE:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C works here and in processes started here, even if the run itself was started to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from cli import system_packages, test_command, test_run
+from cli.main import main
+from cli.system_packages import SystemPackage
+from cli.test_run import Report, closing_line_of, pytest_arguments, run_and_listen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CLOSING = "=================== 3 passed, 1 deselected in 61.20s (0:01:01) ==================="
+ABSENT = SystemPackage(name="absent-server", marker="absent", programs=("no-such-program",))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What the command hands to pytest: first the markers left out, then the caller's arguments."""
+    handed: list[list[str]] = []
+
+    def tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str]) -> None:
+        handed.extend([list(left_out), list(arguments)])
+        report.closing_line = CLOSING
+
+    monkeypatch.setattr(test_command, "run_static_checks", lambda _: None)
+    monkeypatch.setattr(test_command, "run_tests", tests)
+    monkeypatch.setattr(system_packages, "missing", lambda *_: [])
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.delenv("CI", raising=False)
+    return handed
+
+
+def test_a_run_in_which_all_is_well_ends_with_the_closing_line(ran: list[list[str]]) -> None:
+    result = CliRunner().invoke(main, ["test", "-k", "lock", "tests/unit"])
+    assert (result.exit_code, result.output) == (0, f"{CLOSING}\n")
+    assert ran == [[], ["-k", "lock", "tests/unit"]]
+
+
+@pytest.mark.parametrize("command", [["test", "--yes"], ["test"]])
+def test_what_cannot_be_had_is_named_and_fails_the_run(
+    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.setattr(system_packages, "missing", lambda *_: [ABSENT])
+    monkeypatch.setattr(system_packages, "reason_not_to_install", lambda: None)
+    monkeypatch.setattr(system_packages, "install", lambda _: False)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert ran == [["absent"], []]
+    why = "apt-get could not install it" if "--yes" in command else "nobody is there to be asked"
+    assert f"left out: tests that need absent-server ({why}" in result.output
+    assert result.output.splitlines()[-1] == CLOSING
+
+
+def test_tests_that_need_root_are_named_when_left_out(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    result = CliRunner().invoke(main, ["test"])
+    assert result.exit_code == 1
+    assert ran == [["root"], []]
+    assert "failed: left out: tests that need root" in result.output
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_somebody_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    absent = [ABSENT]
+
+    def install(packages: Sequence[SystemPackage]) -> bool:
+        assert packages == [ABSENT]
+        absent.clear()
+        return True
+
+    monkeypatch.setattr(system_packages, "missing", lambda *_: list(absent))
+    monkeypatch.setattr(system_packages, "reason_not_to_install", lambda: None)
+    monkeypatch.setattr(system_packages, "install", install)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr(test_command, "someone_can_answer", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: answer == "y")
+    assert list(test_command.get_ready(yes=False)) == ([] if answer == "y" else ["absent"])
+
+
+def test_pytest_gets_a_worker_for_each_core_and_the_callers_word_is_last() -> None:
+    arguments = pytest_arguments(["rabbitmq", "root"], ["-m", "mine"])
+    assert arguments[:4] == ["-n", str(os.cpu_count()), "--dist", "loadfile"]
+    assert arguments[-4:] == ["-m", "not rabbitmq and not root", "-m", "mine"]
+
+
+def test_the_closing_line_is_found_below_colours_and_above_what_follows() -> None:
+    assert closing_line_of(f"== FAILURES ==\n\x1b[32m{CLOSING}\x1b[0m\nCombined data\n") == CLOSING
+    assert closing_line_of("== FAILURES ==\n") == ""
+
+
+def test_output_is_shown_as_it_comes_and_the_status_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    status, line = run_and_listen([sys.executable, "-c", f"print({CLOSING!r}); raise SystemExit(3)"])
+    assert (status, line) == (3, CLOSING)
+    assert CLOSING in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
+    program = (
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getppid(), signal.SIGINT)\n"
+        "    signal.pause()\n"
+        f"except KeyboardInterrupt:\n    print({CLOSING!r})\n    raise SystemExit(2)\n"
+    )
+    assert run_and_listen([sys.executable, "-c", program]) == (2, CLOSING)
+
+
+def test_a_failing_check_is_noted_by_name_and_the_next_still_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = {"names a module nobody has": ("no_such_module",), "passes": ("timeit", "-n1", "-r1", "pass")}
+    monkeypatch.setattr(test_run, "STATIC_CHECKS", checks)
+    report = Report()
+    test_run.run_static_checks(report)
+    assert report.failures == ["names a module nobody has"]
+    assert "--- passes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "failures"),
+    [([], ["pytest (exit status 1)", "coverage of at least 85 %"]), (["-x"], ["pytest (exit status 1)"])],
+)
+def test_only_the_whole_suite_has_to_reach_the_coverage(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], failures: list[str]
+) -> None:
+    monkeypatch.setattr(test_run, "run_and_listen", lambda _: (1, CLOSING))
+    monkeypatch.setattr(test_run, "_coverage", lambda *words: int("--fail-under=85" in words))
+    report = Report()
+    test_run.run_tests(report, left_out=[], arguments=arguments)
+    assert (report.failures, report.closing_line) == (failures, CLOSING)
