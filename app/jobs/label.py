@@ -6,7 +6,16 @@ from typing import Literal
 from app.jobs.job import Status
 
 Label = Literal[
-    "waiting", "scheduled", "retrying", "needs review", "running", "cancelling", "done", "failed", "cancelled", "expired"
+    "waiting",
+    "scheduled",
+    "retrying",
+    "needs review",
+    "running",
+    "cancelling",
+    "done",
+    "failed",
+    "cancelled",
+    "expired",
 ]
 
 

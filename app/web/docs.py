@@ -32,8 +32,11 @@ PAGE = Operation(
 
 def publish(document: Document) -> None:
     """Make this the document that the present application shows."""
-    current_app.extensions[_NAME] = current_app.json.dumps(document), render_template(
-        "docs.html", document=document, problems=list(Kind), name_of=_name_of, operations=_by_tag(document)
+    current_app.extensions[_NAME] = (
+        current_app.json.dumps(document),
+        render_template(
+            "docs.html", document=document, problems=list(Kind), name_of=_name_of, operations=_by_tag(document)
+        ),
     )
 
 

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import UUID
 
 from app.jobs.job import Priority, Status
 from app.jobs.label import Label, label
 
 RETRY_WHILE_OPEN = "2"
+
+Band = Literal["urgent", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class JobBody:
     status: Status
     label: Label
     reason: str | None
-    priority: Literal["urgent", "normal", "low"]
+    priority: Band
     user: str
     progress: Progress
     result: dict[str, Any] | None
@@ -70,7 +72,7 @@ def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
         status=Status(row["status"]),
         label=word,
         reason=row["reason"],
-        priority=Priority(row["priority"]).word,
+        priority=cast("Band", Priority(row["priority"]).word),
         user=row["user_id"],
         progress=_progress(row),
         result=row["result"],
@@ -96,9 +98,7 @@ def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
 def job_links(job_id: UUID) -> dict[str, str]:
     """Return the addresses of a job and of what can be done with it."""
     here = f"/api/jobs/{job_id}"
-    return {"self": here} | {
-        name: f"{here}/{name}" for name in ("items", "events", "attempts", "cancel", "retry")
-    }
+    return {"self": here} | {name: f"{here}/{name}" for name in ("items", "events", "attempts", "cancel", "retry")}
 
 
 def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | None:
@@ -124,8 +124,6 @@ def _label(row: dict[str, Any]) -> Label:
 
 def _progress(row: dict[str, Any]) -> Progress:
     done, failed, total = row["done"] or 0, row["failed"] or 0, row["total"] or 0
-    if row["status"] == Status.COMPLETED:
-        percent = 100
-    else:
-        percent = min(99, 100 * (done + failed) // total) if total else 0
+    ended_well = row["status"] == Status.COMPLETED
+    percent = 100 if ended_well else min(99, 100 * (done + failed) // max(1, total))
     return Progress(done, failed, total, percent, row["message"])

@@ -161,9 +161,7 @@ def events(call: Call, job_id: str) -> Response:
     rows, more = _page(
         call, job_id, lambda reader, job, limit: stored.events(reader, job, after=call.query["cursor"], limit=limit)
     )
-    found = [
-        EventBody(row["old_status"], row["new_status"], row["attempt"], row["reason"], row["at"]) for row in rows
-    ]
+    found = [EventBody(row["old_status"], row["new_status"], row["attempt"], row["reason"], row["at"]) for row in rows]
     return answer(EventPage(found, rows[-1]["id"] if more else None))
 
 

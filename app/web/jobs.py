@@ -110,7 +110,8 @@ def show(call: Call, job_id: str) -> Response:
     response.headers["Cache-Control"] = "private, no-cache"
     response.vary.update(("Authorization", "X-Schema"))
     response.set_etag(body.revision, weak=True)
-    return response.make_conditional(request)
+    response.make_conditional(request)
+    return response
 
 
 def find_job(call: Call, job_id: str) -> dict[str, Any]:

@@ -27,7 +27,4 @@ class JsonAnswers(DefaultJSONProvider):
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response that carries `body` as JSON."""
-    response = current_app.json.response(body)
-    response.status_code = status
-    response.headers.update(headers or {})
-    return response
+    return Response(current_app.json.dumps(body), status, headers, mimetype="application/json")

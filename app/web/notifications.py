@@ -72,9 +72,7 @@ def index(call: Call) -> Response:
     """List a user's notifications."""
     user, limit = call.scope.principal.user, call.query["limit"]
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
-        rows = stored.search(
-            reader, user, unread=call.query["unread"], before=call.query["cursor"], limit=limit + 1
-        )
+        rows = stored.search(reader, user, unread=call.query["unread"], before=call.query["cursor"], limit=limit + 1)
         unread = stored.count_unread(reader, user)
     page = [_body(row) for row in rows[:limit]]
     return answer(NotificationPage(page, unread, page[-1].id if len(rows) > limit else None))

@@ -52,7 +52,7 @@ PROBLEM = {
     },
 }
 
-REQUEST_HEADERS = {
+REQUEST_HEADERS: dict[str, Document] = {
     "X-Schema": {
         "required": True,
         "description": "The tenant, one of the token's.",
@@ -114,7 +114,9 @@ def _schemas(app: Flask, handlers: list[type[JobHandler[Any]]], payloads: Payloa
     bodies = {
         answer.body for described in _described(app) for answer in described.operation.answers.values() if answer.body
     }
-    inputs: list[Any] = [(body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)]
+    inputs: list[Any] = [
+        (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)
+    ]
     inputs += [(handler.type, "validation", payloads.adapter(handler.type)) for handler in handlers]
     refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
     return {key: ref for (key, _), ref in refs.items()}, shared.get("$defs", {})
@@ -142,7 +144,7 @@ def _addresses(
 
 def _operation(described: _Described, refs: Refs) -> Document:
     operation = described.operation
-    kinds = operation.problems + (Kind.FAULT,)
+    kinds = (*operation.problems, Kind.FAULT)
     body: Document = {
         "operationId": f"{described.blueprint}_{described.endpoint}",
         "tags": [described.blueprint],

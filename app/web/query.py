@@ -95,9 +95,7 @@ def _job_cursor(given: str) -> UUID:
 
 def flag(name: str, about: str) -> Parameter:
     """Return a parameter that is true or false, and false by default."""
-    return Parameter(
-        name=name, about=about, schema={"type": "boolean", "default": False}, read=_flag, default=False
-    )
+    return Parameter(name=name, about=about, schema={"type": "boolean", "default": False}, read=_flag, default=False)
 
 
 LIMIT = Parameter(

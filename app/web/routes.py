@@ -81,9 +81,7 @@ class Routes(Blueprint):
 
     def _register(self, operation: Operation, endpoint: str, view: View) -> None:
         self.operations[endpoint] = operation
-        self.add_url_rule(
-            operation.rule, endpoint, view, methods=[operation.method], provide_automatic_options=False
-        )
+        self.add_url_rule(operation.rule, endpoint, view, methods=[operation.method], provide_automatic_options=False)
 
 
 def _admit(operation: Operation) -> Call:

@@ -51,12 +51,18 @@ SUBMIT = Operation(
     "it stands for one job.",
     request_headers=("Idempotency-Key", "traceparent"),
     answers={
-        202: Answer(about="Accepted, now or by the first request with this key.", body=Accepted,
-                    headers=LOCATION | REPLAYED),
+        202: Answer(
+            about="Accepted, now or by the first request with this key.", body=Accepted, headers=LOCATION | REPLAYED
+        ),
         200: Answer(about="Done within the request, because background jobs are switched off.", body=Done),
     },
     problems=(
-        Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE, Kind.UNKNOWN_TYPE, Kind.KEY_REUSED, Kind.REFUSED,
+        Kind.INVALID_REQUEST,
+        Kind.TOO_LARGE,
+        Kind.MEDIA_TYPE,
+        Kind.UNKNOWN_TYPE,
+        Kind.KEY_REUSED,
+        Kind.REFUSED,
         Kind.QUOTA,
     ),
 )

@@ -34,7 +34,7 @@ def scope_of(request: Request) -> Scope:
     """
     principal = services().tokens.principal(request.headers.get("Authorization"))
     tenant = _chosen(principal, request.headers.get(HEADER))
-    if tenant.tokens_valid_from is not None and principal.issued_at < tenant.tokens_valid_from:
+    if principal.issued_at < tenant.tokens_valid_from:
         refuse_token("The token was revoked; ask its issuer for a new one.")
     return Scope(tenant, principal)
 
