@@ -82,3 +82,7 @@ def _passing_through(name: str, run: Any) -> click.Command:
 @click.version_option(package_name="turno", message="%(prog)s %(version)s")
 def main() -> None:
     """Run background jobs for applications that keep each tenant in its own PostgreSQL schema."""
+
+
+if __name__ == "__main__":
+    main(prog_name="turno")

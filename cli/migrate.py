@@ -14,13 +14,14 @@ from cli.wiring import logins
 from tenants.catalog import check
 from tenants.fan_out import opened
 from tenants.install import install
-from tenants.migrations import Outcome, failed, migrate, rollback, status
+from tenants.migrations import failed, migrate, rollback, status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tenants.fan_out import Connect
     from tenants.logins import Logins
+    from tenants.schema_migration import Outcome
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "migrate.py") -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tenants.ledger import Standing
-    from tenants.migrations import Outcome
+    from tenants.schema_migration import Outcome
 
 
 class Report:

@@ -31,7 +31,7 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
     }
 
 
-class JsonLogger(Logger):  # type: ignore[misc]  # gunicorn ships no types
+class JsonLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
     """Gunicorn's own log as JSON lines; no access log, because a proxy in front writes a better one."""
 
     def setup(self, cfg: Any) -> None:
@@ -41,7 +41,7 @@ class JsonLogger(Logger):  # type: ignore[misc]  # gunicorn ships no types
             handler.setFormatter(JsonFormatter())
 
 
-class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn ships no types
+class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """Runs in the foreground until SIGTERM; the parent never connects to the database."""
 
     def __init__(self, settings: Settings) -> None:
