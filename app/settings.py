@@ -81,7 +81,10 @@ class Settings:
     heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))
     dead_after_seconds: float = _setting(30.0, "silence after which a worker counts as dead", _seconds(0.1, 3600))
     reoffer_after_seconds: float = _setting(15.0, "waiting time after which a job is offered again", _seconds(0, 3600))
-    shutdown_grace_seconds: float = _setting(30.0, "time a job may use after SIGTERM", _seconds(0, 3600))
+    shutdown_grace_seconds: float = _setting(30.0, "time a job may use after its worker got SIGTERM", _seconds(0, 3600))
+    kill_after_seconds: float = _setting(
+        5.0, "time a job past its limit has to stop before it is killed", _seconds(0, 3600)
+    )
     retention_days: int = _setting(30, "days that ended jobs are kept", _whole(1, 3650))
     jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with")
     jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)

@@ -21,6 +21,7 @@ from app.dispatch.dispatcher import Submission, fingerprint
 from app.jobs.handler import JobHandler
 from app.settings import Settings
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
+from cli.wiring import maintenance
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.northwind.load import load_orders
 from tenants.install import install
@@ -46,6 +47,8 @@ class World:
     web: psycopg.Connection[Any]
     engine: psycopg.Connection[Any]
     extra: dict[str, str] = field(default_factory=dict)
+    odd: bool = False
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def one(self) -> Tenant:
@@ -90,7 +93,7 @@ class World:
     def new_job(
         self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]] = BatchInvoicing, **options: Any
     ) -> NewJob:
-        asked = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
+        asked: dict[str, Any] = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
         digest = fingerprint(Submission(handler=handler, payload=dict(payload), user_id="ana"))
         return NewJob(
             type=handler.type,
@@ -116,7 +119,7 @@ class World:
         with self.admin.cursor(row_factory=dict_row) as cursor:
             path = sql.Identifier((tenant or self.one).schema)
             cursor.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
-            cursor.execute(query, parameters)  # type: ignore[call-overload]
+            cursor.execute(query, parameters)
             return cursor.fetchall() if cursor.description else []
 
     def job(self, job_id: UUID, *, tenant: Tenant | None = None) -> dict[str, Any]:
@@ -134,12 +137,13 @@ class World:
         return [row["id"] for row in self.rows("SELECT id FROM orders ORDER BY id", tenant=tenant)]
 
     def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
-        """Start the real worker on a job, in a session of its own."""
+        """Start a worker on a job, in a session of its own: the real one, or one that knows odd handlers too."""
         environment = self.environment | extra
         if crash_at:
             environment["TURNO_CRASH_AT"] = crash_at
-        return subprocess.Popen(
-            [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)],
+        script = "tests/odd_worker.py" if self.odd else "cli/background_worker.py"
+        worker = subprocess.Popen(
+            [sys.executable, str(ROOT / script), str(job_id)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -147,14 +151,34 @@ class World:
             start_new_session=True,
             text=True,
         )
+        self.workers.append(worker)
+        return worker
 
     def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
         """Run the real worker to its end and return what it logged."""
         output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
         return output
 
+    def sweep(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Run every pass of cron once, in this process; what it offers is run by real workers."""
+        environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"}
+        passes = maintenance(Settings.read(environment), environment)
+        try:
+            return passes.run_once(dry_run=dry_run)
+        finally:
+            passes.close()
+
+    def time_passes(self) -> None:
+        """Every waiting job is due, every dead worker silent for long enough."""
+        self.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE state = 'scheduled'")
+        alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+        self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
+
     def forget(self) -> None:
         """Back to no jobs, no invoices, no workers."""
+        while self.workers:
+            with self.workers.pop() as worker:
+                worker.kill()
         for tenant in self.tenants.values():
             self.rows(
                 "TRUNCATE background_jobs, background_job_attempts, background_job_progress, background_job_items,"
@@ -196,4 +220,5 @@ def world(module_world: World) -> World:
     """The module's world, with nothing left of the test before."""
     module_world.forget()
     module_world.extra.clear()
+    module_world.odd = False
     return module_world
