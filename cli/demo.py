@@ -101,7 +101,11 @@ class Demo:
             self._folder.write(variables)
             with opened(provisioner(settings)) as admin:
                 version = admin.info.parameter_status("server_version")
-            place = conninfo_to_dict(url).get("host") if own else self._folder.postgres.relative_to(self._folder.path.parent)
+            place = (
+                conninfo_to_dict(url).get("host")
+                if own
+                else self._folder.postgres.relative_to(self._folder.path.parent)
+            )
             told.done = f"PostgreSQL {version} in {place}"
         self._environment = {name: text for name, text in (os.environ | variables).items() if "ADMIN" not in name}
         self._embedded_here = own is None

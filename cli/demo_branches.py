@@ -96,7 +96,8 @@ def invoiced(admin: Connection[Any], tenant: Tenant) -> Invoiced:
             """
         ).fetchone()
         assert row is not None  # noqa: S101 - an aggregate returns a row
-        return Invoiced(*row, integrity=check_invoices(admin))
+        invoices, lines, net_total, iva_total, total = row
+        return Invoiced(invoices, lines, net_total, iva_total, total, check_invoices(admin))
 
 
 def orders_net_total() -> Decimal:
@@ -118,9 +119,7 @@ def as_owner(admin: Connection[Any], tenant: Tenant) -> Iterator[None]:
 def _usable(admin: Connection[Any], known: Logins, tenant: Tenant) -> Tenant:
     # The keys may be new while the database is old: then the passwords derived from them are wrong.
     try:
-        handler_session(
-            known, HandlerLogin.of(tenant), application="turno-demo", kind=psycopg.Connection[Any]
-        ).close()
+        handler_session(known, HandlerLogin.of(tenant), application="turno-demo", kind=psycopg.Connection[Any]).close()
     except LoginRefused:
         reset_login(admin, known, tenant.slug)
         return read_tenant(admin, tenant.slug) or tenant

@@ -70,13 +70,16 @@ class DemoFolder:
         new = self.environment_file.with_suffix(".new")
         new.unlink(missing_ok=True)
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.writelines(["# Written by `turno demo`; `turno` reads it here while no DATABASE_URL is set.\n", *lines])
+            file.writelines(
+                ["# Written by `turno demo`; `turno` reads it here while no DATABASE_URL is set.\n", *lines]
+            )
         new.replace(self.environment_file)
 
 
 def without_password(url: str) -> str:
     """Return the same server and database without a user: every service brings its own."""
-    return make_conninfo(**{k: v for k, v in conninfo_to_dict(url).items() if k not in {"user", "password"}})
+    place = {name: str(value) for name, value in conninfo_to_dict(url).items() if name not in {"user", "password"}}
+    return make_conninfo("", **place)
 
 
 def _quoted(value: str) -> str:

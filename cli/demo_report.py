@@ -51,16 +51,14 @@ class Totals:
     def told(self) -> str:
         """Return the report for people."""
         check = self.integrity
-        return "\n".join(
-            (
-                f"{self.run.jobs} jobs, {ORDERS} orders: {self.invoices} invoices with {self.lines} lines in "
-                f"{self.run.seconds:.1f} s ({ORDERS / self.run.seconds:.0f} orders/s), "
-                f"202 after {self.run.dispatch_ms:.0f} ms",
-                f"net {self.net_total:,} (the orders' own sum: {orders_net_total():,}), IVA {self.iva_total:,}, "
-                f"total {self.total:,} USD",
-                f"numbers missing: {check.missing_numbers}, orders invoiced twice: {check.doubled_orders}, "
-                f"totals other than their lines: {check.wrong_totals}",
-            )
+        return (
+            f"{self.run.jobs} jobs, {ORDERS} orders: {self.invoices} invoices with {self.lines} lines in "
+            f"{self.run.seconds:.1f} s ({ORDERS / self.run.seconds:.0f} orders/s), "
+            f"202 after {self.run.dispatch_ms:.0f} ms\n"
+            f"net {self.net_total:,} (the orders' own sum: {orders_net_total():,}), IVA {self.iva_total:,}, "
+            f"total {self.total:,} USD\n"
+            f"numbers missing: {check.missing_numbers}, orders invoiced twice: {check.doubled_orders}, "
+            f"totals other than their lines: {check.wrong_totals}"
         )
 
     def as_json(self) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CannotSign(TurnoError):
-    """This installation checks tokens with a public key, so only its issuer can make them."""
+    """Tokens are checked with a public key here, so only their issuer can make them."""
 
 
 def development_token(

@@ -17,7 +17,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[Any]], *, width: int |
 
     def line(cells: Sequence[str]) -> str:
         columns = zip(cells, widths, right, strict=True)
-        joined = GAP.join(cell.rjust(size) if to_the_right else cell.ljust(size) for cell, size, to_the_right in columns)
+        joined = GAP.join(
+            cell.rjust(size) if to_the_right else cell.ljust(size) for cell, size, to_the_right in columns
+        )
         return shortened(joined.rstrip(), width)
 
     return "\n".join(map(line, [[header.upper() for header in headers], *texts]))

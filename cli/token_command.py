@@ -12,7 +12,9 @@ from cli.environment import read_settings
 @click.option("--user", required=True, help="Whom the token speaks for.")
 @click.option("--tenant", "tenants", multiple=True, help="A tenant it may choose; may be repeated.")
 @click.option("--operator", is_flag=True, help="Let it use the operator's routes and every tenant.")
-@click.option("--minutes", type=click.IntRange(1, 7 * 24 * 60), default=60, show_default=True, help="How long it lasts.")
+@click.option(
+    "--minutes", type=click.IntRange(1, 7 * 24 * 60), default=60, show_default=True, help="How long it lasts."
+)
 def token(*, user: str, tenants: tuple[str, ...], operator: bool, minutes: int) -> None:
     """Print a token for development, signed with JWT_KEY; in production your identity provider makes them."""
     if not tenants and not operator:

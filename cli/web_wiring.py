@@ -43,9 +43,7 @@ def web_pool(settings: Settings) -> ConnectionPool[Connection[Any]]:
     """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
     known = logins(settings)
     pool: ConnectionPool[Connection[Any]] = ConnectionPool(
-        known.conninfo(
-            known.web, search_path="turno,pg_temp", application="turno-web", timeouts=SERVICE_TIMEOUTS
-        ),
+        known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=SERVICE_TIMEOUTS),
         kwargs={"autocommit": True, "connect_timeout": 3},
         min_size=min(2, settings.web_threads),
         max_size=settings.web_threads,

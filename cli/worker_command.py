@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from typing import TYPE_CHECKING
 
 import click
 
 from app.logs import log_to_stderr
 from cli.environment import read_settings
 from cli.wiring import exec_supervisor
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 
 @click.command()
