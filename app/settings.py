@@ -65,7 +65,10 @@ def _setting(default: Any, about: str, read: Callable[[str], Any] = _text) -> An
 class Settings:
     """The configuration of one process; each field is the environment variable of the same name in capitals."""
 
-    database_url: str = _setting("", "where PostgreSQL is; migrate and tenant commands log in as its user")
+    database_url: str = _setting("", "where PostgreSQL is; every service derives its own user and password")
+    admin_database_url: str = _setting(
+        "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL"
+    )
     master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more")
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
@@ -131,6 +134,11 @@ class Settings:
         if missing:
             raise InvalidSettings(missing)
         return self
+
+    @property
+    def provisioner_url(self) -> str:
+        """Return where the provisioner logs in: the only user whose password is in a setting."""
+        return self.admin_database_url or self.database_url
 
     @property
     def slot_dir(self) -> Path:

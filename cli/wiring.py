@@ -7,6 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
+import psycopg
+
+from app.errors import InvalidSettings
 from app.jobs.claim import Claim
 from app.jobs.registry import Registry
 from app.queues.exec import SLOT_VARIABLE, ExecQueue
@@ -31,7 +34,12 @@ ROOT = Path(__file__).resolve().parent.parent
 def logins(settings: Settings) -> Logins:
     """Return the installation's logins; raises InvalidSettings if they cannot be derived."""
     settings.require("database_url", "master_key")
-    return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
+    try:
+        return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
+    except ValueError as problem:
+        raise InvalidSettings([str(problem)]) from None
+    except psycopg.ProgrammingError as problem:
+        raise InvalidSettings([f"DATABASE_URL is not a URL or conninfo: {str(problem).strip()}"]) from None
 
 
 def open_session(settings: Settings) -> OpenSession:
