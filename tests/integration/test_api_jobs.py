@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
-
-import pytest
-
-from tests.api import in_an_hour
-from tests.greetings import valid_body
 
 if TYPE_CHECKING:
     from tests.api import World
