@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -61,13 +61,13 @@ def test_the_document_is_valid() -> None:
 @settings(
     max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
-def test_every_operation_keeps_its_word(case: schemathesis.Case, operator: Caller, ids: list[str]) -> None:
+def test_every_operation_keeps_its_word(case: schemathesis.Case[Any], operator: Caller, ids: list[str]) -> None:
     aim(case, ids)
     authorization = {"Authorization": operator.headers["Authorization"]}
     case.call_and_validate(app=operator.app, headers=authorization, checks=CHECKS)
 
 
-def aim(case: schemathesis.Case, ids: list[str]) -> None:
+def aim(case: schemathesis.Case[Any], ids: list[str]) -> None:
     """Turn what is right in form into what exists; what is wrong stays wrong."""
     if SLUG.fullmatch(case.headers.get("X-Schema", "")):
         case.headers["X-Schema"] = "north"
