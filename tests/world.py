@@ -21,8 +21,9 @@ from app.dispatch.dispatcher import Submission, fingerprint
 from app.jobs.handler import JobHandler
 from app.settings import Settings
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
+from cli.wiring import maintenance
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.northwind.load import load_orders
+from handlers.services.northwind.load import BRANCH_SHARES, load_orders
 from tenants.install import install
 from tenants.logins import Logins
 from tenants.provision import add_company, add_tenant
@@ -31,7 +32,8 @@ from tenants.tenant import HandlerLogin, Tenant
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "the tests' own master key"
-ORDERS = range(40)
+LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
+NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
 
 
 @dataclass
@@ -46,6 +48,8 @@ class World:
     web: psycopg.Connection[Any]
     engine: psycopg.Connection[Any]
     extra: dict[str, str] = field(default_factory=dict)
+    odd: bool = False
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def one(self) -> Tenant:
@@ -90,7 +94,7 @@ class World:
     def new_job(
         self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]] = BatchInvoicing, **options: Any
     ) -> NewJob:
-        asked = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
+        asked: dict[str, Any] = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
         digest = fingerprint(Submission(handler=handler, payload=dict(payload), user_id="ana"))
         return NewJob(
             type=handler.type,
@@ -116,7 +120,7 @@ class World:
         with self.admin.cursor(row_factory=dict_row) as cursor:
             path = sql.Identifier((tenant or self.one).schema)
             cursor.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
-            cursor.execute(query, parameters)  # type: ignore[call-overload]
+            cursor.execute(query, parameters)
             return cursor.fetchall() if cursor.description else []
 
     def job(self, job_id: UUID, *, tenant: Tenant | None = None) -> dict[str, Any]:
@@ -134,12 +138,13 @@ class World:
         return [row["id"] for row in self.rows("SELECT id FROM orders ORDER BY id", tenant=tenant)]
 
     def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
-        """Start the real worker on a job, in a session of its own."""
+        """Start a worker on a job, in a session of its own: the real one, or one that knows odd handlers too."""
         environment = self.environment | extra
         if crash_at:
             environment["TURNO_CRASH_AT"] = crash_at
-        return subprocess.Popen(
-            [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)],
+        script = "tests/odd_worker.py" if self.odd else "cli/background_worker.py"
+        worker = subprocess.Popen(
+            [sys.executable, str(ROOT / script), str(job_id)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -147,14 +152,34 @@ class World:
             start_new_session=True,
             text=True,
         )
+        self.workers.append(worker)
+        return worker
 
     def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
         """Run the real worker to its end and return what it logged."""
         output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
         return output
 
+    def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
+        """Run every pass of cron once, in this process; what it offers is run by real workers."""
+        environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
+        passes = maintenance(Settings.read(environment), environment)
+        try:
+            return passes.run_once(dry_run=dry_run)
+        finally:
+            passes.close()
+
+    def time_passes(self) -> None:
+        """Every waiting job is due, every dead worker silent for long enough."""
+        self.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE state = 'scheduled'")
+        alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+        self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
+
     def forget(self) -> None:
         """Back to no jobs, no invoices, no workers."""
+        while self.workers:
+            with self.workers.pop() as worker:
+                worker.kill()
         for tenant in self.tenants.values():
             self.rows(
                 "TRUNCATE background_jobs, background_job_attempts, background_job_progress, background_job_items,"
@@ -166,17 +191,18 @@ class World:
 
 
 @contextmanager
-def build_world(url: str, folder: Path) -> Iterator[World]:
+def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[World]:
+    """Install, add a tenant for each share of the Northwind orders, and load them."""
     logins = Logins(url, KEY.encode())
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
         tenants = {}
-        for slug in ("suc0001", "suc0002"):
+        for slug, share in shares.items():
             tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind")
             with admin.transaction():
                 admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
-                load_orders(admin, ORDERS)
+                load_orders(admin, share)
         with (
             service_session(logins, logins.web, application="test-web") as web,
             service_session(logins, logins.engine, application="test-engine") as engine,
@@ -186,8 +212,8 @@ def build_world(url: str, folder: Path) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def module_world(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world for the tests of one module."""
-    with build_world(module_database, tmp_path_factory.mktemp("world")) as world:
+    """A world of two look-alike tenants for the tests of one module."""
+    with build_world(module_database, tmp_path_factory.mktemp("world"), LOOK_ALIKE) as world:
         yield world
 
 
@@ -196,4 +222,19 @@ def world(module_world: World) -> World:
     """The module's world, with nothing left of the test before."""
     module_world.forget()
     module_world.extra.clear()
+    module_world.odd = False
     return module_world
+
+
+@pytest.fixture(scope="module")
+def module_northwind(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """All 830 orders over three tenants, for the tests of one module."""
+    with build_world(module_database, tmp_path_factory.mktemp("northwind"), NORTHWIND) as world:
+        yield world
+
+
+@pytest.fixture
+def northwind(module_northwind: World) -> World:
+    """All 830 orders, none invoiced yet."""
+    module_northwind.forget()
+    return module_northwind

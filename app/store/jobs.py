@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -22,12 +22,24 @@ class JobFilter:
     limit: int = 50
 
 
+# run_at is NULL where it is infinite, that is for a job parked until a person decides: Python has no such date.
+# run_seconds adds up the attempts, so that waiting for a retry does not count as running.
+_JOB: LiteralString = """
+SELECT j.id, j.type, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors, j.crashes,
+       j.max_attempts, CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
+       j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
+       p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision, clock_timestamp() AS now,
+       (SELECT extract(epoch FROM sum(coalesce(a.finished_at, clock_timestamp()) - a.started_at))::float8
+        FROM background_job_attempts a WHERE a.job_id = j.id) AS run_seconds,
+"""
+
+
 def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
-    """Return one job with its progress, or None; with `user_id` only that user's."""
+    """Return one job with its progress and result, or None; with `user_id` only that user's."""
     reader.execute(
-        """
-        SELECT j.*, p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision,
-               clock_timestamp() AS now
+        _JOB
+        + """
+               j.result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = %(job)s AND (%(user)s::text IS NULL OR j.user_id = %(user)s)
         """,
@@ -39,12 +51,9 @@ def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads and results."""
     reader.execute(
-        """
-        SELECT j.id, j.type, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors, j.crashes,
-               j.max_attempts, j.run_at, j.expires_at, j.created_at, j.started_at, j.finished_at,
-               j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
-               p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision,
-               clock_timestamp() AS now
+        _JOB
+        + """
+               NULL AS result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
@@ -63,14 +72,23 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     return reader.fetchall()
 
 
-def attempts(reader: Reader, job_id: UUID) -> list[Row]:
-    """Return a job's attempts in order."""
+def exists(reader: Reader, job_id: UUID, user_id: str | None) -> bool:
+    """Say whether there is such a job; with `user_id` only that user's."""
+    reader.execute(
+        "SELECT FROM background_jobs WHERE id = %(job)s AND (%(user)s::text IS NULL OR user_id = %(user)s)",
+        {"job": job_id, "user": user_id},
+    )
+    return reader.rowcount == 1
+
+
+def attempts(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
+    """Return a page of a job's attempts in order; `after` is the last attempt's number of the page before."""
     reader.execute(
         """
         SELECT attempt, worker, started_at, finished_at, outcome, error
-        FROM background_job_attempts WHERE job_id = %s ORDER BY attempt
+        FROM background_job_attempts WHERE job_id = %s AND attempt > %s ORDER BY attempt LIMIT %s
         """,
-        (job_id,),
+        (job_id, after, limit),
     )
     return reader.fetchall()
 
@@ -88,14 +106,14 @@ def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: in
     return reader.fetchall()
 
 
-def events(reader: Reader, job_id: UUID) -> list[Row]:
-    """Return a job's transitions in order."""
+def events(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:
+    """Return a page of a job's transitions in order; `after` is the last one's id of the page before."""
     reader.execute(
         """
-        SELECT old_status, new_status, attempt, reason, at FROM background_job_events
-        WHERE job_id = %s ORDER BY id
+        SELECT id, old_status, new_status, attempt, reason, at FROM background_job_events
+        WHERE job_id = %s AND id > %s ORDER BY id LIMIT %s
         """,
-        (job_id,),
+        (job_id, after, limit),
     )
     return reader.fetchall()
 
@@ -112,3 +130,9 @@ def dead_letters(reader: Reader, *, replayed: bool, before: UUID | None, limit: 
         {"replayed": replayed, "before": before, "limit": limit},
     )
     return reader.fetchall()
+
+
+def is_dead_letter(reader: Reader, job_id: UUID) -> bool:
+    """Say whether this job is a dead letter, replayed or not."""
+    reader.execute("SELECT FROM background_jobs_dead_letter WHERE job_id = %s", (job_id,))
+    return reader.rowcount == 1

@@ -1,1 +1,71 @@
 """HTTP: requests in, problem details out."""
+
+from datetime import UTC, datetime
+
+from flask import Flask
+
+from app.dispatch.dispatcher import Dispatcher, WebConnection
+from app.jobs.registry import Registry
+from app.settings import Settings
+from app.web.admin import admin
+from app.web.docs import docs, publish
+from app.web.error_responses import install_error_responses
+from app.web.health import health
+from app.web.job_commands import job_commands
+from app.web.job_history import job_history
+from app.web.jobs import jobs
+from app.web.json_answers import JsonAnswers
+from app.web.notifications import notifications
+from app.web.openapi import build_document
+from app.web.payloads import Payloads
+from app.web.security_headers import install_security_headers
+from app.web.services import Clock, Inline, Readiness, Services
+from app.web.submissions import submissions
+from app.web.tokens import TokenCheck
+from tenants.directory import Directory
+
+BLUEPRINTS = (submissions, jobs, job_commands, job_history, notifications, admin, health, docs)
+
+
+def create_app(
+    *,
+    settings: Settings,
+    registry: Registry,
+    dispatcher: Dispatcher,
+    directory: Directory,
+    connection: WebConnection,
+    inline: Inline | None = None,
+    readiness: Readiness | None = None,
+    clock: Clock = lambda: datetime.now(UTC),
+) -> Flask:
+    """Return the web application; nothing is connected until a request asks.
+
+    `connection` lends a web session in autocommit. `inline` runs a submission at once and returns its result:
+    given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz` still waits for.
+    Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
+    """
+    handlers = registry.load_all()
+    app = Flask(__name__)
+    app.json = JsonAnswers(app)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
+    app.url_map.merge_slashes = False
+    services = Services(
+        settings=settings,
+        registry=registry,
+        dispatcher=dispatcher,
+        directory=directory,
+        connection=connection,
+        inline=inline,
+        readiness=readiness,
+        clock=clock,
+        tokens=TokenCheck(settings),
+        payloads=Payloads(handlers),
+    )
+    services.serve(app)
+    install_error_responses(app)
+    install_security_headers(app)
+    for blueprint in BLUEPRINTS:
+        app.register_blueprint(blueprint)
+    with app.app_context():
+        publish(build_document(app, handlers, services.payloads))
+    return app

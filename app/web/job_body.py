@@ -1,0 +1,129 @@
+"""A job as the API shows it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, cast
+from uuid import UUID
+
+from app.jobs.job import Priority, Status
+from app.jobs.label import Label, label
+
+RETRY_WHILE_OPEN = "2"
+
+Band = Literal["urgent", "normal", "low"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is, in items; `percent` never goes back and is 100 only at the end."""
+
+    done: int
+    failed: int
+    total: int
+    percent: int
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """What went wrong; operators also see the traceback."""
+
+    kind: str
+    message: str
+    traceback: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBody:
+    """One job; `label` is the word for people, `status` the one for programs."""
+
+    job_id: UUID
+    type: str
+    status: Status
+    label: Label
+    reason: str | None
+    priority: Band
+    user: str
+    progress: Progress
+    result: dict[str, Any] | None
+    error: ErrorBody | None
+    attempts: int
+    max_attempts: int
+    run_at: datetime | None
+    expires_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+    execution_time_seconds: float | None
+    parent_id: UUID | None
+    successor_id: UUID | None
+    correlation_id: str | None
+    revision: str
+    links: dict[str, str]
+
+
+def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
+    """Return a stored job as its user, or an operator, may see it."""
+    word = _label(row)
+    return JobBody(
+        job_id=row["id"],
+        type=row["type"],
+        status=Status(row["status"]),
+        label=word,
+        reason=row["reason"],
+        priority=cast("Band", Priority(row["priority"]).word),
+        user=row["user_id"],
+        progress=_progress(row),
+        result=row["result"],
+        error=error_body(row["error"], operator=operator),
+        attempts=row["attempt"],
+        max_attempts=row["max_attempts"],
+        run_at=row["run_at"],
+        expires_at=row["expires_at"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        cancel_requested_at=row["cancel_requested_at"],
+        execution_time_seconds=None if row["run_seconds"] is None else round(row["run_seconds"], 3),
+        parent_id=row["parent_id"],
+        successor_id=row["successor_id"],
+        correlation_id=row["correlation_id"],
+        # A label may change by time alone, so it is part of what tells two states apart.
+        revision=f"{row['revision']}.{row['progress_revision']}.{word.replace(' ', '-')}",
+        links=job_links(row["id"]),
+    )
+
+
+def job_links(job_id: UUID) -> dict[str, str]:
+    """Return the addresses of a job and of what can be done with it."""
+    here = f"/api/jobs/{job_id}"
+    return {"self": here} | {name: f"{here}/{name}" for name in ("items", "events", "attempts", "cancel", "retry")}
+
+
+def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | None:
+    """Return a stored error; a database's own words and the traceback are for operators only."""
+    if error is None:
+        return None
+    message = str(error.get("message", ""))
+    if "sqlstate" in error and not operator:
+        message = "The database refused the work; an operator can see why."
+    return ErrorBody(str(error.get("class", "Error")), message, error.get("traceback") if operator else None)
+
+
+def _label(row: dict[str, Any]) -> Label:
+    return label(
+        Status(row["status"]),
+        now=row["now"],
+        run_at=row["run_at"],
+        failing=row["error"] is not None,
+        stopping=row["cancel_requested_at"] is not None,
+        reason=row["reason"],
+    )
+
+
+def _progress(row: dict[str, Any]) -> Progress:
+    done, failed, total = row["done"] or 0, row["failed"] or 0, row["total"] or 0
+    ended_well = row["status"] == Status.COMPLETED
+    percent = 100 if ended_well else min(99, 100 * (done + failed) // max(1, total))
+    return Progress(done, failed, total, percent, row["message"])

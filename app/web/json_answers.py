@@ -1,0 +1,30 @@
+"""Turn values into JSON answers."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from flask import Response, current_app
+from flask.json.provider import DefaultJSONProvider
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return DefaultJSONProvider.default(value)
+
+
+class JsonAnswers(DefaultJSONProvider):
+    """Writes moments as RFC 3339 in UTC and dataclasses as objects, in the order of their fields."""
+
+    default = staticmethod(_plain)
+    sort_keys = False
+    compact = True
+
+
+def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response that carries `body` as JSON."""
+    return Response(current_app.json.dumps(body), status, headers, mimetype="application/json")

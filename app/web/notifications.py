@@ -1,0 +1,95 @@
+"""/api/notifications: what a user was told when jobs ended."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from flask import Response
+
+from app.store import notifications as stored
+from app.web import query
+from app.web.job_id import read_id
+from app.web.json_answers import answer
+from app.web.problems import Kind, Problem
+from app.web.routes import Answer, Call, Operation, Routes
+from app.web.services import services
+from tenants.session import as_api, call_as_api
+
+notifications = Routes("notifications", __name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationBody:
+    """A job ended; `data` has its type, the reason and how many items were done and failed."""
+
+    id: UUID
+    job_id: UUID
+    kind: Literal["completed", "failed", "cancelled"]
+    data: dict[str, Any]
+    created_at: datetime
+    read_at: datetime | None
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationPage:
+    """Notifications, newest first; `unread` counts all that were not read, on this page or not."""
+
+    notifications: list[NotificationBody]
+    unread: int
+    next_cursor: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The notification is marked as read."""
+
+    id: UUID
+    status: Literal["read"]
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/notifications",
+    summary="List your notifications",
+    query=(query.flag("unread", "Only those that were not read."), query.CURSOR, query.LIMIT),
+    answers={200: Answer(about="A page of notifications.", body=NotificationPage)},
+)
+
+READ = Operation(
+    method="PATCH",
+    rule="/api/notifications/<notification_id>/read",
+    summary="Mark a notification as read",
+    about="Safe to repeat.",
+    answers={200: Answer(about="It is marked as read.", body=Read)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+
+@notifications.guarded(LIST)
+def index(call: Call) -> Response:
+    """List a user's notifications."""
+    user, limit = call.scope.principal.user, call.query["limit"]
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        rows = stored.search(reader, user, unread=call.query["unread"], before=call.query["cursor"], limit=limit + 1)
+        unread = stored.count_unread(reader, user)
+    page = [_body(row) for row in rows[:limit]]
+    return answer(NotificationPage(page, unread, page[-1].id if len(rows) > limit else None))
+
+
+@notifications.guarded(READ)
+def mark_read(call: Call, notification_id: str) -> Response:
+    """Mark a notification as read."""
+    unknown = Problem(Kind.NOT_FOUND, "No notification with this id can be seen with this token in this tenant.")
+    asked = read_id(notification_id, unknown)
+    with services().connection() as connection:
+        row = call_as_api(connection, call.scope.tenant, stored.READ, (asked, call.scope.principal.user))
+    if not row["found"]:
+        raise unknown
+    return answer(Read(asked, "read"))
+
+
+def _body(row: dict[str, Any]) -> NotificationBody:
+    links = {"job": f"/api/jobs/{row['job_id']}", "read": f"/api/notifications/{row['id']}/read"}
+    return NotificationBody(**row, links=links)

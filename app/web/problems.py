@@ -1,0 +1,80 @@
+"""Every way a request is refused, each with its status and its name."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+TYPE_ROOT = "/docs#"
+
+
+@dataclass(frozen=True)
+class FieldProblem:
+    """What is wrong with one field of the request."""
+
+    field: str
+    problem: str
+
+
+class Kind(Enum):
+    """A problem's name, which ends its `type`, with its status and title."""
+
+    INVALID_REQUEST = ("invalid-request", 400, "The request is not valid")
+    NO_TENANT = ("tenant-missing", 400, "No tenant was chosen")
+    NOT_AUTHENTICATED = ("not-authenticated", 401, "A valid token is needed")
+    OPERATORS_ONLY = ("operators-only", 403, "Only operators may do this")
+    UNKNOWN_TENANT = ("unknown-tenant", 404, "There is no such tenant")
+    NOT_FOUND = ("not-found", 404, "There is no such thing here")
+    METHOD = ("method-not-allowed", 405, "This address does not know that method")
+    ENDED = ("job-state", 409, "The job's state does not allow this")
+    TOO_LARGE = ("too-large", 413, "The request is too large")
+    MEDIA_TYPE = ("media-type", 415, "The body has the wrong type")
+    UNKNOWN_TYPE = ("unknown-job-type", 422, "There is no such job type")
+    KEY_REUSED = ("idempotency-key-reused", 422, "The idempotency key stands for another request")
+    REFUSED = ("work-refused", 422, "The work cannot be done as asked")
+    QUOTA = ("quota-reached", 429, "Too many jobs are open")
+    FAULT = ("internal-fault", 500, "Something failed here")
+    UNAVAILABLE = ("unavailable", 503, "The service cannot answer just now")
+
+    @property
+    def slug(self) -> str:
+        """Return the name that ends the problem's `type`."""
+        return self.value[0]
+
+    @property
+    def status(self) -> int:
+        """Return the HTTP status."""
+        return self.value[1]
+
+    @property
+    def title(self) -> str:
+        """Return the summary that is the same for every problem of this kind."""
+        return self.value[2]
+
+
+class Problem(Exception):
+    """Raised to refuse the request; `detail` is a sentence the caller can act on."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        errors: Sequence[FieldProblem] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+
+
+def invalid(errors: Sequence[FieldProblem]) -> Problem:
+    """Return the 400 that lists every wrong field."""
+    what = "one field is" if len(errors) == 1 else f"{len(errors)} fields are"
+    return Problem(Kind.INVALID_REQUEST, f"Nothing was done: {what} not valid; see errors.", errors=errors)
+
+
+def no_such_job() -> Problem:
+    """Return the 404 for an id that is malformed, unknown, another user's or another tenant's alike."""
+    return Problem(Kind.NOT_FOUND, "No job with this id can be seen with this token in this tenant.")

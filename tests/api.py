@@ -1,0 +1,166 @@
+"""The web application over a real database with two tenants, and a client that speaks to it."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import jwt
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg_pool import ConnectionPool
+
+from app.dispatch.dispatcher import Dispatcher
+from app.settings import Settings
+from app.web import create_app
+from tenants.directory import Directory
+from tenants.install import install
+from tenants.logins import Logins
+from tenants.provision import add_company, add_tenant
+from tenants.session import SERVICE_TIMEOUTS
+from tests.fakes import RecordingQueue
+from tests.greetings import build_registry, valid_body
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from flask import Flask
+    from werkzeug.test import TestResponse
+
+    from tenants.tenant import Tenant
+
+KEY = "a key that only tests know, 32 bytes or more"
+SETTINGS = Settings(jwt_key=KEY, max_pending_jobs_per_user=5, max_body_bytes=65_536)
+MOST_CONNECTIONS = 20
+
+
+def token(user: str = "ana", *tenants: str, **claims: Any) -> str:
+    """Return a valid token; a claim given as None is left out."""
+    now = int(time.time())
+    usual = {"iss": "turno", "aud": "turno", "iat": now, "exp": now + 600, "sub": user, "tenants": list(tenants)}
+    return jwt.encode({name: value for name, value in (usual | claims).items() if value is not None}, KEY, "HS256")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """One user of one tenant, with or without roles."""
+
+    app: Flask
+    tenant: str
+    user: str = field(default_factory=lambda: f"user-{uuid.uuid4().hex[:8]}")
+    roles: tuple[str, ...] = ()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        claims = {"roles": list(self.roles)} if self.roles else {}
+        return {"Authorization": f"Bearer {token(self.user, self.tenant, **claims)}", "X-Schema": self.tenant}
+
+    def ask(self, method: str, path: str, *, headers: dict[str, str] | None = None, **more: Any) -> TestResponse:
+        return self.app.test_client().open(path, method=method, headers=self.headers | (headers or {}), **more)
+
+    def get(self, path: str, **more: Any) -> TestResponse:
+        return self.ask("GET", path, **more)
+
+    def post(self, path: str, **more: Any) -> TestResponse:
+        return self.ask("POST", path, **more)
+
+    def submit(self, *, key: str | None = None, **more: Any) -> TestResponse:
+        headers = {"Idempotency-Key": key} if key else {}
+        return self.post("/api/jobs/greetings", json=valid_body(**more), headers=headers)
+
+    def job(self, **more: Any) -> str:
+        answer = self.submit(**more)
+        assert answer.status_code == 202, answer.text
+        return str(answer.get_json()["job_id"])
+
+
+@dataclass
+class World:
+    """An installation with the tenants north and south, one web application and the queue it offers to."""
+
+    url: str
+    app: Flask
+    queue: RecordingQueue
+    directory: Directory
+    tenants: dict[str, Tenant]
+    build: Callable[..., Flask]
+
+    def caller(self, tenant: str = "north", *roles: str, user: str | None = None) -> Caller:
+        return Caller(self.app, tenant, **({"user": user} if user else {}), roles=roles)
+
+    def rows(self, statement: str, *parameters: Any, tenant: str = "north") -> list[tuple[Any, ...]]:
+        """Run a statement in a tenant's schema as the superuser, and return its rows if it has any."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            path = sql.SQL("SET search_path = {}, turno").format(sql.Identifier(self.tenants[tenant].schema))
+            connection.execute(path)
+            cursor = connection.execute(statement.encode(), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def everything(self) -> tuple[int, ...]:
+        """Count whatever a refused request must not have left behind, in all tenants."""
+        tables = ("background_jobs", "background_job_events", "notifications", "turno.tickets", "turno.outcomes")
+        count = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in tables)}"  # noqa: S608 - names above
+        return tuple(number for tenant in self.tenants for number in self.rows(count, tenant=tenant)[0])
+
+    def end(self, job_id: str, status: str = "failed", *, tenant: str = "north") -> None:
+        """Let a job end as its worker would have it."""
+        error = json.dumps({"class": "Boom", "message": "it broke", "traceback": "secret frames"})
+        self.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s",
+                  job_id, tenant=tenant)  # fmt: skip
+        result = json.dumps({"greeted": 2}) if status == "completed" else None
+        self.rows(
+            "SELECT job_end(%s, %s, 'no attempts left', %s, %s)",
+            job_id,
+            status,
+            result,
+            error if status == "failed" else None,
+            tenant=tenant,
+        )
+
+
+@contextmanager
+def a_world(url: str) -> Iterator[World]:
+    logins = Logins(server=url, master_key=b"sixteen bytes or more")
+    with psycopg.connect(url, autocommit=True) as admin:
+        install(admin, logins)
+        add_company(admin, logins, "acme", "Acme")
+        tenants = {slug: add_tenant(admin, logins, slug, "acme") for slug in ("north", "south")}
+    conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=SERVICE_TIMEOUTS)
+    with ConnectionPool(
+        conninfo, min_size=1, max_size=MOST_CONNECTIONS, kwargs={"autocommit": True}, timeout=30, open=True
+    ) as pool:
+        queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
+
+        def build(**changed: Any) -> Flask:
+            dispatcher = Dispatcher(
+                connection=changed.get("connection", pool.connection),
+                queue=queue,
+                pending_limit=SETTINGS.max_pending_jobs_per_user,
+            )
+            usual: dict[str, Any] = {
+                "settings": SETTINGS,
+                "registry": build_registry(),
+                "dispatcher": dispatcher,
+                "directory": directory,
+                "connection": pool.connection,
+            }
+            return create_app(**usual | changed)
+
+        yield World(url, build(), queue, directory, tenants, build)
+
+
+@pytest.fixture(scope="module")
+def world(module_database: str) -> Iterator[World]:
+    """An installation with two tenants, for one module; each test brings users of its own."""
+    with a_world(module_database) as made:
+        yield made
+
+
+def in_an_hour(hours: float = 1) -> str:
+    return (datetime.now(UTC) + timedelta(hours=hours)).isoformat()

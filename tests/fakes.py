@@ -1,0 +1,30 @@
+"""Honest stand-ins for what a test does not start."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.jobs.job import JobRef
+
+
+class RecordingQueue:
+    """A queue that remembers what it was offered; told to, it fails like a broker that is gone."""
+
+    name = "exec"
+
+    def __init__(self, *, broken: bool = False) -> None:
+        self.offered: list[JobRef] = []
+        self.broken = broken
+        self._lock = Lock()
+
+    def offer(self, ref: JobRef) -> bool:
+        if self.broken:
+            raise ConnectionError("the broker is gone")
+        with self._lock:
+            self.offered.append(ref)
+        return True
+
+    def close(self) -> None:
+        pass
