@@ -65,7 +65,10 @@ def _setting(default: Any, about: str, read: Callable[[str], Any] = _text) -> An
 class Settings:
     """The configuration of one process; each field is the environment variable of the same name in capitals."""
 
-    database_url: str = _setting("", "where PostgreSQL is; migrate and tenant commands log in as its user")
+    database_url: str = _setting("", "where PostgreSQL is; every service derives its own user and password")
+    admin_database_url: str = _setting(
+        "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL"
+    )
     master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more")
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
@@ -78,7 +81,10 @@ class Settings:
     heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))
     dead_after_seconds: float = _setting(30.0, "silence after which a worker counts as dead", _seconds(0.1, 3600))
     reoffer_after_seconds: float = _setting(15.0, "waiting time after which a job is offered again", _seconds(0, 3600))
-    shutdown_grace_seconds: float = _setting(30.0, "time a job may use after SIGTERM", _seconds(0, 3600))
+    shutdown_grace_seconds: float = _setting(30.0, "time a job may use after its worker got SIGTERM", _seconds(0, 3600))
+    kill_after_seconds: float = _setting(
+        5.0, "time a job past its limit has to stop before it is killed", _seconds(0, 3600)
+    )
     retention_days: int = _setting(30, "days that ended jobs are kept", _whole(1, 3650))
     jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with")
     jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)
@@ -128,6 +134,11 @@ class Settings:
         if missing:
             raise InvalidSettings(missing)
         return self
+
+    @property
+    def provisioner_url(self) -> str:
+        """Return where the provisioner logs in: the only user whose password is in a setting."""
+        return self.admin_database_url or self.database_url
 
     @property
     def slot_dir(self) -> Path:

@@ -1,15 +1,88 @@
-"""The command `turno`."""
+"""The command `turno`: assembled from a table, so that asking for one command loads that one alone."""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any, NamedTuple
+
 import click
 
-from cli.test_command import test
+from cli.failures import explained
 
 
-@click.group()
+class Entry(NamedTuple):
+    """Where a command is defined, as `module:name`, and its line in `turno --help`."""
+
+    place: str
+    line: str
+
+
+COMMANDS = {
+    "demo": Entry("cli.demo_command:demo", "Start everything here, invoice 830 orders and show the pages."),
+    "serve": Entry("cli.serve_command:serve", "Serve HTTP."),
+    "worker": Entry("cli.worker_command:worker", "Run waiting jobs in the foreground, then leave."),
+    "cleanup": Entry("cli.cleanup:main", "Run every maintenance pass once, as cron does."),
+    "migrate": Entry("cli.migrate:main", "Bring the database and every tenant to this release, or back."),
+    "jobs": Entry("cli.jobs_command:jobs", "List, show, retry and cancel jobs."),
+    "tenant": Entry("cli.tenant_command:tenant", "Add, list and remove tenants; mend their access."),
+    "company": Entry("cli.company_command:company", "Add companies, which group tenants."),
+    "token": Entry("cli.token_command:token", "Print a token for development."),
+    "test": Entry("cli.test_command:test", "Run the static checks and all the tests."),
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when the command is asked for, and tells its errors plainly."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the table's order."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command; a plain `main(arguments, program)` gets the rest of the line unread."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module, name = COMMANDS[cmd_name].place.split(":")
+        found = getattr(import_module(module), name)
+        return found if isinstance(found, click.Command) else _passing_through(cmd_name, found)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table's lines: help for all must not load all."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.line) for name, entry in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; an error that a person can act on ends as its message and exit status 1."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            message = explained(error)
+            if message is None:
+                raise
+            click.echo(message, err=True)
+            ctx.exit(1)
+
+
+def _passing_through(name: str, run: Any) -> click.Command:
+    @click.command(name, add_help_option=False, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    @click.pass_context
+    def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
+        ctx.exit(run(arguments, program=ctx.command_path))
+
+    return command
+
+
+@click.group(cls=LazyGroup)
+@click.version_option(package_name="turno", message="%(prog)s %(version)s")
 def main() -> None:
     """Run background jobs for applications that keep each tenant in its own PostgreSQL schema."""
 
 
-main.add_command(test)
+if __name__ == "__main__":
+    main(prog_name="turno")

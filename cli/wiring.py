@@ -2,11 +2,16 @@
 
 import os
 import socket
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
+import psycopg
+
+from app.errors import InvalidSettings
 from app.jobs.claim import Claim
+from app.jobs.registry import Registry
 from app.queues.exec import SLOT_VARIABLE, ExecQueue
 from app.queues.slots import Slot, SlotFolder
 from app.settings import Settings
@@ -14,6 +19,7 @@ from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
 from app.work.inline import InlineRunner
+from app.work.limits import limit_memory
 from app.work.maintenance import Maintenance, Terms
 from app.work.session import HandlerConnection, OpenSession
 from app.work.stop import StopRequest
@@ -28,7 +34,12 @@ ROOT = Path(__file__).resolve().parent.parent
 def logins(settings: Settings) -> Logins:
     """Return the installation's logins; raises InvalidSettings if they cannot be derived."""
     settings.require("database_url", "master_key")
-    return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
+    try:
+        return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
+    except ValueError as problem:
+        raise InvalidSettings([str(problem)]) from None
+    except psycopg.ProgrammingError as problem:
+        raise InvalidSettings([f"DATABASE_URL is not a URL or conninfo: {str(problem).strip()}"]) from None
 
 
 def open_session(settings: Settings) -> OpenSession:
@@ -43,19 +54,22 @@ def engine_link(settings: Settings) -> EngineLink:
     return EngineLink(lambda: service_session(known, known.engine, application="turno-engine"))
 
 
-def exec_queue(settings: Settings) -> ExecQueue:
-    """Return the backend that launches workers on this host."""
+def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:
+    """Return the backend that launches workers on this host, with this environment."""
     slots = SlotFolder(settings.slot_dir, settings.exec_max_processes)
     log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
-    return ExecQueue(root=ROOT, slots=slots, log_file=log_file)
+    return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment)
 
 
-def exec_supervisor(settings: Settings, job_id: UUID | None) -> Supervisor:
+def exec_supervisor(settings: Settings, job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
     """Return a worker that runs this job, then what else waits for the exec backend, and leaves."""
-    engine, registry, sessions = engine_link(settings), build_registry(), open_session(settings)
+    engine, sessions = engine_link(settings), open_session(settings)
+    registry = registry or build_registry()
     name = f"{socket.gethostname()}:{os.getpid()}"
 
     def run(claim: Claim, stop: StopRequest) -> str:
+        if megabytes := registry.load(claim.type).memory_mb:
+            limit_memory(megabytes)
         return Executor(registry=registry, open_session=sessions, worker=name, stop=stop).execute(claim)
 
     return Supervisor(
@@ -68,15 +82,16 @@ def exec_supervisor(settings: Settings, job_id: UUID | None) -> Supervisor:
             heartbeat=settings.heartbeat_seconds,
             dead_after=settings.dead_after_seconds,
             grace=settings.shutdown_grace_seconds,
+            kill_after=settings.kill_after_seconds,
         ),
     )
 
 
-def maintenance(settings: Settings) -> Maintenance:
+def maintenance(settings: Settings, environment: Mapping[str, str] = os.environ) -> Maintenance:
     """Return the passes of cron."""
     return Maintenance(
         engine=engine_link(settings),
-        queue=exec_queue(settings),
+        queue=exec_queue(settings, environment),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),

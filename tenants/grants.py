@@ -1,5 +1,6 @@
 """Who may do what: the one list. What it does not name is revoked from everybody but the owner."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -36,6 +37,14 @@ class Thing(NamedTuple):
     name: str
 
 
+class Policy(NamedTuple):
+    """One row-level policy as the server prints it: what it is for, and its two conditions."""
+
+    command: str
+    using: str | None
+    check: str | None
+
+
 class Right(NamedTuple):
     """One privilege of one role on one thing, or on one column of it."""
 
@@ -62,7 +71,8 @@ class Matrix:
     """The rights within one schema.
 
     `relations` names every table of the system, also those that nobody but the owner may touch; `others` are
-    the rights on what is not named, by kind. `invokers` are the functions that run as their caller.
+    the rights on what is not named, by kind. `invokers` are the functions that run as their caller. Row-level
+    security is on where `policies`, by table and name, has an entry, and nowhere else.
     """
 
     usage: Roles
@@ -71,6 +81,13 @@ class Matrix:
     columns: Mapping[tuple[str, str], Rights] = field(default_factory=dict)
     others: Mapping[Kind, Rights] = field(default_factory=dict)
     invokers: frozenset[str] = frozenset()
+    policies: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever a right does, so that a schema knows the matrix it was last granted by."""
+        rights = sorted(map(str, self.rights(self._all_things())))
+        return hashlib.sha256("\n".join(rights).encode()).hexdigest()
 
     def rights(self, things: Iterable[Thing]) -> Iterator[Right]:
         """Yield every right that should exist on these things of the schema."""
@@ -79,6 +96,12 @@ class Matrix:
             for (relation, column), rights in self.columns.items():
                 if relation == thing.name:
                     yield from _each(thing, column, rights)
+
+    def _all_things(self) -> Iterator[Thing]:
+        yield Thing(Kind.SCHEMA, "")
+        yield from (Thing(Kind.FUNCTION, name) for name in self.functions)
+        yield from (Thing(Kind.TABLE, name) for name in self.relations)
+        yield from (Thing(kind, "") for kind in self.others)
 
     def _on(self, thing: Thing) -> Rights:
         match thing.kind:
@@ -97,6 +120,7 @@ def _each(thing: Thing, column: str | None, rights: Rights) -> Iterator[Right]:
         yield from (Right(thing, column, role, privilege) for privilege in privileges)
 
 
+_OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
 _READ_WRITE = "SELECT INSERT UPDATE DELETE"
 _WORKING = _roles("handler report")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
@@ -117,7 +141,6 @@ CONTROL = Matrix(
         "promote": _roles("engine"),
         "claim": _roles("engine"),
         "claim_job": _roles("engine"),
-        "unclaim": _roles("engine"),
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),
@@ -137,6 +160,11 @@ CONTROL = Matrix(
         for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
     },
     invokers=frozenset({"uuid_v7"}),
+    policies={
+        ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
+        ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
+        ("outcomes", "all_outcomes"): Policy("r", "true", None),
+    },
 )
 
 # Every table and view that is not named here belongs to the business.

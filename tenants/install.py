@@ -7,9 +7,9 @@ from psycopg import Connection, sql
 from tenants.locks import lock_roles
 from tenants.logins import Logins
 from tenants.migration_files import Migrations
-from tenants.migrations import bring_up
 from tenants.public_rights import close_database, grant_connect
 from tenants.roles import close_defaults, ensure_roles, join, service_roles
+from tenants.schema_migration import bring_up
 from tenants.schemas import control_schema
 
 

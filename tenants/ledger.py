@@ -3,15 +3,18 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from psycopg import Connection, sql
 
 from tenants.migration_files import Migration
+from tenants.schemas import Schema
 
 # One statement reads this many schemas: each costs it two locks, and the server's lock table is finite.
 TOGETHER = 500
 Applied = dict[int, str]
+# Not a migration: its checksum is the digest of the matrix that the schema's rights were last made from.
+RIGHTS = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,8 @@ class Standing:
     """Where one schema is, held against the files.
 
     `pending` are still to come, `drifted` were changed after they were applied, `unknown` have no file:
-    a newer release was here. `at` is the highest version applied, 0 for none.
+    a newer release was here. `at` is the highest version applied, 0 for none. `regrant` says that the matrix
+    has changed since the schema's rights were made from it.
     """
 
     schema: str
@@ -28,17 +32,21 @@ class Standing:
     pending: tuple[int, ...]
     drifted: tuple[int, ...]
     unknown: tuple[int, ...]
+    regrant: bool
 
     @classmethod
-    def of(cls, schema: str, slug: str, applied: Applied, known: Mapping[int, Migration]) -> "Standing":
+    def of(cls, schema: Schema, applied: Applied, known: Mapping[int, Migration]) -> Self:
         """Hold what was applied against what is known."""
+        applied = dict(applied)
+        digest = applied.pop(RIGHTS, None)
         return cls(
-            schema=schema,
-            slug=slug,
+            schema=schema.name,
+            slug=schema.slug,
             at=max(applied, default=0),
             pending=tuple(sorted(known.keys() - applied.keys())),
             drifted=tuple(sorted(v for v in known.keys() & applied.keys() if known[v].checksum != applied[v])),
             unknown=tuple(sorted(applied.keys() - known.keys())),
+            regrant=digest != schema.matrix.digest,
         )
 
     @property
@@ -102,3 +110,14 @@ def has(admin: Connection[Any], version: int) -> bool:
         """
     )
     return admin.execute("SELECT FROM schema_migrations WHERE version = %s", [version]).rowcount > 0
+
+
+def record_rights(admin: Connection[Any], schema: Schema) -> None:
+    """Note on the schema of the search_path which matrix its rights were made from."""
+    admin.execute(
+        """
+        INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, 'rights', %s)
+        ON CONFLICT (version) DO UPDATE SET checksum = excluded.checksum, applied_at = clock_timestamp()
+        """,
+        [RIGHTS, schema.matrix.digest],
+    )

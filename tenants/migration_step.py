@@ -16,8 +16,8 @@ from tenants.schemas import Schema
 class Irreversible(Exception):
     """A migration without a .down.sql cannot be taken back."""
 
-    def __init__(self, migration: Migration) -> None:
-        super().__init__(f"{migration.name}: {self.__doc__}")
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
 
 
 def step_up(admin: Connection[Any], schema: Schema, migration: Migration) -> bool:
@@ -33,9 +33,25 @@ def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> b
     """Take the migration back; return whether it was there."""
     script = migration.down
     if script is None:
-        raise Irreversible(migration)
+        raise Irreversible
     version = migration.version
     return insistently(lambda: _step(admin, schema, version, script, lambda: ledger.strike(admin, version), had=True))
+
+
+def step_rights(admin: Connection[Any], schema: Schema) -> bool:
+    """Make the schema's rights what the matrix says; return whether any was not."""
+
+    def step() -> bool:
+        with admin.transaction(), _as_owner(admin, schema):
+            return _grant(admin, schema)
+
+    return insistently(step)
+
+
+def _grant(admin: Connection[Any], schema: Schema) -> bool:
+    changed = apply_grants(admin, schema)
+    ledger.record_rights(admin, schema)
+    return changed
 
 
 def _step(
@@ -49,7 +65,7 @@ def _step(
             return False
         admin.execute(script.text.encode(), prepare=False)
         note()
-        apply_grants(admin, schema)
+        _grant(admin, schema)
     return True
 
 
@@ -66,7 +82,7 @@ def _step_by_statement(
                 admin.execute(statement.encode(), prepare=False)
         with admin.transaction(), _as_owner(admin, schema):
             note()
-            apply_grants(admin, schema)
+            _grant(admin, schema)
     return True
 
 

@@ -9,7 +9,6 @@ from tenants.directory import read_tenant
 from tenants.locks import lock_roles
 from tenants.logins import Logins
 from tenants.migration_files import Migrations
-from tenants.migrations import bring_up
 from tenants.public_rights import grant_connect
 from tenants.roles import (
     HANDLER_CONNECTIONS,
@@ -21,6 +20,7 @@ from tenants.roles import (
     tenant_memberships,
     tenant_roles,
 )
+from tenants.schema_migration import bring_up
 from tenants.schemas import tenant_schemas
 from tenants.tenant import Company, Slug, Tenant
 

@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["tests.servers", "tests.no_skips", "tests.api"]
+pytest_plugins = ["tests.servers", "tests.no_skips", "tests.world", "tests.api"]
 
 MARKED_BY_FIXTURE = ("rabbitmq", "chromium")
 

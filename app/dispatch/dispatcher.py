@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 
+from app import crash_points
 from app.jobs.handler import JobHandler
 from app.jobs.job import JobRef, Priority
 from app.queues.interface import QueueInterface
@@ -98,6 +99,7 @@ class Dispatcher:
 
     def _hint(self, tenant: Tenant, verdict: Verdict) -> None:
         assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id
+        crash_points.reach("accepted")
         try:
             self._queue.offer(JobRef(tenant.slug, verdict.job_id))
         except Exception:

@@ -104,6 +104,10 @@ class Maintenance:
             offered += 1
         return offered
 
+    def close(self) -> None:
+        """End the engine's session."""
+        self._engine.close()
+
     def _until_done(self, run_batch: Callable[[], int], *, once: bool) -> int:
         total = done = run_batch()
         while done and not once:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KILL_AFTER = 5.0  # seconds between asking an overdue child to stop and killing it
 LOGIN_RETRY = 30.0
 
 
@@ -57,6 +56,7 @@ class Pace:
     heartbeat: float
     dead_after: float
     grace: float
+    kill_after: float  # between asking an overdue child to stop and killing it
 
 
 class Supervisor:
@@ -127,7 +127,7 @@ class Supervisor:
 
     def _deadline(self, child: Child) -> float:
         deadline = child.started + self._handler(child.claim).timeout
-        return deadline + KILL_AFTER if child.overdue else deadline
+        return deadline + self._pace.kill_after if child.overdue else deadline
 
     def _enforce(self) -> None:
         leaving = self._stop_asked_at is not None and monotonic() >= self._stop_asked_at + self._pace.grace
@@ -137,6 +137,7 @@ class Supervisor:
             elif monotonic() >= self._deadline(child):
                 self._end_overdue(child)
             elif self._stop_asked_at is not None and not child.asked:
+                log.info("stopping: the job ends at its next safe place", extra=_fields(child.claim))
                 child.ask_to_stop(StopRequest.GRACEFUL)
 
     def _end_overdue(self, child: Child) -> None:

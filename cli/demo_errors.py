@@ -1,0 +1,7 @@
+"""Why a demo did not work out."""
+
+from app.errors import TurnoError
+
+
+class DemoFailed(TurnoError):
+    """A step of the demo failed; the message says which, why, and where to look."""

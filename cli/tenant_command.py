@@ -1,0 +1,85 @@
+"""The commands `turno tenant …`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from cli.environment import read_settings
+from cli.provisioner import provisioner
+from cli.tables import print_table
+from cli.wiring import logins
+from tenants.access import reset_login, revoke_tokens
+from tenants.directory import Directory
+from tenants.fan_out import opened
+from tenants.provision import add_company, add_tenant
+from tenants.removal import remove_tenant
+from tenants.session import service_session
+
+
+@click.group()
+def tenant() -> None:
+    """Add, list and remove tenants, and mend their access."""
+
+
+@tenant.command("add")
+@click.argument("slug")
+@click.option("--company", required=True, help="The company it is a branch of.")
+@click.option("--name", help="Add the company too, under this full name, if it is new.")
+def add(slug: str, company: str, name: str | None) -> None:
+    """Make the tenant SLUG with its schema and roles, or go on where that was stopped."""
+    settings = read_settings()
+    known = logins(settings)
+    with opened(provisioner(settings)) as admin:
+        if name:
+            add_company(admin, known, company, name)
+        added = add_tenant(admin, known, slug, company)
+    click.echo(f"tenant {added.slug} of {added.company}: schema {added.schema}")
+
+
+@tenant.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_tenants(*, as_json: bool) -> None:
+    """List the active tenants."""
+    known = logins(read_settings())
+    with service_session(known, known.operator, application="turno-cli") as connection:
+        found = Directory(lambda: connection).list_active()
+    headers = ("slug", "company", "schema", "state")
+    rows = [(t.slug, t.company, t.schema, t.state) for t in found]
+    if as_json:
+        click.echo(json.dumps([dict(zip(headers, row, strict=True)) for row in rows]))
+    else:
+        print_table(headers, rows)
+
+
+@tenant.command("remove")
+@click.argument("slug")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def remove(slug: str, *, yes: bool) -> None:
+    """Remove the tenant SLUG with all its data: jobs, invoices, everything in its schema."""
+    if not yes:
+        click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
+    with opened(provisioner(read_settings())) as admin:
+        remove_tenant(admin, slug)
+    click.echo(f"tenant {slug} was removed")
+
+
+@tenant.command("reset-login")
+@click.argument("slug")
+def reset(slug: str) -> None:
+    """Give the handlers of the tenant SLUG a new password: mends one that was changed behind Turno's back."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        epoch = reset_login(admin, logins(settings), slug)
+    click.echo(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
+
+
+@tenant.command("revoke-tokens")
+@click.argument("slug")
+def revoke(slug: str) -> None:
+    """Refuse every token for the tenant SLUG that was issued until now."""
+    known = logins(read_settings())
+    with service_session(known, known.operator, application="turno-cli") as connection:
+        revoke_tokens(connection, slug)
+    click.echo(f"tenant {slug}: tokens issued until now are refused")

@@ -1,0 +1,50 @@
+"""Ask and command one tenant's jobs from the command line, by the same statements as the web."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.dispatch.dispatcher import Dispatcher
+from cli.environment import read_settings
+from cli.wiring import exec_queue, logins
+from tenants.directory import Directory
+from tenants.session import as_api, service_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from psycopg import Connection, Cursor
+
+    from tenants.tenant import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSession:
+    """One tenant, seen as its API role: every user's jobs, and nothing of another tenant."""
+
+    tenant: Tenant
+    connection: Connection[Any]
+    dispatcher: Dispatcher
+
+    def read(self, question: Callable[[Cursor[dict[str, Any]]], Any]) -> Any:
+        """Return what `question` reads, in a transaction of its own."""
+        with as_api(self.connection, self.tenant) as reader:
+            return question(reader)
+
+
+@contextmanager
+def session_of(slug: str) -> Iterator[TenantSession]:
+    """Open a session on the active tenant with this slug; raises UnknownTenant."""
+    settings = read_settings()
+    known = logins(settings)
+    with service_session(known, known.web, application="turno-cli") as connection:
+
+        def lend() -> nullcontext[Connection[Any]]:
+            return nullcontext(connection)
+
+        dispatcher = Dispatcher(
+            connection=lend, queue=exec_queue(settings), pending_limit=settings.max_pending_jobs_per_user
+        )
+        yield TenantSession(Directory(lend).find(slug), connection, dispatcher)

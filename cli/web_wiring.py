@@ -1,0 +1,65 @@
+"""The composition root of the web; called in each web process after the fork, and nowhere else."""
+
+import atexit
+from typing import Any
+
+from flask import Flask
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from app.dispatch.dispatcher import Dispatcher, Submission
+from app.settings import Settings
+from app.web import create_app
+from app.web.services import Inline
+from cli.wiring import exec_queue, inline_runner, logins
+from handlers import build_registry
+from tenants.directory import Directory
+from tenants.session import SERVICE_TIMEOUTS
+from tenants.tenant import Tenant
+
+# Seconds a request waits for a connection: a dead database is a 503 soon, a busy one is waited for.
+PATIENCE = 3.0
+
+
+def web_application(settings: Settings) -> Flask:
+    """Return the web application with a pool of its own, opened here; it connects in the background."""
+    pool = web_pool(settings)
+    dispatcher = Dispatcher(
+        connection=pool.connection,
+        queue=exec_queue(settings),
+        pending_limit=settings.max_pending_jobs_per_user,
+    )
+    return create_app(
+        settings=settings,
+        registry=build_registry(),
+        dispatcher=dispatcher,
+        directory=Directory(pool.connection),
+        connection=pool.connection,
+        inline=None if settings.enable_background_jobs else _inline(settings),
+    )
+
+
+def web_pool(settings: Settings) -> ConnectionPool[Connection[Any]]:
+    """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
+    known = logins(settings)
+    pool: ConnectionPool[Connection[Any]] = ConnectionPool(
+        known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=SERVICE_TIMEOUTS),
+        kwargs={"autocommit": True, "connect_timeout": 3},
+        min_size=min(2, settings.web_threads),
+        max_size=settings.web_threads,
+        timeout=PATIENCE,
+        name="web",
+        open=True,
+    )
+    # Its threads must end before the interpreter does, or they are found waiting for it.
+    atexit.register(pool.close)
+    return pool
+
+
+def _inline(settings: Settings) -> Inline:
+    runner = inline_runner(settings)
+
+    def run(tenant: Tenant, wanted: Submission) -> dict[str, Any]:
+        return runner.run(tenant, wanted.handler, wanted.payload, wanted.user_id)
+
+    return run

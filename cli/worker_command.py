@@ -1,0 +1,23 @@
+"""The command `turno worker`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.logs import log_to_stderr
+from cli.environment import read_settings
+from cli.wiring import exec_supervisor
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+
+@click.command()
+@click.argument("job_id", type=click.UUID, required=False)
+def worker(job_id: UUID | None) -> None:
+    """Run JOB_ID if it is given and may run, then whatever waits, each in a child of its own, and leave."""
+    settings = read_settings()
+    log_to_stderr(settings.log_level)
+    exec_supervisor(settings, job_id).run()

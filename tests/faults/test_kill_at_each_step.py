@@ -1,0 +1,82 @@
+"""Kill -9 of the supervisor, the child or both at every step of a job's life; then cron mends what is left."""
+
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from cli.deadline import becomes_true
+from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from tenants.tenant import Tenant
+from tests.world import World
+
+# In the child, where `parent` is its supervisor; chunks are of 50 items, so each batch has several.
+CHILD_STEPS = ["started", "chunk_recorded", "chunk_committed", "completing", "completed", "leaving"]
+NET_TOTAL = Decimal("1265793.29")
+
+
+def mend_until_ended(world: World, jobs: dict[UUID, Tenant]) -> None:
+    def ended() -> bool:
+        if all(world.job(job_id, tenant=tenant)["finished_at"] for job_id, tenant in jobs.items()):
+            return True
+        world.time_passes()
+        world.sweep()
+        return False
+
+    assert becomes_true(ended, within=90, every=0.3)
+
+
+def assert_exactly_once(world: World, jobs: dict[UUID, Tenant]) -> None:
+    net_total = Decimal(0)
+    for job_id, tenant in jobs.items():
+        job = world.job(job_id, tenant=tenant)
+        assert job["status"] == "completed", job
+        invoices = world.rows("SELECT order_id, net_total FROM invoices", tenant=tenant)
+        assert sorted(row["order_id"] for row in invoices) == world.order_ids(tenant)
+        net_total += sum(row["net_total"] for row in invoices)
+        assert check_invoices(world.admin) == InvoiceIntegrity(0, 0, 0)  # the path is the tenant's since `rows`
+        assert len(world.rows("SELECT 1 FROM notifications", tenant=tenant)) == 1
+        ledger = world.rows("SELECT state, count(*) AS n FROM background_job_items GROUP BY state", tenant=tenant)
+        assert ledger == [{"state": "done", "n": len(invoices)}]
+        open_attempts = world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL", tenant=tenant)
+        assert open_attempts == []
+    assert net_total == NET_TOTAL
+    assert world.rows("SELECT 1 FROM turno.tickets") == []
+
+
+def enqueue_all(world: World) -> dict[UUID, Tenant]:
+    return {
+        world.enqueue({"order_ids": world.order_ids(tenant)}, tenant=tenant): tenant
+        for tenant in world.tenants.values()
+    }
+
+
+def run_and_mend(world: World, crash_at: str) -> dict[UUID, Tenant]:
+    jobs = enqueue_all(world)
+    world.work(next(iter(jobs)), crash_at=crash_at)
+    mend_until_ended(world, jobs)
+    return jobs
+
+
+@pytest.mark.parametrize("whom", ["self", "parent", "both"])
+@pytest.mark.parametrize("step", CHILD_STEPS)
+def test_a_kill_in_the_child_s_life_neither_loses_nor_doubles(northwind: World, step: str, whom: str) -> None:
+    assert_exactly_once(northwind, run_and_mend(northwind, f"{step}:{whom}"))
+
+
+def test_a_kill_in_a_later_chunk_keeps_the_earlier_ones(northwind: World) -> None:
+    jobs = run_and_mend(northwind, "chunk_recorded:self:7")
+    assert_exactly_once(northwind, jobs)
+    assert northwind.job(next(iter(jobs)))["crashes"] == 1
+
+
+def test_a_supervisor_killed_after_its_claim_costs_the_job_nothing(northwind: World) -> None:
+    jobs = run_and_mend(northwind, "claimed")
+    assert_exactly_once(northwind, jobs)
+    assert northwind.job(next(iter(jobs)))["crashes"] == 0
+
+
+def test_jobs_that_were_accepted_and_never_launched_are_found(northwind: World) -> None:
+    jobs = enqueue_all(northwind)
+    mend_until_ended(northwind, jobs)
+    assert_exactly_once(northwind, jobs)

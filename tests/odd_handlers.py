@@ -1,0 +1,290 @@
+"""Handlers that do what handlers should not, and a few plain ones; `Odd.how` names the deed."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from app.errors import PermanentFailure
+from app.jobs.handler import JobContext, JobHandler
+from app.jobs.outcome import Cancel, Reschedule
+from app.jobs.registry import Registry
+from app.jobs.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class OddPayload:
+    """What to do, with a word and a number for it."""
+
+    how: str
+    text: str = ""
+    number: int = 0
+
+
+class TwoArguments(Exception):
+    """Pickles, but cannot be unpickled."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one)
+        self.two = two
+
+
+def write(job: JobContext, country: str = "written") -> None:
+    """Leave a trace in the tenant's business tables."""
+    job.connection.execute(
+        "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', %s)",
+        (f"ODD{job.attempt}", country),
+    )
+
+
+def loop_forever(_job: JobContext, _payload: OddPayload) -> None:
+    while True:
+        pass
+
+
+def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def sleep_in_sql(job: JobContext, _payload: OddPayload) -> None:
+    job.connection.execute("SELECT pg_sleep(600)")
+
+
+def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    return {"pid": child.pid, "text": payload.text}
+
+
+def exhaust_memory(_job: JobContext, _payload: OddPayload) -> None:
+    hoard = []
+    while True:
+        hoard.append(bytearray(16 * 1024 * 1024))
+
+
+def raw_commit(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    write(job)
+    job.connection.execute("COMMIT")
+    return {}
+
+
+def raw_rollback(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    write(job)
+    job.connection.execute("ROLLBACK")
+    return {}
+
+
+def refused(name: str) -> Callable[[JobContext, OddPayload], None]:
+    return lambda job, _payload: getattr(job.connection, name)()
+
+
+def leave_aborted(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    write(job)
+    try:
+        job.connection.execute("SELECT nonsense")
+    except psycopg.Error:
+        return {}
+    raise AssertionError
+
+
+def end_own_backend(job: JobContext, _payload: OddPayload) -> None:
+    write(job)
+    job.connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+def write_and_return(result: Any) -> Callable[[JobContext, OddPayload], Any]:
+    def deed(job: JobContext, _payload: OddPayload) -> Any:
+        write(job)
+        return result
+
+    return deed
+
+
+def raising(error: Callable[[], BaseException]) -> Callable[[JobContext, OddPayload], None]:
+    def deed(job: JobContext, _payload: OddPayload) -> None:
+        write(job)
+        raise error()
+
+    return deed
+
+
+def run_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """SQL of the caller's own choosing: what an injection would run."""
+    cursor = job.connection.execute(payload.text)
+    return {"rows": [list(map(str, row)) for row in cursor.fetchall()] if cursor.description else []}
+
+
+def resume(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Count to `number` with a checkpoint each time; on the first attempt stop half-way as `text` says."""
+    reached = job.checkpoint_state or 0
+    began_at = reached
+    while reached < payload.number:
+        reached += 1
+        write_counted(job, reached)
+        job.checkpoint(reached)
+        if job.attempt == 1 and reached == payload.number // 2:
+            DEEDS[payload.text](job, payload)
+    return {"began_at": began_at, "reached": reached}
+
+
+def write_counted(job: JobContext, number: int) -> None:
+    job.connection.execute(
+        "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', 'counted')",
+        (f"N{number}",),
+    )
+
+
+def wait_for_cancel(job: JobContext, _payload: OddPayload) -> None:
+    job.progress(1, 10, "waiting to be cancelled")
+    while True:
+        job.check_cancelled()
+        time.sleep(0.02)
+
+
+def wait_for_checkpoint_stop(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    if job.attempt > 1:
+        return {"resumed_from": job.checkpoint_state}
+    job.progress(1, 10, "until told to stop")
+    step = 0
+    while True:
+        step += 1
+        job.checkpoint(step)
+        time.sleep(0.01)
+
+
+def items(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """A batch of `number` items; those whose number stands in `text` fail."""
+    bad = set(payload.text.split(",")) if payload.text else set()
+    batch = job.each(range(payload.number), chunk=5)
+    for step in batch:
+        with step as item:
+            write_counted(job, item.value)
+            if str(item.value) in bad:
+                raise ValueError(f"item {item.value} is bad")
+            item.ref = f"ref-{item.value}"
+    counts = batch.counts
+    return {"done": counts.done, "failed": counts.failed, "skipped": counts.skipped}
+
+
+def skip_the_context(job: JobContext, _payload: OddPayload) -> None:
+    for _step in job.each(range(3)):
+        pass
+
+
+def leave_the_batch_early(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    for step in job.each(range(10), chunk=4):
+        with step as item:
+            write_counted(job, item.value)
+        if item.value == payload.number:
+            break
+    return {}
+
+
+def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    if not hasattr(deadlock_once, "met"):
+        deadlock_once.met = True  # type: ignore[attr-defined]
+        write(job)
+        job.connection.execute("DO $$ BEGIN RAISE EXCEPTION 'met' USING ERRCODE = '40P01'; END $$")
+    write(job)
+    return {}
+
+
+DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
+    "ok": lambda _job, _payload: {"fine": True},
+    "loop_forever": loop_forever,
+    "catastrophic_pattern": catastrophic_pattern,
+    "sleep_in_sql": sleep_in_sql,
+    "sys_exit_0": lambda _job, _payload: sys.exit(0),
+    "os_exit_0": lambda _job, _payload: os._exit(0),
+    "segfault": lambda _job, _payload: ctypes.string_at(0),
+    "kill_self": lambda _job, _payload: os.kill(os.getpid(), signal.SIGKILL),
+    "leave_a_grandchild": leave_a_grandchild,
+    "exhaust_memory": exhaust_memory,
+    "raw_commit": raw_commit,
+    "raw_rollback": raw_rollback,
+    "commit": refused("commit"),
+    "rollback": refused("rollback"),
+    "close": refused("close"),
+    "leave_aborted": leave_aborted,
+    "end_own_backend": end_own_backend,
+    "unpicklable": raising(lambda: TwoArguments("one", "two")),
+    "error": raising(lambda: ValueError("not today")),
+    "permanent": raising(lambda: PermanentFailure("never again")),
+    "nul_in_error": raising(lambda: ValueError("a\x00b\ud800")),
+    "nan": write_and_return({"a": math.nan}),
+    "nul": write_and_return({"a": "\x00"}),
+    "surrogate": write_and_return({"a": "\ud800"}),
+    "a_set": write_and_return({"a": {1}}),
+    "too_large": write_and_return({"a": "x" * 300_000}),
+    "no_dict": write_and_return("done"),
+    "reschedule_after": write_and_return(Reschedule(after=3600)),
+    "reschedule_at": write_and_return(Reschedule(at=datetime(2100, 1, 1, tzinfo=UTC))),
+    "cancel": write_and_return(Cancel("nothing to do")),
+    "run_sql": run_sql,
+    "resume": resume,
+    "wait_for_cancel": wait_for_cancel,
+    "wait_for_checkpoint_stop": wait_for_checkpoint_stop,
+    "items": items,
+    "skip_the_context": skip_the_context,
+    "leave_the_batch_early": leave_the_batch_early,
+    "deadlock_once": deadlock_once,
+    "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},
+}
+
+
+class Odd(JobHandler[OddPayload]):
+    """Do the named deed."""
+
+    type = "odd"
+    retry = RetryPolicy(max_attempts=4, first=0, longest=0)
+    timeout = 60.0
+
+    def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
+        """Do it."""
+        answer: dict[str, Any] | Reschedule | Cancel = DEEDS[payload.how](job, payload)
+        return answer
+
+
+class OddHurried(Odd):
+    """The same with a second to do it in."""
+
+    type = "odd_hurried"
+    timeout = 1.0
+
+
+class OddSmall(Odd):
+    """The same with little memory."""
+
+    type = "odd_small"
+    memory_mb = 64
+
+
+class OddOnce(Odd):
+    """The same, never retried after an error."""
+
+    type = "odd_once"
+    retry = RetryPolicy.never()
+
+
+REGISTRY = Registry(
+    {
+        "odd": "tests.odd_handlers:Odd",
+        "odd_hurried": "tests.odd_handlers:OddHurried",
+        "odd_small": "tests.odd_handlers:OddSmall",
+        "odd_once": "tests.odd_handlers:OddOnce",
+        "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
+    }
+)

@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from tenants.grants import CONTROL, TENANT, Kind, Matrix, Right, Role, Thing
+from tenants.roles_page import render
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "roles.md"
+WRITES = {"INSERT", "UPDATE", "DELETE"}
+
+
+def rights(matrix: Matrix, kind: Kind, name: str) -> set[tuple[Role, str]]:
+    return {(right.role, right.privilege) for right in matrix.rights([Thing(kind, name)])}
+
+
+def test_the_page_is_the_matrix() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tenants.roles_page > docs/roles.md`"
+
+
+def test_what_is_not_named_is_nobodys() -> None:
+    assert rights(TENANT, Kind.FUNCTION, "claim_hold") == set()
+    assert rights(CONTROL, Kind.FUNCTION, "anything") == set()
+    assert rights(CONTROL, Kind.TABLE, "anything") == set()
+    assert rights(TENANT, Kind.IDENTITY, "invoices_id_seq") == set()
+
+
+def test_an_unnamed_table_is_the_business_of_handlers() -> None:
+    assert rights(TENANT, Kind.TABLE, "orders") == {
+        (Role.HANDLER, "SELECT"),
+        (Role.HANDLER, "INSERT"),
+        (Role.HANDLER, "UPDATE"),
+        (Role.HANDLER, "DELETE"),
+        (Role.REPORT, "SELECT"),
+    }
+    assert rights(TENANT, Kind.VIEW, "ledger_view") == {(Role.HANDLER, "SELECT"), (Role.REPORT, "SELECT")}
+    assert rights(TENANT, Kind.SEQUENCE, "some_seq") == {(Role.HANDLER, "USAGE")}
+
+
+@pytest.mark.parametrize("table", [name for name in TENANT.relations if name.startswith(("background_", "notif"))])
+def test_nobody_writes_the_tables_of_jobs_but_through_functions(table: str) -> None:
+    assert not {privilege for _, privilege in rights(TENANT, Kind.TABLE, table)} & WRITES
+
+
+def test_the_engine_and_the_web_write_no_table_anywhere() -> None:
+    for matrix in (CONTROL, TENANT):
+        for relation, granted in matrix.relations.items():
+            assert not granted.get(Role.ENGINE), relation
+            assert not granted.get(Role.WEB, frozenset()) & WRITES, relation
+        assert Role.ENGINE not in {role for granted in matrix.others.values() for role in granted}
+
+
+def test_operators_see_counts_and_change_what_is_operational() -> None:
+    assert not CONTROL.relations["tickets"].get(Role.OPERATOR)
+    changed = {
+        right.column
+        for right in CONTROL.rights([Thing(Kind.TABLE, "tenants")])
+        if right.role is Role.OPERATOR and right.privilege == "UPDATE"
+    }
+    assert changed == {"paused_at", "weight", "cap", "backend", "tokens_valid_from"}
+
+
+def test_rights_on_columns_name_their_column() -> None:
+    tenants = Thing(Kind.TABLE, "tenants")
+    assert Right(tenants, "cap", Role.OPERATOR, "UPDATE") in set(CONTROL.rights([tenants]))
+
+
+def test_the_digest_follows_the_rights() -> None:
+    closed = Matrix(usage=TENANT.usage, functions={}, relations=TENANT.relations, others=TENANT.others)
+    assert TENANT.digest == Matrix(TENANT.usage, TENANT.functions, TENANT.relations, others=TENANT.others).digest
+    assert closed.digest != TENANT.digest

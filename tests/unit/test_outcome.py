@@ -1,0 +1,60 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from app.jobs.outcome import (
+    Abandon,
+    Cancel,
+    Complete,
+    Completed,
+    Decision,
+    Fail,
+    HandedBack,
+    Outcome,
+    Raised,
+    Release,
+    Reschedule,
+    Retry,
+    decide,
+)
+from app.jobs.retry import RetryPolicy
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+ERROR = {"class": "ValueError", "message": "no"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "errors", "decision"),
+    [
+        (Completed("{}"), 0, Complete("{}")),
+        (Completed("{}"), 3, Complete("{}")),  # a success on the last attempt is a success
+        (Cancel("no orders left"), 0, Abandon("no orders left")),
+        (Raised(ERROR), 0, Retry(5.0, ERROR)),
+        (Raised(ERROR), 2, Retry(20.0, ERROR)),  # the third error, a fourth attempt follows
+        (Raised(ERROR), 3, Fail("no attempts left", ERROR)),
+        (Raised(ERROR), 9, Fail("no attempts left", ERROR)),
+        (Raised(ERROR, permanent=True), 0, Fail("failed for good", ERROR)),
+        (Reschedule(after=90), 3, Release(NOW + timedelta(seconds=90), "rescheduled", "rescheduled by its handler")),
+        (Reschedule(at=NOW), 0, Release(NOW, "rescheduled", "rescheduled by its handler")),
+        (HandedBack(), 3, Release(NOW, "released", "handed back by a stopping worker")),
+    ],
+)
+def test_what_follows_from_an_outcome(outcome: Outcome, errors: int, decision: Decision) -> None:
+    policy = RetryPolicy(jitter="none")
+    assert decide(outcome, errors=errors, max_attempts=4, policy=policy, now=NOW, chance=0.5) == decision
+
+
+def test_a_handler_that_is_never_retried_fails_at_its_first_error() -> None:
+    decided = decide(Raised(ERROR), errors=0, max_attempts=1, policy=RetryPolicy.never(), now=None, chance=0.5)
+    assert decided == Fail("no attempts left", ERROR)
+
+
+def test_running_again_at_a_time_needs_the_clock() -> None:
+    with pytest.raises(ValueError, match="clock"):
+        decide(HandedBack(), errors=0, max_attempts=4, policy=RetryPolicy(), now=None, chance=0.5)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"at": NOW, "after": 5.0}, {"at": datetime(2026, 1, 1)}])  # noqa: DTZ001
+def test_reschedule_takes_one_moment_with_its_zone(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="Reschedule"):
+        Reschedule(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+
+from app.errors import InvalidSettings
+from app.settings import BACKENDS, Settings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    settings = Settings.read({})
+    assert settings.queue_backend == "exec"
+    assert settings.enable_background_jobs is True
+    assert settings.exec_max_processes == 4
+
+
+def test_an_empty_variable_means_the_default() -> None:
+    assert Settings.read({"QUEUE_BACKEND": ""}) == Settings.read({})
+
+
+def test_an_unknown_backend_is_refused_naming_the_allowed_values() -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Settings.read({"QUEUE_BACKEND": "redis"})
+    assert "QUEUE_BACKEND='redis'" in str(refused.value)
+    for backend in BACKENDS:
+        assert backend in str(refused.value)
+
+
+def test_every_wrong_setting_is_named_at_once() -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Settings.read({"EXEC_MAX_PROCESSES": "many", "RETENTION_DAYS": "0", "ENABLE_BACKGROUND_JOBS": "maybe"})
+    assert len(refused.value.problems) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"HEARTBEAT_SECONDS": "20", "DEAD_AFTER_SECONDS": "30"},
+        {"HEARTBEAT_SECONDS": "nan"},
+        {"HEARTBEAT_SECONDS": "soon"},
+        {"JWT_ALGORITHMS": "HS256,none"},
+        {"LOG_LEVEL": "chatty"},
+        {"EXEC_MAX_PROCESSES": "-1"},
+    ],
+)
+def test_a_senseless_value_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(InvalidSettings):
+        Settings.read(wrong)
+
+
+def test_what_a_command_needs_is_asked_for_by_name() -> None:
+    with pytest.raises(InvalidSettings, match="MASTER_KEY"):
+        Settings.read({"DATABASE_URL": "postgresql:///x"}).require("database_url", "master_key")
+
+
+def test_the_slot_folder_is_one_per_installation_unless_set() -> None:
+    one, other = (Settings.read({"DATABASE_URL": f"postgresql:///{name}"}) for name in "ab")
+    assert one.slot_dir != other.slot_dir
+    assert Settings.read({"EXEC_SLOT_DIR": "/run/turno"}).slot_dir == Path("/run/turno")
