@@ -172,7 +172,7 @@ def test_a_failure_is_told_and_its_traceback_only_to_operators(service: Service)
     service.end(job_id)
     answer = ana.get(f"/api/jobs/{job_id}")
     body = answer.get_json()
-    assert body["error"] == {"kind": "Boom", "message": "it broke", "traceback": None}
+    assert body["error"] == {"class": "Boom", "message": "it broke", "traceback": None}
     assert "Retry-After" not in answer.headers
     assert "secret frames" not in answer.text
     seen = service.caller("north", "operator").get(f"/api/jobs/{job_id}").get_json()

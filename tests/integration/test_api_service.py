@@ -138,6 +138,8 @@ def test_a_fault_of_ours_says_nothing_and_logs_everything(service: Service, capl
     assert "t_0123456789ab" not in answer.text
     [record] = [record for record in caplog.records if record.__dict__.get("error_id") == told["instance"]]
     assert record.exc_info is not None
+    assert record.exc_info[0] is RuntimeError
+    assert [other for other in caplog.records if other.exc_info] == [record], "it is logged once"
 
 
 def test_tokens_and_payloads_are_never_logged(service: Service, caplog: pytest.LogCaptureFixture) -> None:
