@@ -13,8 +13,11 @@ from app.errors import InvalidSettings
 from app.jobs.claim import Claim
 from app.jobs.registry import Registry
 from app.queues.exec import SLOT_VARIABLE, ExecQueue
+from app.queues.interface import QueueInterface
+from app.queues.pool import PoolQueue
 from app.queues.slots import Slot, SlotFolder
 from app.settings import Settings
+from app.store import tickets
 from app.work.child_process import Duty
 from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
@@ -65,6 +68,22 @@ def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) 
     return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment)
 
 
+def pool_queue(settings: Settings) -> PoolQueue:
+    """Return the backend that wakes resident workers, through a connection of its own."""
+    known = logins(settings)
+    link = EngineLink(lambda: service_session(known, known.web, application="turno-hints"))
+    return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close)
+
+
+def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
+    """Return the backend that QUEUE_BACKEND names."""
+    match settings.queue_backend:
+        case "pool":
+            return pool_queue(settings)
+        case _:
+            return exec_queue(settings, environment)
+
+
 def exec_supervisor(settings: Settings, job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
     """Return a worker that runs this job, then what else waits for the exec backend, and leaves."""
     engine = engine_link(settings)
@@ -89,9 +108,7 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
         backend="pool",
         engine=engine,
         source=PoolSource(engine=engine, hints=_hints(settings), registry=registry, queues=queues),
-        duty=_duty(
-            registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb
-        ),
+        duty=_duty(registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb),
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
@@ -117,14 +134,14 @@ def _pace(settings: Settings) -> Pace:
 
 def _hints(settings: Settings) -> EngineLink:
     known = logins(settings)
-    return EngineLink(lambda: service_session(known, known.engine, application="turno-hints", patient=True))
+    return EngineLink(lambda: service_session(known, known.engine, application="turno-listener"))
 
 
 def maintenance(settings: Settings, environment: Mapping[str, str] = os.environ) -> Maintenance:
     """Return the passes of cron."""
     return Maintenance(
         engine=engine_link(settings),
-        queue=exec_queue(settings, environment),
+        queue=open_queue(settings, environment),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),

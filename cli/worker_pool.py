@@ -11,9 +11,9 @@ from cli.failures import run_plainly
 from cli.wiring import pool_supervisor
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], program: str = "worker_pool.py") -> int:
     """Return 0 after a stop in good order, 1 if this worker could not go on."""
-    asked = _parser().parse_args(arguments)
+    asked = _parser(program).parse_args(arguments)
 
     def work() -> None:
         settings = read_settings()
@@ -28,8 +28,8 @@ def main(arguments: list[str]) -> int:
     return run_plainly(work)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="turno pool", description=__doc__)
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
     parser.add_argument("--queues", type=_names, default=(), help="queues to serve, by comma; all by default")
     parser.add_argument("--min", type=int, help="children when idle; by default POOL_MIN_CHILDREN")
     parser.add_argument("--max", type=int, help="children under load; by default POOL_MAX_CHILDREN")

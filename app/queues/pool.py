@@ -16,9 +16,13 @@ class PoolQueue:
 
     name = "pool"
 
-    def __init__(self, notify: Callable[[], None]) -> None:
-        """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway."""
+    def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None]) -> None:
+        """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway.
+
+        `hang_up` is called once, at the end, from the thread that notified.
+        """
         self._notify = notify
+        self._hang_up = hang_up
         self._offered = Event()
         self._closed = Event()
         self._thread = Thread(target=self._send, name="hints", daemon=True)
@@ -45,3 +49,4 @@ class PoolQueue:
             except Exception as error:  # noqa: BLE001 - a lost hint is no error
                 log.warning("workers not woken: %s", error)
             self._closed.wait(BREATH)
+        self._hang_up()

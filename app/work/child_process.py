@@ -55,9 +55,7 @@ def fork_child(duty: Duty, *, before: Callable[[], None]) -> Child:
     return Child(pid, ours, stop)
 
 
-def _live(
-    duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, before: Callable[[], None]
-) -> NoReturn:
+def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, before: Callable[[], None]) -> NoReturn:
     code = exit_codes.BROKEN
     try:
         limits.die_with_parent(parent)

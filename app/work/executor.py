@@ -91,9 +91,7 @@ class Executor:
         transaction = JobTransaction(claim, self._sessions)
         started = attempts.start(transaction.connection, claim, self._worker)
         crash_points.reach("started")
-        context = AttemptContext(
-            transaction=transaction, started=started, stop=self._stop, sessions=self._sessions
-        )
+        context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)
         return Attempt(claim, handler, transaction, started, context)
 
     def _work(self, attempt: Attempt) -> Outcome:

@@ -4,7 +4,6 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import LiteralString
 from uuid import UUID
 
 import psycopg
@@ -17,7 +16,6 @@ from app.work.engine import Connection, EngineLink
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 0.5, 2.0  # seconds between two looks while nothing waits
-CHANNEL: LiteralString = "turno_jobs"  # where the dispatcher's hints arrive; anybody may send there
 MANY = 1024  # notifications read at a time
 
 
@@ -87,7 +85,7 @@ class PoolSource:
 
     def _listening(self, connection: Connection) -> int:
         if connection is not self._listens:
-            connection.execute("LISTEN " + CHANNEL)
+            tickets.listen(connection)
             self._listens = connection
         return connection.fileno()
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from time import monotonic
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from app.work.session import HandlerConnection
 from tenants.session import assert_confined
@@ -23,7 +24,11 @@ class Sessions:
     """Lends sessions of one tenant each; keeps up to `keep` of them open between jobs, `keep=0` none."""
 
     def __init__(
-        self, log_in: Callable[[HandlerLogin], HandlerConnection], *, keep: int = 0, clock: Callable[[], float] = monotonic
+        self,
+        log_in: Callable[[HandlerLogin], HandlerConnection],
+        *,
+        keep: int = 0,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._log_in = log_in
         self._keep = keep
@@ -61,6 +66,8 @@ class Sessions:
         return len(self._idle)
 
     def _clean(self, login: HandlerLogin, connection: HandlerConnection) -> bool:
+        # The Python side has a state too.
+        connection.row_factory, connection.cursor_factory = tuple_row, psycopg.Cursor
         try:
             psycopg.Connection.rollback(connection)
             connection.execute(CLEAN)

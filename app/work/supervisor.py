@@ -112,8 +112,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
-        self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         self._listen()
+        self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         try:
             while self._go_on():
                 self._fill()
@@ -266,7 +266,7 @@ class Supervisor:
         # Crashes are counted apart from errors; the attempt's ordinal is the nearest thing known here.
         return self._handler(claim).retry.delay(claim.attempt, self._chance())
 
-    def _handler(self, claim: Claim) -> "type[JobHandler[object]] | type[Defaults]":
+    def _handler(self, claim: Claim) -> "type[JobHandler[object] | Defaults]":
         try:
             return self._registry.load(claim.type)
         except Exception:  # noqa: BLE001 - the child meets the same error and records it
