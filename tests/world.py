@@ -186,11 +186,15 @@ class World:
         alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
         self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
 
-    def forget(self) -> None:
-        """Back to no jobs, no invoices, no workers."""
+    def stop_workers(self) -> None:
+        """Kill whatever this world's tests have started; children die with their parent."""
         while self.workers:
             with self.workers.pop() as worker:
                 worker.kill()
+
+    def forget(self) -> None:
+        """Back to no jobs, no invoices, no workers."""
+        self.stop_workers()
         for tenant in self.tenants.values():
             self.rows(
                 "TRUNCATE background_jobs, background_job_attempts, background_job_progress, background_job_items,"
@@ -218,7 +222,9 @@ def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator
             service_session(logins, logins.web, application="test-web") as web,
             service_session(logins, logins.engine, application="test-engine") as engine,
         ):
-            yield World(url, folder, logins, tenants, admin, web, engine)
+            world = World(url, folder, logins, tenants, admin, web, engine)
+            yield world
+            world.stop_workers()
 
 
 @pytest.fixture(scope="module")
