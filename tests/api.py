@@ -141,7 +141,7 @@ def a_world(url: str) -> Iterator[World]:
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),
                 queue=queue,
-                pending_limit=SETTINGS.max_pending_jobs_per_user,
+                pending_limit=changed.pop("pending_limit", SETTINGS.max_pending_jobs_per_user),
             )
             usual: dict[str, Any] = {
                 "settings": SETTINGS,
