@@ -44,6 +44,13 @@ def session(module_world: World) -> Iterator[Session]:
         yield session
 
 
+@pytest.fixture
+def quiet(module_world: World) -> World:
+    """The module's world, with nothing left of the test before."""
+    module_world.forget()
+    return module_world
+
+
 def log_in(world: World, tenant: Tenant) -> Session:
     current = read_tenant(world.admin, tenant.slug)
     assert current
@@ -191,47 +198,47 @@ def claimed_job(world: World, tenant: Tenant) -> tuple[UUID, UUID]:
     return job_id, token
 
 
-def test_the_real_token_of_another_tenant_opens_nothing(world: World, session: Session) -> None:
-    job_id, token = claimed_job(world, world.other)
-    complete = sql.SQL("SELECT {}(%s, %s, NULL)").format(sql.Identifier(world.other.schema, "job_complete"))
+def test_the_real_token_of_another_tenant_opens_nothing(quiet: World, session: Session) -> None:
+    job_id, token = claimed_job(quiet, quiet.other)
+    complete = sql.SQL("SELECT {}(%s, %s, NULL)").format(sql.Identifier(quiet.other.schema, "job_complete"))
     with pytest.raises(errors.InsufficientPrivilege):
         session.execute(complete, [job_id, token])
     with pytest.raises(psycopg.Error, match=r"the claim on job .* was lost"):
         session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
-    assert world.job(job_id, tenant=world.other)["status"] == "pending"
+    assert quiet.job(job_id, tenant=quiet.other)["status"] == "pending"
 
 
-def test_it_is_row_security_that_refuses_the_token(world: World, session: Session) -> None:
-    job_id, token = claimed_job(world, world.other)
+def test_it_is_row_security_that_refuses_the_token(quiet: World, session: Session) -> None:
+    job_id, token = claimed_job(quiet, quiet.other)
     guard = Guard(
         "ALTER POLICY own_tickets ON turno.tickets USING (true)",
         "ALTER POLICY own_tickets ON turno.tickets USING (tenant_id = (SELECT turno.tenant_of(current_user)))",
     )
-    with without(world, guard):
+    with without(quiet, guard):
         session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
 
 
-def test_an_owner_sees_and_makes_its_own_tickets_only(world: World) -> None:
-    mine, theirs = (world.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=t) for t in (world.one, world.other))
-    with world.admin.transaction(force_rollback=True):
-        world.admin.execute(fill(world, "SET LOCAL ROLE {o_a}"))
-        assert world.admin.execute("SELECT job_id FROM turno.tickets").fetchall() == [(mine,)]
-        assert world.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", [theirs]).rowcount == 0
+def test_an_owner_sees_and_makes_its_own_tickets_only(quiet: World) -> None:
+    mine, theirs = (quiet.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=t) for t in (quiet.one, quiet.other))
+    with quiet.admin.transaction(force_rollback=True):
+        quiet.admin.execute(fill(quiet, "SET LOCAL ROLE {o_a}"))
+        assert quiet.admin.execute("SELECT job_id FROM turno.tickets").fetchall() == [(mine,)]
+        assert quiet.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", [theirs]).rowcount == 0
         with pytest.raises(errors.InsufficientPrivilege):
-            world.admin.execute("UPDATE turno.tickets SET tenant_id = %s", [world.other.id])
+            quiet.admin.execute("UPDATE turno.tickets SET tenant_id = %s", [quiet.other.id])
 
 
-def test_a_temporary_table_shadows_nothing(world: World) -> None:
+def test_a_temporary_table_shadows_nothing(quiet: World) -> None:
     """TEMP is revoked; were it not, the pinned path would still have temporary objects last."""
     temp = Guard("GRANT TEMP ON DATABASE {database} TO {r_a}", "REVOKE TEMP ON DATABASE {database} FROM {r_a}")
     unpinned = Guard(
         "ALTER FUNCTION {a}.job_enqueue SET search_path = pg_temp, {a}",
         "ALTER FUNCTION {a}.job_enqueue SET search_path = {a}, pg_temp",
     )
-    with without(world, temp):
-        assert enqueued_under_a_shadow(world) == 1
-        with without(world, unpinned):
-            assert enqueued_under_a_shadow(world) == 0
+    with without(quiet, temp):
+        assert enqueued_under_a_shadow(quiet) == 1
+        with without(quiet, unpinned):
+            assert enqueued_under_a_shadow(quiet) == 0
 
 
 def enqueued_under_a_shadow(world: World) -> int:
@@ -251,9 +258,9 @@ POISON = {
     "default_transaction_read_only": "on",
     "default_transaction_isolation": "serializable",
     "row_security": "off",
-    "statement_timeout": "1",
-    "lock_timeout": "1",
-    "idle_in_transaction_session_timeout": "1",
+    "statement_timeout": "7777",
+    "lock_timeout": "7777",
+    "idle_in_transaction_session_timeout": "7777",
     "synchronous_commit": "off",
     "client_encoding": "SQL_ASCII",
     "standard_conforming_strings": "off",
