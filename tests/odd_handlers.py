@@ -334,6 +334,7 @@ REGISTRY = Registry(
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_once": "tests.odd_handlers:OddOnce",
+        "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
     }
 )
