@@ -13,7 +13,7 @@ from tenants.provision import add_company
 
 @click.group()
 def company() -> None:
-    """Add companies: each groups the tenants that are its branches."""
+    """Add companies, which group tenants."""
 
 
 @company.command("add")

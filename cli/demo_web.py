@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import os
 import shutil
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -41,11 +43,12 @@ class DemoWeb:
 
     def start(self) -> None:
         """Return when requests can be served; raises DemoFailed with the server's last words."""
+        self._demand_free_port()
         tied = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, "-m", "cli.main", "serve"],
-                env={**self._environment, "PYTHONPATH": str(ROOT), "TURNO_DOTENV": "read"},
+                env={**self._environment, "PYTHONPATH": self._path(), "TURNO_DOTENV": "read"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -67,6 +70,17 @@ class DemoWeb:
             except subprocess.TimeoutExpired:
                 continue
             return
+
+    def _path(self) -> str:
+        return os.pathsep.join(filter(None, (str(ROOT), self._environment.get("PYTHONPATH"))))
+
+    def _demand_free_port(self) -> None:
+        try:
+            socket.create_server(("127.0.0.1", self.port)).close()
+        except OSError as error:
+            raise DemoFailed(
+                f"port {self.port} cannot be had ({os.strerror(error.errno or 0)}); choose another with --port"
+            ) from error
 
     def _ready(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)

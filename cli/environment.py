@@ -17,7 +17,10 @@ def read_settings() -> Settings:
     if os.environ.get(READ_ALREADY) != "read":
         read_dotenv()
         _read_demo()
-    return Settings.read(os.environ)
+    settings = Settings.read(os.environ)
+    # The workers that this process launches inherit its environment, and no handler may log in as the provisioner.
+    os.environ.pop("ADMIN_DATABASE_URL", None)
+    return settings
 
 
 def read_dotenv() -> None:

@@ -25,7 +25,7 @@ COMMANDS = {
     "migrate": Entry("cli.migrate:main", "Bring the database and every tenant to this release, or back."),
     "jobs": Entry("cli.jobs_command:jobs", "List, show, retry and cancel jobs."),
     "tenant": Entry("cli.tenant_command:tenant", "Add, list and remove tenants; mend their access."),
-    "company": Entry("cli.company_command:company", "Add and list companies."),
+    "company": Entry("cli.company_command:company", "Add companies, which group tenants."),
     "token": Entry("cli.token_command:token", "Print a token for development."),
     "test": Entry("cli.test_command:test", "Run the static checks and all the tests."),
 }

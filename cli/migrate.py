@@ -52,15 +52,16 @@ def report(outcomes: list[Outcome]) -> int:
 
 
 def _change(options: argparse.Namespace, connect: Connect, known: Logins) -> list[Outcome]:
-    progress = Report(dry_run=options.dry_run)
+    back = options.rollback is not None or options.to is not None
+    progress = Report(dry_run=options.dry_run, back=back)
     shared = {"jobs": options.jobs, "dry_run": options.dry_run, "progress": progress}
-    if options.rollback is not None or options.to is not None:
+    if back:
         steps = 1 if options.rollback is None else options.rollback
         return rollback(connect, known, steps=steps, to=options.to, slugs=options.tenant or None, **shared)
     if not options.dry_run:
         with opened(connect) as admin:
             progress.control(install(admin, known))
-    return migrate(connect, known, canary=options.canary, **shared)
+    return migrate(connect, known, canary=options.canary, regrant=options.regrant, **shared)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -73,9 +74,12 @@ def _parser(program: str) -> argparse.ArgumentParser:
     what.add_argument("--status", action="store_true", help="show the version of every schema; 1 if one is behind")
     what.add_argument("--check", action="store_true", help="show rights that differ from the matrix; 1 if any does")
     what.add_argument("--rollback", type=_count, metavar="N", help="take the tenants' last N migrations back")
-    what.add_argument("--to", type=int, metavar="VERSION", help="take the tenants back to this version")
+    what.add_argument("--to", type=_version, metavar="VERSION", help="take the tenants back to this version")
     parser.add_argument("--tenant", action="append", metavar="SLUG", help="take back only this one; may be repeated")
     parser.add_argument("--canary", metavar="SLUG", help="migrate this tenant first, and no other if it fails")
+    parser.add_argument(
+        "--regrant", action="store_true", help="make every right anew, not only where the matrix changed"
+    )
     parser.add_argument("--jobs", type=_count, default=4, metavar="N", help="tenants at a time (default: 4)")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
     return parser
@@ -84,6 +88,12 @@ def _parser(program: str) -> argparse.ArgumentParser:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("expected a whole number from 1")
+    return int(text)
+
+
+def _version(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError("expected a version such as 0001, or 0 for none")
     return int(text)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Report:
     """Hears of each schema as it ends: a bar on a terminal, a line each anywhere else."""
 
-    def __init__(self, *, dry_run: bool) -> None:
-        self._done = "would get" if dry_run else "got"
+    def __init__(self, *, dry_run: bool, back: bool) -> None:
+        self._done = f"would {'lose' if back else 'get'}" if dry_run else "lost" if back else "got"
         self._bars = LiveBars(sys.stdout) if sys.stdout.isatty() else None
 
     def __call__(self, outcome: Outcome, ended: int, total: int) -> None:
@@ -27,7 +27,8 @@ class Report:
         if self._bars:
             self._bars.show([Bar("migrating", ended, total, outcome.slug)])
         elif not outcome.error:
-            print(f"{ended}/{total} {outcome.slug} {self._done} {versions(outcome.done)}", flush=True)
+            what = "its rights anew" if outcome.regranted else versions(outcome.done)
+            print(f"{ended}/{total} {outcome.slug} {self._done} {what}", flush=True)
 
     def control(self, done: Sequence[int]) -> None:
         """Say what was applied to the schema that all tenants share."""
@@ -37,9 +38,19 @@ class Report:
 
 def print_standings(standings: Sequence[Standing]) -> int:
     """Print every schema's version; return 1 if one is not where this release wants it."""
-    rows = [(s.slug or "(control)", s.schema, f"{s.at:04d}", versions(s.pending), s.trouble) for s in standings]
-    print_table(("tenant", "schema", "at", "pending", "trouble"), rows)
-    return int(any(s.pending or s.trouble for s in standings))
+    rows = [
+        (
+            s.slug or "(control)",
+            s.schema,
+            f"{s.at:04d}",
+            versions(s.pending),
+            "old" if s.regrant else "right",
+            s.trouble,
+        )
+        for s in standings
+    ]
+    print_table(("tenant", "schema", "at", "pending", "rights", "trouble"), rows)
+    return int(any(s.pending or s.regrant or s.trouble for s in standings))
 
 
 def print_findings(findings: Sequence[object]) -> int:

@@ -35,7 +35,7 @@ def _check_roles(admin: Connection[Any], installation: Installation) -> Iterator
     )
     found = {name: attributes for name, *attributes in rows}
     for name in sorted(installation.roles.keys() - found.keys()):
-        yield Finding(f"role {name}", "is missing", "run `turno install`, or `turno tenant add` for its tenant")
+        yield Finding(f"role {name}", "is missing", "run `turno migrate`, or `turno tenant add` for its tenant")
     for name in sorted(found.keys() - installation.roles.keys()):
         yield Finding(f"role {name}", "belongs to nobody", "remove its tenant again, or drop it")
     for name in sorted(found.keys() & installation.roles.keys()):
@@ -51,7 +51,7 @@ def _check_roles(admin: Connection[Any], installation: Installation) -> Iterator
 
 def _check_memberships(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
     options = admin.info.server_version >= GRANT_OPTIONS_SINCE
-    rows = admin.execute(_MEMBERSHIPS_WITH_OPTIONS if options else _MEMBERSHIPS, [installation.prefix] * 2)
+    rows = admin.execute(_MEMBERSHIPS_WITH_OPTIONS if options else _MEMBERSHIPS, [installation.prefix] * 3)
     found = {Membership(role, member, inherits): (sets, admins) for role, member, inherits, sets, admins in rows}
     for membership in sorted(found.keys() - installation.memberships):
         yield Finding(
@@ -78,7 +78,7 @@ FROM pg_catalog.pg_auth_members a
 JOIN pg_catalog.pg_roles r ON r.oid = a.roleid
 JOIN pg_catalog.pg_roles m ON m.oid = a.member
 WHERE (starts_with(r.rolname, %s) OR starts_with(m.rolname, %s))
-  AND m.rolname <> current_user
+  AND NOT (m.rolname = current_user AND NOT starts_with(m.rolname, %s))
   AND m.oid <> (SELECT datdba FROM pg_catalog.pg_database WHERE datname = current_database())
 """
 _MEMBERSHIPS_WITH_OPTIONS = _MEMBERSHIPS.replace("m.rolinherit, true", "a.inherit_option, a.set_option")

@@ -16,8 +16,8 @@ from tenants.schemas import Schema
 class Irreversible(Exception):
     """A migration without a .down.sql cannot be taken back."""
 
-    def __init__(self, migration: Migration) -> None:
-        super().__init__(f"{migration.name}: {self.__doc__}")
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
 
 
 def step_up(admin: Connection[Any], schema: Schema, migration: Migration) -> bool:
@@ -33,7 +33,7 @@ def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> b
     """Take the migration back; return whether it was there."""
     script = migration.down
     if script is None:
-        raise Irreversible(migration)
+        raise Irreversible
     version = migration.version
     return insistently(lambda: _step(admin, schema, version, script, lambda: ledger.strike(admin, version), had=True))
 

@@ -17,7 +17,8 @@ tenants and companies are random, because everybody who can log in can read the 
 | role | logs in | is |
 |---|---|---|
 | control | no | owns the schema `turno` and its functions |
-| owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the owners' group, and of its `r_<t>` so that a rescue may end a dead attempt's session |
+| owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the group below \
+and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
 | handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing, owns nothing |
 | api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |

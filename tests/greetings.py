@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date  # noqa: TC003 - a payload's hints are read at run time
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 

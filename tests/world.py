@@ -23,7 +23,7 @@ from app.settings import Settings
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
 from cli.wiring import maintenance
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.northwind.load import load_orders
+from handlers.services.northwind.load import BRANCH_SHARES, load_orders
 from tenants.install import install
 from tenants.logins import Logins
 from tenants.provision import add_company, add_tenant
@@ -32,7 +32,8 @@ from tenants.tenant import HandlerLogin, Tenant
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "the tests' own master key"
-ORDERS = range(40)
+LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
+NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
 
 
 @dataclass
@@ -159,9 +160,9 @@ class World:
         output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
         return output
 
-    def sweep(self, *, dry_run: bool = False) -> dict[str, int]:
+    def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
         """Run every pass of cron once, in this process; what it offers is run by real workers."""
-        environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"}
+        environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
         passes = maintenance(Settings.read(environment), environment)
         try:
             return passes.run_once(dry_run=dry_run)
@@ -190,17 +191,18 @@ class World:
 
 
 @contextmanager
-def build_world(url: str, folder: Path) -> Iterator[World]:
+def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[World]:
+    """Install, add a tenant for each share of the Northwind orders, and load them."""
     logins = Logins(url, KEY.encode())
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
         tenants = {}
-        for slug in ("suc0001", "suc0002"):
+        for slug, share in shares.items():
             tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind")
             with admin.transaction():
                 admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
-                load_orders(admin, ORDERS)
+                load_orders(admin, share)
         with (
             service_session(logins, logins.web, application="test-web") as web,
             service_session(logins, logins.engine, application="test-engine") as engine,
@@ -210,8 +212,8 @@ def build_world(url: str, folder: Path) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def module_world(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world for the tests of one module."""
-    with build_world(module_database, tmp_path_factory.mktemp("world")) as world:
+    """A world of two look-alike tenants for the tests of one module."""
+    with build_world(module_database, tmp_path_factory.mktemp("world"), LOOK_ALIKE) as world:
         yield world
 
 
@@ -222,3 +224,17 @@ def world(module_world: World) -> World:
     module_world.extra.clear()
     module_world.odd = False
     return module_world
+
+
+@pytest.fixture(scope="module")
+def module_northwind(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """All 830 orders over three tenants, for the tests of one module."""
+    with build_world(module_database, tmp_path_factory.mktemp("northwind"), NORTHWIND) as world:
+        yield world
+
+
+@pytest.fixture
+def northwind(module_northwind: World) -> World:
+    """All 830 orders, none invoiced yet."""
+    module_northwind.forget()
+    return module_northwind

@@ -57,7 +57,7 @@ class ExecQueue:
                 cwd=self._root,
                 env={
                     **self._environment,
-                    "PYTHONPATH": str(self._root),
+                    "PYTHONPATH": os.pathsep.join(filter(None, (str(self._root), self._environment.get("PYTHONPATH")))),
                     "TURNO_DOTENV": "read",
                     SLOT_VARIABLE: str(slot.descriptor),
                 },

@@ -18,7 +18,7 @@ from app.web.services import services
 from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted
 from tenants.session import as_api
 
-admin = Routes("admin", __name__)
+admin = Routes("admin", __name__, tag="administration")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """/openapi.json for programs and /docs for people: the same document."""
 
+import json
 from typing import Any
 
 from flask import Response, current_app, render_template
@@ -8,7 +9,7 @@ from app.web.openapi import SCHEMAS, Document
 from app.web.problems import Kind
 from app.web.routes import Answer, Operation, Routes
 
-docs = Routes("docs", __name__)
+docs = Routes("docs", __name__, tag="documentation")
 
 _NAME = "turno.openapi"
 PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -35,7 +36,12 @@ def publish(document: Document) -> None:
     current_app.extensions[_NAME] = (
         current_app.json.dumps(document),
         render_template(
-            "docs.html", document=document, problems=list(Kind), name_of=_name_of, operations=_by_tag(document)
+            "docs.html",
+            document=document,
+            problems=list(Kind),
+            operations=_by_tag(document),
+            name_of=_name_of,
+            pretty=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         ),
     )
 
@@ -63,7 +69,7 @@ def _by_tag(document: Document) -> dict[str, list[tuple[str, str, Document]]]:
     grouped: dict[str, list[tuple[str, str, Document]]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            grouped.setdefault(operation["tags"][0].replace("_", " "), []).append((method.upper(), path, operation))
+            grouped.setdefault(operation["tags"][0], []).append((method.upper(), path, operation))
     return grouped
 
 

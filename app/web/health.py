@@ -11,7 +11,7 @@ from app.web.problems import Kind, Problem
 from app.web.routes import Answer, Operation, Routes
 from app.web.services import services
 
-health = Routes("health", __name__)
+health = Routes("health", __name__, tag="health")
 
 NOT_READY_SECONDS = "2"
 

@@ -16,7 +16,7 @@ from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
 from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted
 
-job_commands = Routes("job_commands", __name__)
+job_commands = Routes("job_commands", __name__, tag="jobs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
 from tenants.session import as_api
 
-job_history = Routes("job_history", __name__)
+job_history = Routes("job_history", __name__, tag="jobs")
 
 LARGEST_ID = 2**63 - 1
 

@@ -18,7 +18,7 @@ from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
 from tenants.session import as_api
 
-jobs = Routes("jobs", __name__)
+jobs = Routes("jobs", __name__, tag="jobs")
 
 EVERY_USER = "*"
 

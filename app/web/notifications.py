@@ -16,7 +16,7 @@ from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
 from tenants.session import as_api, call_as_api
 
-notifications = Routes("notifications", __name__)
+notifications = Routes("notifications", __name__, tag="notifications")
 
 
 @dataclass(frozen=True, slots=True)

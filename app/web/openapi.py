@@ -94,16 +94,16 @@ def build_document(app: Flask, handlers: Iterable[type[JobHandler[Any]]], payloa
 class _Described:
     """An operation and where it was registered."""
 
-    blueprint: str
+    blueprint: Routes
     endpoint: str
     operation: Operation
 
 
 def _described(app: Flask) -> Iterator[_Described]:
-    for name, blueprint in app.blueprints.items():
+    for blueprint in app.blueprints.values():
         if isinstance(blueprint, Routes):
             for endpoint, operation in blueprint.operations.items():
-                yield _Described(name, endpoint, operation)
+                yield _Described(blueprint, endpoint, operation)
 
 
 Refs = dict[Any, Document]
@@ -146,8 +146,8 @@ def _operation(described: _Described, refs: Refs) -> Document:
     operation = described.operation
     kinds = (*operation.problems, Kind.FAULT)
     body: Document = {
-        "operationId": f"{described.blueprint}_{described.endpoint}",
-        "tags": [described.blueprint],
+        "operationId": f"{described.blueprint.name}_{described.endpoint}",
+        "tags": [described.blueprint.tag],
         "summary": operation.summary,
     }
     if operation.about:

@@ -1,9 +1,11 @@
 """Read a request's JSON body, refusing everything that a database or a worker could stumble over."""
 
 import json
+import math
 from typing import Any, NoReturn
 
 from flask import Request
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from app.web.problems import Kind, Problem
 
@@ -19,7 +21,7 @@ def read_json_object(request: Request) -> dict[str, Any]:
     not, and 400 with a sentence for what is no JSON (RFC 8259) or could not be stored as it is.
     """
     _require_json(request)
-    value = _parse(request.get_data(cache=False))
+    value = _parse(_read(request))
     _require_storable(value)
     if not isinstance(value, dict):
         _refuse("The body must be a JSON object.")
@@ -35,6 +37,14 @@ def _require_json(request: Request) -> None:
 
 
 _ACCEPT = {"Accept": "application/json"}
+
+
+def _read(request: Request) -> bytes:
+    body = request.get_data(cache=False)
+    # Werkzeug refuses an announced length, but cuts what is streamed at the limit without a word.
+    if request.content_length is None and len(body) >= (request.max_content_length or math.inf):
+        raise RequestEntityTooLarge
+    return body
 
 
 def _parse(body: bytes) -> Any:

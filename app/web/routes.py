@@ -51,10 +51,11 @@ class Call:
 
 
 class Routes(Blueprint):
-    """A blueprint whose views get a `Call`, made after the request was admitted."""
+    """A blueprint whose views get a `Call`, made after the request was admitted; `tag` is its chapter."""
 
-    def __init__(self, name: str, import_name: str) -> None:
+    def __init__(self, name: str, import_name: str, *, tag: str) -> None:
         super().__init__(name, import_name)
+        self.tag = tag
         self.operations: dict[str, Operation] = {}
 
     def open(self, operation: Operation) -> Callable[[View], View]:

@@ -17,7 +17,7 @@ from app.web.services import Inline, services
 from app.web.submission import read_submission
 
 log = logging.getLogger(__name__)
-submissions = Routes("submissions", __name__)
+submissions = Routes("submissions", __name__, tag="jobs")
 
 QUOTA_RETRY_SECONDS = "5"
 

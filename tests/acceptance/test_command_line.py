@@ -1,0 +1,249 @@
+"""Every command against a real database that the commands themselves have made."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cli.deadline import becomes_true
+from cli.demo_client import Client
+from cli.demo_errors import DemoFailed
+from cli.demo_folder import without_password
+from cli.demo_web import DemoWeb
+from cli.embedded_postgres import free_port
+from tests.acceptance.turno_process import bare_environment, turno
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.embedded_postgres import Cluster
+
+KEY = "the command line's tests' own key, long enough"
+
+
+@dataclass
+class Installation:
+    """A database that `turno` has provisioned, and `turno` in its environment."""
+
+    url: str
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, *arguments: str, answer: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        return turno(*arguments, environment=self.environment | variables, folder=self.folder, answer=answer)
+
+    def succeed(self, *arguments: str, **variables: str) -> str:
+        done = self.run(*arguments, **variables)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def refuse(self, *arguments: str, **variables: str) -> str:
+        done = self.run(*arguments, **variables)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def query(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as admin:
+            cursor = admin.execute(statement.encode(), parameters)
+            return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture(scope="module")
+def installed(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    folder = tmp_path_factory.mktemp("installed")
+    environment = bare_environment(
+        DATABASE_URL=without_password(module_database),
+        ADMIN_DATABASE_URL=module_database,
+        MASTER_KEY=KEY,
+        JWT_KEY=KEY,
+        EXEC_SLOT_DIR=str(folder / "slots"),
+    )
+    installation = Installation(module_database, folder, environment)
+    assert "control schema got 0001" in installation.succeed("migrate")
+    installation.succeed("company", "add", "northwind", "--name", "Northwind Traders")
+    installation.succeed("tenant", "add", "suc0001", "--company", "northwind")
+    installation.succeed("tenant", "add", "suc0002", "--company", "northwind")
+    return installation
+
+
+@pytest.fixture(scope="module")
+def web(installed: Installation) -> Iterator[DemoWeb]:
+    port = free_port()
+    web = DemoWeb(
+        port=port,
+        environment=installed.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "2"},
+        log=installed.folder / "web.log",
+    )
+    web.start()
+    yield web
+    web.stop()
+    assert not web.running
+
+
+def client(installed: Installation, web: DemoWeb, tenant: str = "suc0001") -> Client:
+    token = installed.succeed("token", "--user", "ana", "--tenant", tenant).strip()
+    return Client(web.port, tenant, token)
+
+
+def ended(asking: Client, job_id: str) -> bool:
+    return becomes_true(lambda: asking.job(job_id)["finished_at"] is not None, within=30, every=0.1)
+
+
+def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: Installation) -> None:
+    assert installed.succeed("migrate") == "nothing to do\n"
+    assert "suc0002" in installed.succeed("migrate", "--status")
+    assert "every right is as the matrix says" in installed.succeed("migrate", "--check")
+
+
+def test_migrations_go_back_and_come_again(installed: Installation) -> None:
+    assert "suc0001 would lose 0002" in installed.succeed("migrate", "--rollback", "1", "--dry-run")
+    assert "nothing to do" in installed.succeed("migrate", "--dry-run")
+    back = installed.succeed("migrate", "--rollback", "1", "--tenant", "suc0002")
+    assert "1/1 suc0002 lost 0002" in back
+    behind = installed.run("migrate", "--status")
+    assert behind.returncode == 1
+    assert [line.split()[2:4] for line in behind.stdout.splitlines()[2:]] == [["0002", "nothing"], ["0001", "0002"]]
+    assert "suc0002 would get 0002" in installed.succeed("migrate", "--dry-run")
+    assert "1/1 suc0002 got 0002" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
+
+
+def test_a_right_too_many_is_found(installed: Installation) -> None:
+    installed.query("GRANT SELECT ON turno.tickets TO PUBLIC")
+    found = installed.run("migrate", "--check")
+    assert found.returncode == 1
+    assert "tickets" in found.stdout
+    installed.succeed("migrate", "--regrant")
+    installed.succeed("migrate", "--check")
+
+
+def test_tenants_are_added_listed_and_removed(installed: Installation) -> None:
+    added = installed.succeed("tenant", "add", "new-1", "--company", "other", "--name", "Another company")
+    assert added.startswith("tenant new-1 of other")
+    slugs = [row["slug"] for row in json.loads(installed.succeed("tenant", "list", "--json"))]
+    assert slugs == ["suc0001", "suc0002", "new-1"]
+    kept = installed.run("tenant", "remove", "new-1", answer="n\n")
+    assert kept.returncode == 1
+    assert "new-1" in installed.succeed("tenant", "list")
+    installed.succeed("tenant", "remove", "new-1", "--yes")
+    assert "new-1" not in installed.succeed("tenant", "list")
+
+
+def test_a_changed_login_is_reset(installed: Installation, web: DemoWeb) -> None:
+    ((role,),) = installed.query("SELECT handler_role FROM turno.tenants WHERE slug = 'suc0002'")
+    with psycopg.connect(installed.url, autocommit=True) as admin:
+        admin.execute(sql.SQL("ALTER ROLE {} PASSWORD 'changed'").format(sql.Identifier(role)))
+    assert "epoch 1" in installed.succeed("tenant", "reset-login", "suc0002")
+    asking = client(installed, web, "suc0002")
+    job_id, _ = asking.submit("batch_invoicing", {"order_ids": [1]})
+    assert ended(asking, job_id)
+    assert "1/1, 1 failed" in installed.succeed("jobs", "list", "--tenant", "suc0002")
+
+
+def test_revoked_tokens_are_refused(installed: Installation, web: DemoWeb) -> None:
+    asking = client(installed, web)
+    asking.submit("batch_invoicing", {"order_ids": [1]})
+    # A token says when it was issued in whole seconds.
+    installed.query("SELECT pg_sleep(1.1)")
+    installed.succeed("tenant", "revoke-tokens", "suc0001")
+    installed.query("SELECT pg_sleep(2.1)")  # what the web believes of a tenant without asking again
+    with pytest.raises(DemoFailed, match="revoked"):
+        asking.submit("batch_invoicing", {"order_ids": [1]})
+    client(installed, web).submit("batch_invoicing", {"order_ids": [1]})
+
+
+def test_jobs_are_listed_shown_retried_and_cancelled(installed: Installation, web: DemoWeb) -> None:
+    asking = client(installed, web, "suc0002")
+    job_id, _ = asking.submit("batch_invoicing", {"order_ids": [7]})
+    assert ended(asking, job_id)
+    shown = installed.succeed("jobs", "show", "--tenant", "suc0002", job_id)
+    assert "There is no point of sale 1" in shown
+    told = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0002", "--json", job_id))
+    assert [item["key"] for item in told["failed_items"]] == ["7"]
+    assert len(told["attempts"]) == 1
+    assert f"continues {job_id}" in installed.succeed("jobs", "retry", "--tenant", "suc0002", job_id)
+    assert "already" in installed.succeed("jobs", "retry", "--tenant", "suc0002", job_id)
+    assert "has ended already" in installed.refuse("jobs", "cancel", "--tenant", "suc0002", job_id)
+    assert "has no job" in installed.refuse("jobs", "show", "--tenant", "suc0001", job_id)
+    assert "no active tenant" in installed.refuse("jobs", "list", "--tenant", "nobody")
+    listed = json.loads(
+        installed.succeed("jobs", "list", "--tenant", "suc0002", "--json", "--status", "completed", "--user", "ana")
+    )
+    assert job_id in [row["id"] for row in listed]
+
+
+def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> None:
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
+    body = json.dumps({"payload": {"order_ids": [1]}, "run_at": tomorrow})
+    asking = client(installed, web)
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    headers = {
+        "Authorization": f"Bearer {asking.token}",
+        "X-Schema": asking.tenant,
+        "Content-Type": "application/json",
+    }
+    connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
+    job_id = json.loads(connection.getresponse().read())["job_id"]
+    connection.close()
+    assert "scheduled" in installed.succeed("jobs", "show", "--tenant", "suc0001", job_id)
+    assert "is cancelled" in installed.succeed("jobs", "cancel", "--tenant", "suc0001", job_id)
+    assert "reason        cancelled by an operator" in installed.succeed("jobs", "show", "--tenant", "suc0001", job_id)
+
+
+def test_cleanup_counts_every_pass(installed: Installation) -> None:
+    counts = json.loads(installed.succeed("cleanup", "--json"))
+    assert set(counts) == {"rescued", "promoted", "repaired", "expired", "purged", "offered"}
+    installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
+    assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
+    assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]
+    installed.succeed("cleanup")
+    assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(0,)]
+
+
+def test_a_database_that_is_away_is_named(installed: Installation, tmp_path: Path) -> None:
+    away = f"host={tmp_path} port=5432 dbname=turno"
+    for command in (("migrate",), ("tenant", "list"), ("cleanup",), ("jobs", "list", "--tenant", "x"), ("worker",)):
+        told = installed.refuse(*command, DATABASE_URL=away, ADMIN_DATABASE_URL="")
+        assert told.startswith(f"cannot reach PostgreSQL at {tmp_path}:5432/turno")
+
+
+def readiness(web: DemoWeb) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
+    cluster.restart_immediate()
+    assert readiness(web) == http.HTTPStatus.OK
+    cluster.kill()
+    try:
+        began = monotonic()
+        assert readiness(web) == http.HTTPStatus.SERVICE_UNAVAILABLE
+        assert monotonic() - began < 5
+    finally:
+        cluster.start()
+    assert becomes_true(lambda: readiness(web) == http.HTTPStatus.OK, within=10)
+
+
+def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, database: str) -> None:
+    assert "MASTER_KEY is not set" in installed.refuse("migrate", MASTER_KEY="")
+    assert "16 characters" in installed.refuse("tenant", "list", MASTER_KEY="short")
+    assert "not a URL" in installed.refuse("tenant", "list", DATABASE_URL="nonsense")
+    assert "WEB_THREADS='many'" in installed.refuse("serve", WEB_THREADS="many")
+    assert "JWT_ALGORITHMS=RS256" in installed.refuse("token", "--user", "a", "--operator", JWT_ALGORITHMS="RS256")
+    empty = installed.refuse("company", "add", "x", DATABASE_URL=database, ADMIN_DATABASE_URL=database)
+    assert "run `turno migrate`" in empty

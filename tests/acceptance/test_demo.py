@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.deadline import becomes_true
+from tests.acceptance.turno_process import bare_environment, turno
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NET_TOTAL = "1265793.29"
+
+
+@pytest.fixture
+def marked() -> dict[str, str]:
+    """An environment that everything started in it carries."""
+    return bare_environment(TURNO_TEST_MARK=uuid.uuid4().hex)
+
+
+def processes(environment: dict[str, str]) -> list[str]:
+    """What still lives of everything that was started in this environment."""
+    mark = f"TURNO_TEST_MARK={environment['TURNO_TEST_MARK']}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def play(folder: Path, environment: dict[str, str], *options: str) -> dict[str, Any]:
+    done = turno("demo", "--exit", "--json", *options, environment=environment, folder=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return last
+
+
+def assert_everything_is_invoiced(report: dict[str, Any]) -> None:
+    assert (report["jobs"], report["orders"], report["invoices"], report["lines"]) == (3, 830, 830, 2155)
+    assert report["net_total"] == report["orders_net_total"] == NET_TOTAL
+    assert (report["missing_numbers"], report["doubled_orders"], report["wrong_totals"]) == (0, 0, 0)
+    assert report["seconds"] > 0
+    assert report["dispatch_ms"] > 0
+
+
+def test_the_demo_invoices_everything_again_and_again_and_leaves_no_process(
+    tmp_path: Path, marked: dict[str, str]
+) -> None:
+    assert_everything_is_invoiced(play(tmp_path, marked))
+    assert processes(marked) == []
+    (tmp_path / ".turno" / "demo.env").unlink()  # new keys for an old database
+    assert_everything_is_invoiced(play(tmp_path, marked))
+    assert processes(marked) == []
+
+
+@pytest.fixture
+def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> Iterator[subprocess.Popen[str]]:
+    """A demo that has left its pages open."""
+    del interruptible
+    with subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "demo"],
+        env=marked,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        heard = []
+        for line in process.stdout:
+            heard.append(line)
+            if line.startswith("Ctrl-C"):
+                break
+        else:
+            pytest.fail("".join(heard))
+        yield process
+        process.kill()
+
+
+def test_an_open_demo_serves_other_terminals_until_ctrl_c(
+    open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str]
+) -> None:
+    listed = turno("jobs", "list", "--tenant", "suc0002", environment=marked, folder=tmp_path)
+    assert "200/200" in listed.stdout, listed.stderr
+    second = turno("demo", "--exit", environment=marked, folder=tmp_path)
+    assert (second.returncode, second.stdout) == (1, "")
+    assert "another demo runs" in second.stderr
+    open_demo.send_signal(signal.SIGINT)
+    assert open_demo.wait(30) == 0
+    assert processes(marked) == []
+
+
+def test_a_killed_demo_is_no_obstacle(open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str]) -> None:
+    open_demo.kill()
+    open_demo.wait(10)
+    assert_everything_is_invoiced(play(tmp_path, marked))
+    assert becomes_true(lambda: processes(marked) == [], within=10), processes(marked)
+
+
+def test_a_step_that_fails_is_one_sentence(tmp_path: Path, marked: dict[str, str]) -> None:
+    without = turno("demo", "--exit", environment=marked | {"PG_BIN": str(tmp_path)}, folder=tmp_path)
+    assert without.returncode == 1
+    assert without.stderr.startswith("could not start PostgreSQL: PG_BIN=")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = turno("demo", "--exit", "--port", port, environment=marked, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        f"could not start the web: port {port} cannot be had (Address already in use); choose another with --port"
+    )
+    assert processes(marked) == []
+
+
+def test_the_demo_uses_the_postgres_that_is_named(database: str, tmp_path: Path, marked: dict[str, str]) -> None:
+    report = play(tmp_path, marked | {"DATABASE_URL": database})
+    assert_everything_is_invoiced(report)
+    assert not (tmp_path / ".turno" / "postgres").exists()
+    listed = turno(
+        "jobs", "list", "--tenant", "suc0003", environment=marked | {"DATABASE_URL": database}, folder=tmp_path
+    )
+    assert "130/130" in listed.stdout, listed.stderr

@@ -1,0 +1,37 @@
+"""Run the real `turno` as a process, as a person would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = ("DATABASE_URL", "ADMIN_DATABASE_URL", "MASTER_KEY", "JWT_KEY", "TURNO_DOTENV", "TURNO_DEMO", "TURNO_CRASH_AT")
+
+
+def bare_environment(**variables: str) -> dict[str, str]:
+    """Return this process's environment without any setting of ours, and with `variables`."""
+    kept = {name: value for name, value in os.environ.items() if name not in OURS}
+    return kept | {"PYTHONPATH": str(ROOT)} | variables
+
+
+def turno(
+    *arguments: str, environment: Mapping[str, str], folder: Path, answer: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Return the ended command; it runs in `folder` and reads `answer`."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments],
+        env=environment,
+        cwd=folder,
+        input=answer,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=90,
+    )

@@ -1,0 +1,440 @@
+"""SQL of its own choosing, run by a tenant's handler against a tenant that looks just like it.
+
+What must be refused is tried twice: as the installation stands, and with its guard taken away, when it must work. So no
+attack is refused by accident, and no guard stands there for nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import errors, sql
+
+from tenants.access import reset_login
+from tenants.catalog import check
+from tenants.directory import Directory, UnknownTenant, read_tenant
+from tenants.provision import add_company, add_tenant, read_company
+from tenants.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
+from tenants.tenant import HandlerLogin, Tenant
+from tests.faults.attacks import ATTACKS, NO_MEMBER, OUT_OF_B, Guard
+from tests.world import World
+
+CANARY = "the secret of the tenant next door"
+Session = psycopg.Connection[Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sealed(module_world: World) -> Iterator[None]:
+    """Put a secret next door; afterwards every guard stands again."""
+    insert = sql.SQL("INSERT INTO {} VALUES ('SECRT', %s, 'exempt', NULL, NULL, 'AR')")
+    module_world.admin.execute(insert.format(sql.Identifier(module_world.other.schema, "customers")), [CANARY])
+    yield
+    assert check(module_world.admin, module_world.logins) == []
+
+
+@pytest.fixture
+def session(module_world: World) -> Iterator[Session]:
+    """A session of the handler of A, as a worker opens it."""
+    with log_in(module_world, module_world.one) as session:
+        yield session
+
+
+@pytest.fixture
+def quiet(module_world: World) -> World:
+    """The module's world, with nothing left of the test before."""
+    module_world.forget()
+    return module_world
+
+
+def log_in(world: World, tenant: Tenant) -> Session:
+    current = read_tenant(world.admin, tenant.slug)
+    assert current
+    return handler_session(world.logins, HandlerLogin.of(current), application="test", kind=psycopg.Connection)
+
+
+def raw_log_in(world: World, tenant: Tenant) -> Session:
+    """Log in without asking whether the session is confined."""
+    path = f"{tenant.schema},pg_temp"
+    conninfo = world.logins.conninfo(tenant.handler_role, search_path=path, application="test", timeouts={})
+    return psycopg.connect(conninfo)
+
+
+def fill(world: World, statement: LiteralString) -> sql.Composed:
+    a, b = world.one, world.other
+    database = world.admin.info.dbname
+    names = {
+        "a": a.schema,
+        "b": b.schema,
+        "r_a": a.handler_role,
+        "r_b": b.handler_role,
+        "o_a": a.owner_role,
+        "o_b": b.owner_role,
+        "a_a": a.api_role,
+        "a_b": b.api_role,
+        "owners": world.logins.owners,
+        "engine": world.logins.engine,
+        "web": world.logins.web,
+        "stray": world.logins.role("r_stray"),
+        "database": database,
+    }
+    texts = names | {"spying": " ".join(["SELECT to_tsvector(company_name) FROM", f"{b.schema}.customers"])}
+    return sql.SQL(statement).format(
+        **memberships(world),
+        **{name: sql.Identifier(value) for name, value in names.items()},
+        **{f"text_{name}": sql.Literal(value) for name, value in texts.items()},
+    )
+
+
+def memberships(world: World) -> dict[str, sql.SQL]:
+    """What PostgreSQL 16 made a matter of each membership is a role's attribute before."""
+    options = world.admin.info.server_version >= 160000
+    return {
+        "inherit": sql.SQL("WITH INHERIT TRUE" if options else ""),
+        "only_inherit": sql.SQL("WITH INHERIT TRUE, SET FALSE" if options else ""),
+        "only_set": sql.SQL("WITH INHERIT FALSE, SET TRUE" if options else ""),
+    }
+
+
+@contextmanager
+def without(world: World, guard: Guard) -> Iterator[None]:
+    world.admin.execute(fill(world, guard.off))
+    try:
+        yield
+    finally:
+        world.admin.execute(fill(world, guard.on))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_is_refused(module_world: World, attack: str) -> None:
+    statement, _ = ATTACKS[attack]
+    with raw_log_in(module_world, module_world.one) as session:
+        with pytest.raises(errors.InsufficientPrivilege):
+            session.execute(fill(module_world, statement))
+        session.rollback()
+        assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_the_attack_works_without_its_guard(module_world: World, attack: str) -> None:
+    statement, guard = ATTACKS[attack]
+    with without(module_world, guard), raw_log_in(module_world, module_world.one) as session:
+        session.execute(fill(module_world, statement))
+        session.rollback()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RESET ROLE",
+        "SET ROLE NONE",
+        "SET ROLE {r_a}",
+        "RESET SESSION AUTHORIZATION",
+        "SET SESSION AUTHORIZATION DEFAULT",
+        "SET SESSION AUTHORIZATION {r_a}",
+        "RESET ALL",
+        "DISCARD ALL",
+        "BEGIN; SAVEPOINT s; RESET ROLE; ROLLBACK TO s; COMMIT",
+        "BEGIN; SET LOCAL ROLE NONE; COMMIT",
+        "SELECT set_config('role', 'none', false)",
+        "DO $do$ BEGIN RESET ROLE; COMMIT; END $do$",
+    ],
+)
+def test_there_is_nobody_to_fall_back_to(module_world: World, session: Session, statement: LiteralString) -> None:
+    session.execute(fill(module_world, statement))
+    assert_confined(session, module_world.one.handler_role)
+
+
+def test_what_holds_the_web_would_not_hold_a_handler(module_world: World) -> None:
+    with as_api(module_world.web, module_world.one) as cursor:
+        cursor.execute("RESET ROLE")
+        cursor.execute("SELECT current_user AS me")
+        assert cursor.fetchone() == {"me": module_world.logins.web}
+
+
+def test_a_session_with_memberships_is_not_used(module_world: World) -> None:
+    with without(module_world, NO_MEMBER), pytest.raises(NotConfined):
+        log_in(module_world, module_world.one)
+
+
+PATHS: list[LiteralString] = ["{b}", "{b}, {a}", "{a}, {b}", "{b}, pg_catalog", "pg_temp, {b}", "public, {b}"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_path_leads_to_the_other_schema(module_world: World, path: LiteralString) -> None:
+    assert CANARY not in seen_by(module_world, path)
+    with without(module_world, OUT_OF_B):
+        leads_there = not path.startswith("{a}")
+        assert (CANARY in seen_by(module_world, path)) is leads_there
+
+
+def seen_by(world: World, path: LiteralString) -> set[str]:
+    with raw_log_in(world, world.one) as session:
+        session.execute(sql.SQL("SET search_path = ") + fill(world, path))
+        try:
+            return {name for (name,) in session.execute("SELECT company_name FROM customers")}
+        except errors.UndefinedTable:
+            return set()
+
+
+def test_a_list_in_one_string_leads_nowhere_either(module_world: World, session: Session) -> None:
+    session.execute("SELECT set_config('search_path', %s, false)", [f"{module_world.other.schema}, pg_catalog"])
+    with pytest.raises(errors.UndefinedTable):
+        session.execute("SELECT FROM customers")
+
+
+def claimed_job(world: World, tenant: Tenant) -> tuple[UUID, UUID]:
+    """Enqueue a job of this tenant, claim it, and return its id and its real token."""
+    job_id = world.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=tenant)
+    token = uuid4()
+    world.admin.execute(
+        "UPDATE turno.tickets SET state = 'running', worker_id = gen_random_uuid(), token = %s WHERE job_id = %s",
+        [token, job_id],
+    )
+    return job_id, token
+
+
+def test_the_real_token_of_another_tenant_opens_nothing(quiet: World, session: Session) -> None:
+    job_id, token = claimed_job(quiet, quiet.other)
+    complete = sql.SQL("SELECT {}(%s, %s, NULL)").format(sql.Identifier(quiet.other.schema, "job_complete"))
+    with pytest.raises(errors.InsufficientPrivilege):
+        session.execute(complete, [job_id, token])
+    with pytest.raises(psycopg.Error, match=r"the claim on job .* was lost"):
+        session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
+    assert quiet.job(job_id, tenant=quiet.other)["status"] == "pending"
+
+
+def test_it_is_row_security_that_refuses_the_token(quiet: World, session: Session) -> None:
+    job_id, token = claimed_job(quiet, quiet.other)
+    guard = Guard(
+        "ALTER POLICY own_tickets ON turno.tickets USING (true)",
+        "ALTER POLICY own_tickets ON turno.tickets USING (tenant_id = (SELECT turno.tenant_of(current_user)))",
+    )
+    with without(quiet, guard):
+        session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
+
+
+def test_an_owner_sees_and_makes_its_own_tickets_only(quiet: World) -> None:
+    mine, theirs = (quiet.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=t) for t in (quiet.one, quiet.other))
+    with quiet.admin.transaction(force_rollback=True):
+        quiet.admin.execute(fill(quiet, "SET LOCAL ROLE {o_a}"))
+        assert quiet.admin.execute("SELECT job_id FROM turno.tickets").fetchall() == [(mine,)]
+        assert quiet.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", [theirs]).rowcount == 0
+        with pytest.raises(errors.InsufficientPrivilege):
+            quiet.admin.execute("UPDATE turno.tickets SET tenant_id = %s", [quiet.other.id])
+
+
+def test_a_temporary_table_shadows_nothing(quiet: World) -> None:
+    """TEMP is revoked; were it not, the pinned path would still have temporary objects last."""
+    temp = Guard("GRANT TEMP ON DATABASE {database} TO {r_a}", "REVOKE TEMP ON DATABASE {database} FROM {r_a}")
+    unpinned = Guard(
+        "ALTER FUNCTION {a}.job_enqueue SET search_path = pg_temp, {a}",
+        "ALTER FUNCTION {a}.job_enqueue SET search_path = {a}, pg_temp",
+    )
+    with without(quiet, temp):
+        assert enqueued_under_a_shadow(quiet) == 1
+        with without(quiet, unpinned):
+            assert enqueued_under_a_shadow(quiet) == 0
+
+
+def enqueued_under_a_shadow(world: World) -> int:
+    """Return how many of one job's rows reach the real table while a temporary one has its name."""
+    world.forget()
+    with raw_log_in(world, world.one) as session:
+        session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
+        new = world.new_job({"order_ids": [1], "point_of_sale": 1})
+        marks = ", ".join(["%s"] * 16)
+        session.execute(f"SELECT job_enqueue({marks})".encode(), new.parameters())
+    return len(world.rows("SELECT id FROM background_jobs"))
+
+
+POISON = {
+    "local_preload_libraries": "nope",
+    "search_path": "pg_catalog",
+    "default_transaction_read_only": "on",
+    "default_transaction_isolation": "serializable",
+    "row_security": "off",
+    "statement_timeout": "7777",
+    "lock_timeout": "7777",
+    "idle_in_transaction_session_timeout": "7777",
+    "synchronous_commit": "off",
+    "client_encoding": "SQL_ASCII",
+    "standard_conforming_strings": "off",
+    "TimeZone": "America/Argentina/Buenos_Aires",
+    "DateStyle": "SQL, DMY",
+    "IntervalStyle": "sql_standard",
+    "client_connection_check_interval": "0",
+}
+
+
+@pytest.fixture
+def mended(module_world: World) -> Iterator[None]:
+    yield
+    reset_login(module_world.admin, module_world.logins, module_world.one.slug)
+
+
+@pytest.mark.usefixtures("mended")
+@pytest.mark.parametrize("setting", POISON)
+def test_a_poisoned_default_does_not_reach_the_next_session(module_world: World, setting: str) -> None:
+    name = sql.Identifier(setting)
+    with log_in(module_world, module_world.one) as session:
+        before = session.execute("SELECT current_setting(%s)", [setting]).fetchone()
+        session.execute(sql.SQL("ALTER ROLE CURRENT_USER SET {} = {}").format(name, sql.Literal(POISON[setting])))
+    with log_in(module_world, module_world.one) as session:
+        assert session.execute("SELECT current_setting(%s)", [setting]).fetchone() == before
+    assert unguarded_login(module_world, setting) != before
+
+
+def unguarded_login(world: World, setting: str) -> tuple[str] | None:
+    """Log in without startup options and return what the setting is, or None if that is not even possible."""
+    tenant = read_tenant(world.admin, world.one.slug)
+    assert tenant
+    password = world.logins.password(tenant.handler_role, tenant.login_epoch)
+    try:
+        with psycopg.connect(world.url, user=tenant.handler_role, password=password) as session:
+            return session.execute("SELECT current_setting(%s)", [setting]).fetchone()
+    except psycopg.OperationalError:
+        return None
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_role_set_as_a_default_is_not_taken(module_world: World) -> None:
+    with log_in(module_world, module_world.one) as session:
+        session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
+    with log_in(module_world, module_world.one) as session:
+        assert_confined(session, module_world.one.handler_role)
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_changed_password_locks_out_only_until_the_reset(module_world: World) -> None:
+    with log_in(module_world, module_world.one) as session:
+        session.execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'")
+    with pytest.raises(LoginRefused):
+        log_in(module_world, module_world.one)
+    reset_login(module_world.admin, module_world.logins, module_world.one.slug)
+    with log_in(module_world, module_world.one):
+        pass
+
+
+END = {"terminated": "SELECT pg_terminate_backend(%s)", "cancelled": "SELECT pg_cancel_backend(%s)"}
+
+
+@pytest.mark.parametrize("how", END)
+def test_another_tenants_session_cannot_be_ended(module_world: World, session: Session, how: str) -> None:
+    with log_in(module_world, module_world.other) as victim, pytest.raises(errors.InsufficientPrivilege):
+        session.execute(END[how].encode(), [victim.info.backend_pid])
+    with log_in(module_world, module_world.one) as own:
+        assert session.execute(END[how].encode(), [own.info.backend_pid]).fetchone() == (True,)
+    guard = Guard(
+        "ALTER ROLE {r_a} INHERIT; GRANT {r_b} TO {r_a} {inherit}", NO_MEMBER.on + "; ALTER ROLE {r_a} NOINHERIT"
+    )
+    with without(module_world, guard), log_in(module_world, module_world.other) as victim:
+        assert session.execute(END[how].encode(), [victim.info.backend_pid]).fetchone() == (True,)
+
+
+def test_what_another_tenant_runs_is_not_shown(module_world: World, session: Session) -> None:
+    with log_in(module_world, module_world.other) as neighbour:
+        neighbour.execute(sql.SQL("SELECT {}").format(sql.Literal(CANARY)))
+        shown = session.execute(
+            "SELECT query FROM pg_stat_activity WHERE pid = %s", [neighbour.info.backend_pid]
+        ).fetchone()
+        assert shown == ("<insufficient privilege>",)
+
+
+def test_a_prepared_statement_follows_the_path_and_finds_nothing(module_world: World, session: Session) -> None:
+    session.execute("PREPARE names AS SELECT company_name FROM customers")
+    mine = session.execute("EXECUTE names").fetchall()
+    assert mine
+    session.execute(sql.SQL("SET search_path = ") + fill(module_world, "{b}, {a}"))
+    assert session.execute("EXECUTE names").fetchall() == mine
+    session.execute(sql.SQL("SET search_path = ") + fill(module_world, "{b}"))
+    with pytest.raises(errors.UndefinedTable):
+        session.execute("EXECUTE names")
+
+
+def test_discard_all_brings_back_what_the_worker_pinned(module_world: World, session: Session) -> None:
+    session.execute("SET search_path = pg_catalog; SET statement_timeout = 1; SET synchronous_commit = off")
+    session.execute("DISCARD ALL")
+    pinned = {"search_path": f"{module_world.one.schema},pg_temp", "statement_timeout": "0", "synchronous_commit": "on"}
+    for name, value in pinned.items():
+        assert session.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
+
+
+def test_giving_everything_away_gives_nothing_away(module_world: World, session: Session) -> None:
+    session.execute("DROP OWNED BY CURRENT_USER")
+    with pytest.raises(errors.InsufficientPrivilege):
+        session.execute(fill(module_world, "REASSIGN OWNED BY CURRENT_USER TO {r_b}"))
+    assert check(module_world.admin, module_world.logins) == []
+    with log_in(module_world, module_world.one) as again:
+        again.execute("SELECT FROM orders")
+
+
+def test_the_web_itself_reads_no_tenant(module_world: World) -> None:
+    read = fill(module_world, "SELECT FROM {a}.background_jobs")
+    with pytest.raises(errors.InsufficientPrivilege):
+        module_world.web.execute(read)
+    guard = Guard(
+        "ALTER ROLE {web} INHERIT; GRANT {a_a} TO {web} {inherit}",
+        "ALTER ROLE {web} NOINHERIT; REVOKE {a_a} FROM {web}; GRANT {a_a} TO {web} {only_set}",
+    )
+    with without(module_world, guard):
+        module_world.web.execute(read)
+
+
+@pytest.mark.parametrize("table", ["orders", "invoices", "customers", "background_job_checkpoints"])
+def test_the_web_as_a_tenant_reads_no_business(module_world: World, table: str) -> None:
+    with pytest.raises(errors.InsufficientPrivilege), as_api(module_world.web, module_world.one) as cursor:
+        cursor.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(table)))
+
+
+@pytest.mark.parametrize("table", ["background_jobs", "orders"])
+def test_the_engine_reads_no_tenant(module_world: World, table: str) -> None:
+    with pytest.raises(errors.InsufficientPrivilege):
+        module_world.engine.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(module_world.one.schema, table)))
+    with pytest.raises(errors.InsufficientPrivilege):
+        module_world.engine.execute("SELECT FROM turno.tickets")
+
+
+def test_a_report_reads_the_branches_of_its_own_company(module_world: World) -> None:
+    admin, logins = module_world.admin, module_world.logins
+    add_company(admin, logins, "rival", "Rival")
+    stranger = add_tenant(admin, logins, "rival0001", "rival")
+    report = read_company(admin, "northwind").report_role
+    conninfo = logins.conninfo(report, search_path="pg_temp", application="test", timeouts={})
+    count = sql.SQL("SELECT count(*) FROM {}")
+    with psycopg.connect(conninfo, autocommit=True) as session:
+        assert_confined(session, report)
+        for branch in (module_world.one, module_world.other):
+            assert session.execute(count.format(sql.Identifier(branch.schema, "orders"))).fetchone() != (0,)
+        with pytest.raises(errors.InsufficientPrivilege):
+            session.execute(count.format(sql.Identifier(stranger.schema, "orders")))
+        for forbidden in ("DELETE FROM {}.orders", "SELECT FROM {}.background_jobs"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                session.execute(sql.SQL(forbidden).format(sql.Identifier(module_world.one.schema)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(slug=st.text(max_size=60) | st.from_regex(r"[a-z][a-z0-9_-]{0,39}", fullmatch=True))
+def test_no_slug_opens_a_tenant_but_its_own(module_world: World, slug: str) -> None:
+    @contextmanager
+    def lent() -> Iterator[Session]:
+        yield module_world.web
+
+    if slug in module_world.tenants:
+        return
+    with pytest.raises(UnknownTenant):
+        Directory(lent).find(slug)
+
+
+def test_a_name_that_the_server_would_cut_is_refused(module_world: World) -> None:
+    logins = module_world.logins
+    prefix = len(logins.role(""))
+    assert len(logins.role("x" * (63 - prefix))) == 63
+    with pytest.raises(ValueError, match="63 bytes"):
+        logins.role("x" * (64 - prefix))
+    with pytest.raises(ValueError, match="63 bytes"):
+        logins.role("ñ" * 30)

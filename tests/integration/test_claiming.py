@@ -1,0 +1,90 @@
+"""Which ticket is taken next, and that each is taken once."""
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from app.jobs.claim import Claim
+from app.jobs.job import Priority
+from app.store import tickets
+from tenants.session import service_session
+from tests.world import World
+
+
+def worker(world: World) -> UUID:
+    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+
+
+def claim(world: World, slots: int, *, types: tuple[str, ...] = ("batch_invoicing",)) -> list[Claim]:
+    return tickets.claim(world.engine, worker(world), queues=["default"], types=types, backend="exec", slots=slots)
+
+
+def test_tenants_take_turns_whatever_waits_behind_them(world: World) -> None:
+    for _ in range(20):
+        world.enqueue({"order_ids": [1]})
+    for _ in range(3):
+        world.enqueue({"order_ids": [1]}, tenant=world.other)
+    taken = claim(world, 6)
+    assert Counter(held.login.slug for held in taken) == {"suc0001": 3, "suc0002": 3}
+
+
+def test_a_lone_tenant_may_use_every_slot(world: World) -> None:
+    for _ in range(5):
+        world.enqueue({"order_ids": [1]})
+    assert len(claim(world, 8)) == 5
+
+
+def test_the_best_band_first_and_the_oldest_within_it(world: World) -> None:
+    names = {}
+    for name, priority in [("low", 2), ("first", 1), ("second", 1), ("urgent", 0)]:
+        names[world.enqueue({"order_ids": [1]}, priority=Priority(priority))] = name
+    assert [names[held.job_id] for held in claim(world, 4)] == ["urgent", "first", "second", "low"]
+
+
+def test_a_future_job_is_not_taken_before_its_time(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
+    assert claim(world, 1) == []
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=["batch_invoicing"]) is None
+    world.time_passes()
+    assert [held.job_id for held in claim(world, 1)] == [job_id]
+
+
+def test_a_type_nobody_knows_here_is_left_alone(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    assert claim(world, 1, types=("other",)) == []
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=["other"]) is None
+    ticket = world.ticket(job_id)
+    assert ticket is not None
+    assert ticket["state"] == "ready"
+
+
+def test_a_paused_tenant_waits_and_the_others_do_not(world: World) -> None:
+    world.enqueue({"order_ids": [1]})
+    other = world.enqueue({"order_ids": [1]}, tenant=world.other)
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
+    try:
+        assert [held.job_id for held in claim(world, 4)] == [other]
+    finally:
+        world.rows("UPDATE turno.tenants SET paused_at = NULL")
+
+
+def test_eight_claimers_never_take_the_same_ticket(world: World) -> None:
+    jobs = {world.enqueue({"order_ids": [1]}, tenant=tenant) for tenant in world.tenants.values() for _ in range(100)}
+
+    def drain(_: int) -> list[UUID]:
+        mine: list[UUID] = []
+        with service_session(world.logins, world.logins.engine, application="test") as engine:
+            me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+            while held := tickets.claim(
+                engine, me, queues=["default"], types=["batch_invoicing"], backend="exec", slots=3
+            ):
+                mine += [one.job_id for one in held]
+        return mine
+
+    with ThreadPoolExecutor(8) as pool:
+        taken = [job for mine in pool.map(drain, range(8)) for job in mine]
+    assert len(taken) == len(set(taken))
+    # A claimer that skipped what another had locked may have left early; nothing is lost by it.
+    taken += [held.job_id for held in claim(world, 200)]
+    assert set(taken) == jobs

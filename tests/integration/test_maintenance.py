@@ -1,0 +1,136 @@
+"""Every pass of cron: what it mends, that a dry run changes nothing, that twice is as good as once."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from app.store import tickets
+from tests.world import World
+
+NOTHING = {"rescued": 0, "promoted": 0, "repaired": 0, "expired": 0, "purged": 0, "offered": 0}
+
+
+def state(world: World) -> list[Any]:
+    return [
+        world.rows("SELECT * FROM background_jobs ORDER BY id"),
+        world.rows("SELECT * FROM background_job_events ORDER BY id"),
+        world.rows("SELECT * FROM turno.tickets ORDER BY job_id"),
+        world.rows("SELECT * FROM turno.workers ORDER BY id"),
+        world.rows("SELECT * FROM notifications ORDER BY id"),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def no_offers(world: World) -> None:
+    """Nothing is launched: every slot of this host is beyond the limit of waiting time."""
+    world.extra["EXEC_SLOT_DIR"] = str(world.folder / "no-slots")
+
+
+def sweep(world: World, *, dry_run: bool = False) -> dict[str, int]:
+    return world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
+
+
+def lose_a_worker(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
+    assert tickets.claim_job(world.engine, worker, job_id, types=["batch_invoicing"])
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
+
+
+def be_due(world: World) -> None:
+    world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
+    world.time_passes()
+
+
+def lose_a_ticket(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("DELETE FROM turno.tickets WHERE job_id = %s", job_id)
+
+
+def leave_a_ticket_behind(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("DELETE FROM background_jobs WHERE id = %s", job_id)
+
+
+def expire(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]}, expires_at=datetime.now(UTC) + timedelta(hours=1))
+    world.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s' WHERE id = %s", job_id)
+
+
+def grow_old(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.cancel(job_id)
+    world.rows("UPDATE background_jobs SET finished_at = now() - interval '31 days' WHERE id = %s", job_id)
+
+
+@pytest.mark.parametrize(
+    ("damage", "counted"),
+    [
+        (lose_a_worker, "rescued"),
+        (be_due, "promoted"),
+        (lose_a_ticket, "repaired"),
+        (leave_a_ticket_behind, "repaired"),
+        (expire, "expired"),
+        (grow_old, "purged"),
+    ],
+)
+def test_a_pass_mends_what_it_is_for_once(world: World, damage: Any, counted: str) -> None:
+    damage(world)
+    before = state(world)
+    assert sweep(world, dry_run=True) == NOTHING | {counted: 1}
+    assert state(world) == before
+    assert sweep(world) == NOTHING | {counted: 1}
+    assert sweep(world) == NOTHING
+
+
+def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
+    assert tickets.claim_job(world.engine, worker, job_id, types=["batch_invoicing"])
+    world.rows("UPDATE turno.workers SET started_at = now() - interval '1 day', alive_at = now() - interval '25 s'")
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 day'")
+    assert sweep(world) == NOTHING
+
+
+def test_a_running_job_without_a_ticket_waits_once_more(world: World) -> None:
+    world.odd = True
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE background_jobs SET status = 'running', attempt = 1, started_at = now() WHERE id = %s", job_id)
+    world.rows("DELETE FROM turno.tickets WHERE job_id = %s", job_id)
+    assert sweep(world)["repaired"] == 1
+    assert world.job(job_id)["status"] == "pending"
+    assert world.ticket(job_id) is not None
+
+
+def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows(
+        "UPDATE background_jobs SET status = 'failed', error = '{}', finished_at = now() - interval '90 days'"
+        " WHERE id = %s",
+        job_id,
+    )
+    world.rows("DELETE FROM turno.tickets")
+    world.rows(
+        "INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)"
+        " SELECT id, type, version, user_id, payload, 'x', '{}', '[]' FROM background_jobs"
+    )
+    assert sweep(world) == NOTHING
+    assert world.retry(job_id)["verdict"] == "accepted"
+    assert sweep(world)["purged"] == 1
+
+
+def test_pending_and_running_jobs_are_never_purged(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE background_jobs SET created_at = now() - interval '900 days' WHERE id = %s", job_id)
+    assert sweep(world)["purged"] == 0
+    assert world.job(job_id)["status"] == "pending"
+
+
+def test_an_expired_job_says_why_it_never_ran(world: World) -> None:
+    expire(world)
+    sweep(world)
+    (job,) = world.rows("SELECT * FROM background_jobs")
+    assert (job["status"], job["reason"], job["attempt"]) == ("cancelled", "expired", 0)
+    assert world.ticket(job["id"]) is None
+    assert len(world.rows("SELECT 1 FROM notifications")) == 1

@@ -1,0 +1,343 @@
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tenants import grants, ledger
+from tenants.catalog import check
+from tenants.grants import Kind, Thing
+from tenants.install import install
+from tenants.live_rights import live_things
+from tenants.logins import Logins
+from tenants.migration_files import Migrations
+from tenants.migrations import failed, migrate, rollback, status
+from tenants.provision import add_company, add_tenant
+from tenants.schema_migration import MigrationFailed, Outcome
+from tenants.tenant import Tenant
+
+KEY = b"the tests' own master key"
+PACKAGED = Path(__file__).resolve().parents[2] / "migrations"
+SLUGS = ["suc0001", "suc0002", "suc0003"]
+WIDGETS = "CREATE TABLE widgets (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);"
+
+
+@dataclass
+class Place:
+    """An installation with three tenants, and a folder of migrations of its own to add to."""
+
+    url: str
+    folder: Path
+    logins: Logins
+    admin: psycopg.Connection[Any]
+    tenants: list[Tenant]
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.url)
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    @property
+    def migrations(self) -> Migrations:
+        return Migrations.read(self.folder)
+
+    def migrate(self, **options: Any) -> list[Outcome]:
+        return migrate(self.connect, self.logins, migrations=self.migrations, **options)
+
+    def rollback(self, **options: Any) -> list[Outcome]:
+        return rollback(self.connect, self.logins, migrations=self.migrations, **options)
+
+    def versions(self) -> dict[str, int]:
+        return {one.slug: one.at for one in status(self.admin, self.logins, migrations=self.migrations)}
+
+    def in_schema(self, tenant: Tenant, statement: Any) -> psycopg.Cursor[Any]:
+        with self.admin.transaction():
+            self.admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
+            return self.admin.execute(statement)
+
+
+@pytest.fixture
+def place(database: str, tmp_path: Path) -> Iterator[Place]:
+    (tmp_path / "tenant").mkdir()
+    (tmp_path / "control").symlink_to(PACKAGED / "control")
+    for file in (PACKAGED / "tenant").glob("0001*.sql"):
+        (tmp_path / "tenant" / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    logins = Logins(database, KEY)
+    with psycopg.connect(database, autocommit=True) as admin:
+        place = Place(database, tmp_path, logins, admin, [])
+        install(admin, logins)
+        add_company(admin, logins, "acme", "Acme")
+        place.tenants += [add_tenant(admin, logins, slug, "acme", migrations=place.migrations) for slug in SLUGS]
+        yield place
+
+
+def test_a_second_run_has_nothing_to_do(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    assert [outcome.done for outcome in place.migrate()] == [(2,)] * 3
+    assert place.migrate() == []
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 2)
+
+
+def test_new_things_have_their_rights_at_once(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    assert check(place.admin, place.logins) == []
+    row = place.in_schema(
+        place.tenants[0], f"SELECT has_table_privilege('{place.tenants[0].handler_role}', 'widgets', 'INSERT')"
+    )
+    assert row.fetchone() == (True,)
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    assert [outcome.done for outcome in place.migrate(dry_run=True)] == [(2,)] * 3
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+
+
+def test_an_empty_database_can_be_asked(database: str) -> None:
+    logins = Logins(database, KEY)
+    with psycopg.connect(database, autocommit=True) as admin:
+        (control,) = status(admin, logins)
+        assert (control.at, control.pending) == (0, (1,))
+    (planned,) = migrate(lambda: psycopg.connect(database), logins, dry_run=True)
+    assert planned.done == (1,)
+
+
+def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
+    place.in_schema(place.tenants[1], "CREATE TABLE widgets ()")
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/0003_more.sql", "ALTER TABLE widgets ADD COLUMN size integer;")
+    (bad,) = failed(place.migrate(jobs=2))
+    assert bad.slug == "suc0002"
+    assert bad.done == ()
+    assert bad.error
+    assert bad.error.startswith("0002_widgets: ")
+    assert place.versions() == {"": 1, "suc0001": 3, "suc0002": 1, "suc0003": 3}
+
+
+def test_a_failed_step_leaves_nothing_and_the_next_run_goes_on(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/0003_broken.sql", "CREATE TABLE half (); SELECT 1 / 0;")
+    assert {outcome.done for outcome in failed(place.migrate())} == {(2,)}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('half')").fetchone() == (None,)
+    place.write("tenant/0003_broken.sql", "CREATE TABLE half ();")
+    assert {outcome.done for outcome in place.migrate()} == {(3,)}
+
+
+def test_a_failed_canary_spares_the_others(place: Place) -> None:
+    place.write("tenant/0002_broken.sql", "SELECT 1 / 0;")
+    (only,) = place.migrate(canary="suc0002")
+    assert only.slug == "suc0002"
+    assert only.error
+
+
+def test_a_canary_that_lives_is_followed_by_the_others(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    assert [outcome.slug for outcome in place.migrate(canary="suc0002")] == ["suc0002", "suc0001", "suc0003"]
+
+
+def test_several_at_a_time_tell_of_each(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    told: list[tuple[str, int, int]] = []
+    place.migrate(jobs=3, progress=lambda outcome, ended, total: told.append((outcome.slug, ended, total)))
+    assert {slug for slug, _, _ in told} == set(SLUGS)
+    assert [(ended, total) for _, ended, total in told] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_interrupt_drops_what_has_not_begun(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+
+    def interrupted(_outcome: Outcome, _ended: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        place.migrate(progress=interrupted)
+    place.migrate()
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 2)
+
+
+def test_two_runs_at_once_apply_each_step_once(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS + "SELECT pg_sleep(0.05);")
+    outcomes: list[Outcome] = []
+    runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=2))) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert failed(outcomes) == []
+    assert sorted(outcome.slug for outcome in outcomes if outcome.done) == SLUGS
+
+
+def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    place.write("tenant/0002_widgets.sql", WIDGETS + "-- changed\n")
+    place.write("tenant/0003_more.sql", "CREATE TABLE more ();")
+    outcomes = place.migrate()
+    assert {outcome.error for outcome in outcomes} == {
+        "version 0002 was changed after it was applied here; restore the file"
+    }
+    assert {one.drifted for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), (2,)}
+    assert set(place.versions().values()) == {1, 2}
+
+
+def test_a_newer_schema_is_left_alone(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    (place.folder / "tenant" / "0002_widgets.sql").unlink()
+    place.write("tenant/0003_more.sql", "CREATE TABLE more ();")
+    assert {outcome.error for outcome in place.migrate()} == {
+        "version 0002 was applied by a newer release; use that one"
+    }
+    assert {one.unknown for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), (2,)}
+    (outcome, *_) = place.rollback()
+    assert outcome.error
+
+
+def test_a_step_without_a_transaction(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write(
+        "tenant/0003_by_name.sql",
+        "-- no-transaction\n"
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_name ON widgets (name);\n"
+        "-- and another\n"
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_size ON widgets (length(name));\n",
+    )
+    place.write(
+        "tenant/0003_by_name.down.sql",
+        "-- no-transaction\nDROP INDEX CONCURRENTLY by_name;\n",
+    )
+    assert {outcome.done for outcome in place.migrate(jobs=2)} == {(2, 3)}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_size') IS NULL").fetchone() == (False,)
+    assert {outcome.done for outcome in place.rollback()} == {(3,)}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_name')").fetchone() == (None,)
+    assert check(place.admin, place.logins) == []
+
+
+def test_a_step_without_a_transaction_that_fails_is_repeated_from_the_top(place: Place) -> None:
+    step = "-- no-transaction\nCREATE TABLE IF NOT EXISTS half ();\nSELECT 1 / {};\n"
+    place.write("tenant/0002_half.sql", step.format(0))
+    assert len(failed(place.migrate())) == 3
+    assert set(place.versions().values()) == {1}
+    place.write("tenant/0002_half.sql", step.format(1))
+    assert {outcome.done for outcome in place.migrate()} == {(2,)}
+    # The session is itself again: it was the owner outside of any transaction.
+    assert check(place.admin, place.logins) == []
+
+
+def test_steps_back(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/0002_widgets.down.sql", "DROP TABLE widgets;")
+    place.write("tenant/0003_more.sql", "CREATE TABLE more ();")
+    place.write("tenant/0003_more.down.sql", "DROP TABLE more;")
+    place.migrate()
+    assert [outcome.done for outcome in place.rollback(slugs=["suc0001"])] == [(3,)]
+    assert place.versions() == {"": 1, "suc0001": 2, "suc0002": 3, "suc0003": 3}
+    assert [outcome.done for outcome in place.rollback(to=1, dry_run=True)] == [(2,), (3, 2), (3, 2)]
+    assert [outcome.done for outcome in place.rollback(to=1, jobs=2)] == [(2,), (3, 2), (3, 2)]
+    assert place.rollback(to=1) == []
+    assert {outcome.done for outcome in place.migrate()} == {(2, 3)}
+
+
+def test_what_cannot_be_taken_back_says_so(place: Place) -> None:
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    errors = {outcome.error for outcome in place.rollback()}
+    assert errors == {"0002_widgets: A migration without a .down.sql cannot be taken back."}
+
+
+def test_the_packaged_steps_go_down_and_up(place: Place) -> None:
+    connect = place.connect
+    migrate(connect, place.logins)
+    rollback(connect, place.logins, to=0)
+    for tenant in place.tenants:
+        left = {found.thing for found in live_things(place.admin, [tenant.schema])}
+        assert left == {Thing(Kind.SCHEMA, tenant.schema), Thing(Kind.TABLE, "schema_migrations")}
+    assert failed(migrate(connect, place.logins)) == []
+    assert check(place.admin, place.logins) == []
+
+
+def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
+    place.write("tenant/0002_column.sql", "ALTER TABLE background_jobs ADD COLUMN colour text;")
+    with place.connect() as holder:
+        holder.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(place.tenants[0].schema, "background_jobs")))
+        release = threading.Timer(3, holder.rollback)
+        release.start()
+        assert failed(place.migrate(jobs=3)) == []
+        release.join()
+
+
+def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
+    place.in_schema(place.tenants[0], f"GRANT UPDATE ON background_jobs TO {place.tenants[0].handler_role}")
+    place.in_schema(place.tenants[1], "GRANT SELECT ON background_jobs TO PUBLIC")
+    place.in_schema(place.tenants[2], f"REVOKE ALL ON background_jobs FROM {place.tenants[2].handler_role}")
+    assert place.migrate() == []
+    assert check(place.admin, place.logins) != []
+    assert [outcome.regranted for outcome in place.migrate(regrant=True)] == [False, True, True, True]
+    assert check(place.admin, place.logins) == []
+
+
+def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = grants.Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
+    monkeypatch.setattr("tenants.schemas.TENANT", other)
+    assert {one.regrant for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert [outcome.regranted for outcome in place.migrate()] == [True] * 3
+    assert place.migrate() == []
+
+
+def test_ledgers_are_read_together_whatever_their_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "TOGETHER", 2)
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+
+
+def test_a_path_leads_to_no_other_schema(place: Place) -> None:
+    place.write(
+        "tenant/0002_path.sql", "CREATE TABLE path AS SELECT current_setting('search_path') AS is, current_user AS me;"
+    )
+    place.migrate()
+    tenant = place.tenants[0]
+    assert place.in_schema(tenant, "SELECT * FROM path").fetchone() == (f"{tenant.schema}, pg_temp", tenant.owner_role)
+
+
+def test_a_broken_connection_costs_one_schema(place: Place) -> None:
+    place.write(
+        "tenant/0002_unlucky.sql",
+        f"SELECT pg_terminate_backend(pg_backend_pid()) WHERE current_schema = '{place.tenants[1].schema}';",
+    )
+    (bad,) = failed(place.migrate())
+    assert bad.slug == "suc0002"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tenant/2_short.sql", ""),
+        ("tenant/0001_again.sql", ""),
+        ("tenant/0002_up.down.sql", ""),
+        ("tenant/0002-dash.sql", ""),
+    ],
+)
+def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
+    place.write(name, text)
+    with pytest.raises(ValueError, match=r"NNNN_name\.sql"):
+        _ = place.migrations
+
+
+def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:
+    (place.folder / "control").unlink()
+    (place.folder / "control").mkdir()
+    for file in (PACKAGED / "control").glob("*.sql"):
+        place.write(f"control/{file.name}", file.read_text(encoding="utf-8"))
+    place.write("control/0002_broken.sql", "SELECT 1 / 0;")
+    place.write("tenant/0002_widgets.sql", WIDGETS)
+    (only,) = place.migrate()
+    assert only.schema == "turno"
+    with pytest.raises(MigrationFailed, match="turno: 0002_broken"):
+        install(place.admin, place.logins, migrations=place.migrations)
+    place.write("control/0002_broken.sql", "CREATE TABLE gauges ();")
+    assert install(place.admin, place.logins, migrations=place.migrations) == (2,)

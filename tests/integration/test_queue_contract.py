@@ -1,0 +1,85 @@
+"""What every backend of QueueInterface promises; one suite, run over each of them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from app.jobs.job import JobRef
+from app.queues.interface import QueueInterface
+from app.settings import BACKENDS, Settings
+from cli.deadline import becomes_true
+from cli.wiring import exec_queue
+from tests.world import World
+
+
+@pytest.fixture(params=BACKENDS)
+def queue(world: World, request: pytest.FixtureRequest) -> Iterator[QueueInterface]:
+    opened = {"exec": lambda: exec_queue(Settings.read(world.environment), world.environment)}[request.param]()
+    yield opened
+    opened.close()
+
+
+def test_its_name_is_the_setting_s_value(queue: QueueInterface) -> None:
+    assert queue.name in BACKENDS
+
+
+def test_an_offered_job_is_run(world: World, queue: QueueInterface) -> None:
+    job_id = world.enqueue({"order_ids": world.order_ids()[:3]})
+    assert queue.offer(JobRef("suc0001", job_id))
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+
+
+def test_offering_twice_runs_once(world: World, queue: QueueInterface) -> None:
+    job_id = world.enqueue({"order_ids": world.order_ids()[:3]})
+    for _ in range(5):
+        queue.offer(JobRef("suc0001", job_id))
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") == [], within=30)
+    assert world.job(job_id)["attempt"] == 1
+
+
+def test_offering_what_is_not_there_harms_nobody(world: World, queue: QueueInterface) -> None:
+    queue.offer(JobRef("suc0001", uuid4()))
+    queue.offer(JobRef("nobody", uuid4()))
+    job_id = world.enqueue({"order_ids": world.order_ids()[:1]})
+    assert becomes_true(lambda: queue.offer(JobRef("suc0001", job_id)), within=30)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+
+
+def test_a_hint_that_cannot_be_sent_is_no_error(
+    world: World, queue: QueueInterface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_processes(*_arguments: object, **_options: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen.__init__", out_of_processes)
+    monkeypatch.setattr("subprocess.Popen.__del__", lambda _self: None)
+    assert queue.offer(JobRef("suc0001", world.enqueue({"order_ids": [1]}))) is False
+
+
+def test_closing_it_twice_is_fine(queue: QueueInterface) -> None:
+    queue.close()
+    queue.close()
+
+
+def test_no_child_stays_a_zombie(world: World, queue: QueueInterface) -> None:
+    job_id = world.enqueue({"order_ids": world.order_ids()[:1]})
+    queue.offer(JobRef("suc0001", job_id))
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert becomes_true(lambda: zombies() == [], within=10)
+
+
+def zombies() -> list[str]:
+    """Ended children of this process that nobody has reaped."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        if state == "Z" and parent == str(os.getpid()):
+            found.append(entry.name)
+    return found
