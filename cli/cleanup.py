@@ -29,7 +29,11 @@ def run(options: argparse.Namespace) -> int:
     """Run the passes and print how much each did."""
     # Cron mails what is written: a warning is worth a mail, a line of counts is the table below.
     log_to_stderr("WARNING")
-    counts = maintenance(read_settings()).run_once(dry_run=options.dry_run)
+    passes = maintenance(read_settings())
+    try:
+        counts = passes.run_once(dry_run=options.dry_run)
+    finally:
+        passes.close()
     if options.json:
         print(json.dumps(counts))
     else:

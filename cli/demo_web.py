@@ -41,8 +41,8 @@ class DemoWeb:
         """Whether the server's process lives."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, *, within: float = START_SECONDS) -> None:
-        """Return when requests can be served; raises DemoFailed with the server's last words after `within` seconds."""
+    def start(self) -> None:
+        """Return when requests can be served; raises DemoFailed with the server's last words."""
         self._demand_free_port()
         tied = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
         with self._log.open("ab") as log:
@@ -55,7 +55,7 @@ class DemoWeb:
                 # Not in the terminal's group: Ctrl-C is for the demo, which stops things in their order.
                 start_new_session=True,
             )
-        becomes_true(lambda: not self.running or self._ready(), within=within, every=0.05)
+        becomes_true(lambda: not self.running or self._ready(), within=START_SECONDS, every=0.05)
         if not (self.running and self._ready()):
             raise DemoFailed(f"the web does not answer at {self.url}; {self._log} ends with: {self._last_words()}")
 

@@ -36,7 +36,13 @@ def jobs() -> None:
 @jobs.command("list")
 @tenant_option
 @json_option
-@click.option("--status", "statuses", multiple=True, type=click.Choice([*Status]), help="May be repeated.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([status.value for status in Status]),
+    help="May be repeated.",
+)
 @click.option("--type", "types", multiple=True, help="Only this job type; may be repeated.")
 @click.option("--user", help="Only this user's.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)

@@ -11,14 +11,18 @@ from app.dispatch.dispatcher import Dispatcher, Submission
 from app.settings import Settings
 from app.web import create_app
 from app.web.services import Inline
-from cli.wiring import exec_queue, inline_runner, logins
+from cli.wiring import inline_runner, logins, open_queue
 from handlers import build_registry
 from tenants.directory import Directory
 from tenants.session import SERVICE_TIMEOUTS
 from tenants.tenant import Tenant
 
-# Seconds a request waits for a connection: a dead database is a 503 soon, a busy one is waited for.
-PATIENCE = 3.0
+# Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
+# does not answer, and the caller should hear of that soon.
+PATIENCE = 2.0
+# Seconds after which the pool gives up until the next request asks: its own pauses grow to minutes, and a database
+# that is back would not be noticed for as long.
+RECONNECT = 2.0
 
 
 def web_application(settings: Settings) -> Flask:
@@ -26,7 +30,7 @@ def web_application(settings: Settings) -> Flask:
     pool = web_pool(settings)
     dispatcher = Dispatcher(
         connection=pool.connection,
-        queue=exec_queue(settings),
+        queue=open_queue(settings),
         pending_limit=settings.max_pending_jobs_per_user,
     )
     return create_app(
@@ -45,9 +49,12 @@ def web_pool(settings: Settings) -> ConnectionPool[Connection[Any]]:
     pool: ConnectionPool[Connection[Any]] = ConnectionPool(
         known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=SERVICE_TIMEOUTS),
         kwargs={"autocommit": True, "connect_timeout": 3},
+        # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
+        check=ConnectionPool.check_connection,
         min_size=min(2, settings.web_threads),
         max_size=settings.web_threads,
         timeout=PATIENCE,
+        reconnect_timeout=RECONNECT,
         name="web",
         open=True,
     )

@@ -10,7 +10,7 @@ from tenants.installation import Installation
 from tenants.live_rights import PUBLIC
 from tenants.public_rights import CLOSED_FUNCTIONS, open_functions
 
-INSTALL = "run `turno install` as a superuser"
+INSTALL = "run `turno migrate` as a superuser"
 FORBIDDEN_EXTENSIONS = ("dblink", "postgres_fdw", "file_fdw", "adminpack")
 
 
@@ -37,7 +37,7 @@ def _check_database_rights(admin: Connection[Any], installation: Installation) -
     for role, privilege, _ in sorted(found - wanted):
         yield Finding(database, f"{role} may {privilege}", f"REVOKE it; {INSTALL}" if role == PUBLIC else "REVOKE it")
     for role, privilege, _ in sorted(wanted - found):
-        yield Finding(database, f"{role} may not {privilege}", "run `turno install`, or GRANT it")
+        yield Finding(database, f"{role} may not {privilege}", "run `turno migrate`, or GRANT it")
 
 
 def _check_functions(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:

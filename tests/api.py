@@ -81,7 +81,7 @@ class Caller:
 
 
 @dataclass
-class World:
+class Service:
     """An installation with the tenants north and south, one web application and the queue it offers to."""
 
     url: str
@@ -125,7 +125,7 @@ class World:
 
 
 @contextmanager
-def a_world(url: str) -> Iterator[World]:
+def a_service(url: str) -> Iterator[Service]:
     logins = Logins(server=url, master_key=b"sixteen bytes or more")
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
@@ -152,13 +152,13 @@ def a_world(url: str) -> Iterator[World]:
             }
             return create_app(**usual | changed)
 
-        yield World(url, build(), queue, directory, tenants, build)
+        yield Service(url, build(), queue, directory, tenants, build)
 
 
 @pytest.fixture(scope="module")
-def world(module_database: str) -> Iterator[World]:
+def service(module_database: str) -> Iterator[Service]:
     """An installation with two tenants, for one module; each test brings users of its own."""
-    with a_world(module_database) as made:
+    with a_service(module_database) as made:
         yield made
 
 

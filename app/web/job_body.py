@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
+
+from pydantic import Field
 
 from app.jobs.job import Priority, Status
 from app.jobs.label import Label, label
@@ -28,7 +30,7 @@ class Progress:
 class ErrorBody:
     """What went wrong; operators also see the traceback."""
 
-    kind: str
+    class_: Annotated[str, Field(serialization_alias="class")]
     message: str
     traceback: str | None
 

@@ -13,7 +13,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
+        # A field that would be a word of Python ends in `_`, as is the custom there.
+        return {field.name.rstrip("_"): getattr(value, field.name) for field in fields(value)}
     return DefaultJSONProvider.default(value)
 
 

@@ -69,7 +69,7 @@ class TokenCheck:
                 audience=self._audience,
                 issuer=self._issuer,
                 leeway=LEEWAY_SECONDS,
-                options={"require": REQUIRED, "enforce_minimum_key_length": True},
+                options={"require": REQUIRED},
             )
         except jwt.ExpiredSignatureError:
             refuse_token("The token has expired; ask its issuer for a new one.")

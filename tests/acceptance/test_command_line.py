@@ -7,12 +7,14 @@ import json
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from cli.deadline import becomes_true
 from cli.demo_client import Client
 from cli.demo_errors import DemoFailed
 from cli.demo_folder import without_password
@@ -23,6 +25,8 @@ from tests.acceptance.turno_process import bare_environment, turno
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from cli.embedded_postgres import Cluster
 
 KEY = "the command line's tests' own key, long enough"
 
@@ -92,6 +96,10 @@ def client(installed: Installation, web: DemoWeb, tenant: str = "suc0001") -> Cl
     return Client(web.port, tenant, token)
 
 
+def ended(asking: Client, job_id: str) -> bool:
+    return becomes_true(lambda: asking.job(job_id)["finished_at"] is not None, within=30, every=0.1)
+
+
 def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: Installation) -> None:
     assert installed.succeed("migrate") == "nothing to do\n"
     assert "suc0002" in installed.succeed("migrate", "--status")
@@ -138,7 +146,7 @@ def test_a_changed_login_is_reset(installed: Installation, web: DemoWeb) -> None
     assert "epoch 1" in installed.succeed("tenant", "reset-login", "suc0002")
     asking = client(installed, web, "suc0002")
     job_id, _ = asking.submit("batch_invoicing", {"order_ids": [1]})
-    installed.run("worker", job_id)
+    assert ended(asking, job_id)
     assert "1/1, 1 failed" in installed.succeed("jobs", "list", "--tenant", "suc0002")
 
 
@@ -157,9 +165,9 @@ def test_revoked_tokens_are_refused(installed: Installation, web: DemoWeb) -> No
 def test_jobs_are_listed_shown_retried_and_cancelled(installed: Installation, web: DemoWeb) -> None:
     asking = client(installed, web, "suc0002")
     job_id, _ = asking.submit("batch_invoicing", {"order_ids": [7]})
-    installed.run("worker", job_id)
+    assert ended(asking, job_id)
     shown = installed.succeed("jobs", "show", "--tenant", "suc0002", job_id)
-    assert "There is no order 7" in shown
+    assert "There is no point of sale 1" in shown
     told = json.loads(installed.succeed("jobs", "show", "--tenant", "suc0002", "--json", job_id))
     assert [item["key"] for item in told["failed_items"]] == ["7"]
     assert len(told["attempts"]) == 1
@@ -209,23 +217,26 @@ def test_a_database_that_is_away_is_named(installed: Installation, tmp_path: Pat
         assert told.startswith(f"cannot reach PostgreSQL at {tmp_path}:5432/turno")
 
 
-def test_a_web_without_its_database_says_so_soon(installed: Installation, tmp_path: Path) -> None:
-    port = free_port()
-    web = DemoWeb(
-        port=port,
-        environment=installed.environment
-        | {"WEB_BIND": f"127.0.0.1:{port}", "DATABASE_URL": f"host={tmp_path} port=5432 dbname=turno"},
-        log=tmp_path / "web.log",
-    )
+def readiness(web: DemoWeb) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
     try:
-        with pytest.raises(DemoFailed, match="does not answer"):
-            web.start(within=2)
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         connection.request("GET", "/readyz")
-        assert connection.getresponse().status == http.HTTPStatus.SERVICE_UNAVAILABLE
-        connection.close()
+        return connection.getresponse().status
     finally:
-        web.stop()
+        connection.close()
+
+
+def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
+    cluster.restart_immediate()
+    assert readiness(web) == http.HTTPStatus.OK
+    cluster.kill()
+    try:
+        began = monotonic()
+        assert readiness(web) == http.HTTPStatus.SERVICE_UNAVAILABLE
+        assert monotonic() - began < 5
+    finally:
+        cluster.start()
+    assert becomes_true(lambda: readiness(web) == http.HTTPStatus.OK, within=10)
 
 
 def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, database: str) -> None:

@@ -16,9 +16,9 @@ from tests.api import Caller
 from tests.unit.test_openapi import build as build_without_database
 
 if TYPE_CHECKING:
-    from tests.api import World
+    from tests.api import Service
 
-EXAMPLES = 100
+EXAMPLES = 40
 # Enough for the whole run; the quota has tests of its own.
 PENDING_LIMIT = 1_000_000
 
@@ -37,19 +37,21 @@ api = schemathesis.openapi.from_wsgi("/openapi.json", build_without_database())
 
 
 @pytest.fixture(scope="module")
-def operator(world: World) -> Caller:
-    return Caller(world.build(pending_limit=PENDING_LIMIT), "north", roles=("operator",))
+def operator(service: Service) -> Caller:
+    return Caller(service.build(pending_limit=PENDING_LIMIT), "north", roles=("operator",))
 
 
 @pytest.fixture(scope="module")
-def ids(world: World, operator: Caller) -> list[str]:
+def ids(service: Service, operator: Caller) -> list[str]:
     """Jobs in every state, so that not all that is asked for is unknown."""
     waiting, running, failed, done = (operator.job() for _ in range(4))
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", running)
-    world.rows("INSERT INTO background_job_items (job_id, key, state) VALUES (%s, 'a', 'done')", done)
-    world.end(failed)
-    world.end(done, "completed")
-    [(notification,)] = world.rows("SELECT id::text FROM notifications WHERE job_id = %s", failed)
+    service.rows(
+        "UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", running
+    )
+    service.rows("INSERT INTO background_job_items (job_id, key, state) VALUES (%s, 'a', 'done')", done)
+    service.end(failed)
+    service.end(done, "completed")
+    [(notification,)] = service.rows("SELECT id::text FROM notifications WHERE job_id = %s", failed)
     return [waiting, running, failed, done, notification]
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.problems import problem_of, without_instance
 
 if TYPE_CHECKING:
-    from tests.api import Caller, World
+    from tests.api import Caller, Service
 
 CANARY = "canary-7f3a"
 
@@ -18,6 +18,8 @@ CANARY = "canary-7f3a"
 BY_ID = [
     ("GET", "/api/jobs/{}", "job"),
     ("POST", "/api/jobs/{}/cancel", "job"),
+    ("POST", "/api/jobs/{}/cancel", "waiting job"),
+    ("GET", "/api/jobs/{}", "waiting job"),
     ("POST", "/api/jobs/{}/retry", "job"),
     ("GET", "/api/jobs/{}/items", "job"),
     ("GET", "/api/jobs/{}/events", "job"),
@@ -31,24 +33,24 @@ MALFORMED = ["x", "1", "0192d3a4", "{0192d3a4-5b6c-7d8e-9f01-23456789abcd}", "01
 
 
 class Owner:
-    """A user with one failed job, its notification and its dead letter."""
+    """A user with a waiting job, and a failed one with its notification and its dead letter."""
 
-    def __init__(self, world: World, tenant: str, user: str) -> None:
+    def __init__(self, service: Service, tenant: str, user: str) -> None:
         self.tenant, self.user = tenant, user
-        self.caller = world.caller(tenant, user=user)
+        self.caller = service.caller(tenant, user=user)
         job = self.caller.job(payload={"greetings": [{"to": 1, "words": CANARY}], "day": "2030-01-31", "note": CANARY})
-        world.end(job, tenant=tenant)
-        [(notification,)] = world.rows("SELECT id::text FROM notifications WHERE job_id = %s", job, tenant=tenant)
-        self.ids = {"job": job, "notification": notification, "dead letter": job}
+        service.end(job, tenant=tenant)
+        [(notification,)] = service.rows("SELECT id::text FROM notifications WHERE job_id = %s", job, tenant=tenant)
+        self.ids = {"waiting job": self.caller.job(), "job": job, "notification": notification, "dead letter": job}
 
 
 @pytest.fixture(scope="module")
-def owners(world: World) -> list[Owner]:
-    return [Owner(world, tenant, user) for tenant in ("north", "south") for user in ("ana", "ben")]
+def owners(service: Service) -> list[Owner]:
+    return [Owner(service, tenant, user) for tenant in ("north", "south") for user in ("ana", "ben")]
 
 
-def test_the_matrix_covers_every_route(world: World) -> None:
-    document = world.app.test_client().get("/openapi.json").get_json()
+def test_the_matrix_covers_every_route(service: Service) -> None:
+    document = service.app.test_client().get("/openapi.json").get_json()
     guarded = {
         (method.upper(), path)
         for path, methods in document["paths"].items()
@@ -61,16 +63,18 @@ def test_the_matrix_covers_every_route(world: World) -> None:
     assert guarded == covered
 
 
-def asker(world: World, owner: Owner, path: str) -> Caller:
+def asker(service: Service, owner: Owner, path: str) -> Caller:
     roles = ("operator",) if path.startswith("/api/admin") else ()
-    return world.caller(owner.tenant, *roles, user=owner.user)
+    return service.caller(owner.tenant, *roles, user=owner.user)
 
 
 @pytest.mark.parametrize(("method", "path", "kind"), BY_ID)
-def test_every_id_of_others_is_unknown(world: World, owners: list[Owner], method: str, path: str, kind: str) -> None:
-    before = state(world)
+def test_every_id_of_others_is_unknown(
+    service: Service, owners: list[Owner], method: str, path: str, kind: str
+) -> None:
+    before = state(service)
     for me in owners:
-        mine = asker(world, me, path)
+        mine = asker(service, me, path)
         reference = without_instance(mine.ask(method, path.format(uuid.uuid4())))
         assert reference["status"] == 404
         for other in owners:
@@ -80,30 +84,30 @@ def test_every_id_of_others_is_unknown(world: World, owners: list[Owner], method
             answer = mine.ask(method, path.format(other.ids[kind]))
             assert without_instance(answer) == reference
             assert CANARY not in answer.text
-    assert state(world) == before
+    assert state(service) == before
 
 
 @pytest.mark.parametrize(("method", "path", "kind"), BY_ID)
 @pytest.mark.parametrize("written", MALFORMED)
-def test_every_malformed_id_is_unknown(world: World, method: str, path: str, kind: str, written: str) -> None:
+def test_every_malformed_id_is_unknown(service: Service, method: str, path: str, kind: str, written: str) -> None:
     assert kind
-    mine = world.caller("north", *(("operator",) if "admin" in path else ()))
+    mine = service.caller("north", *(("operator",) if "admin" in path else ()))
     reference = without_instance(mine.ask(method, path.format(uuid.uuid4())))
     assert without_instance(mine.ask(method, path.format(written))) == reference
 
 
 @pytest.mark.parametrize(("method", "path", "kind"), BY_ID)
 def test_another_tenant_in_the_header_is_unknown(
-    world: World, owners: list[Owner], method: str, path: str, kind: str
+    service: Service, owners: list[Owner], method: str, path: str, kind: str
 ) -> None:
-    before = state(world)
+    before = state(service)
     for me in owners:
         other = "south" if me.tenant == "north" else "north"
         answer = me.caller.ask(method, path.format(me.ids[kind]), headers={"X-Schema": other})
         nowhere = me.caller.ask(method, path.format(me.ids[kind]), headers={"X-Schema": "nowhere"})
         assert problem_of(answer, 404)["type"].endswith("unknown-tenant")
         assert without_instance(answer) == without_instance(nowhere)
-    assert state(world) == before
+    assert state(service) == before
 
 
 def test_lists_show_what_is_one_s_own(owners: list[Owner]) -> None:
@@ -117,18 +121,18 @@ def test_lists_show_what_is_one_s_own(owners: list[Owner]) -> None:
         assert not others & {one["id"] for one in told}
 
 
-def test_users_are_no_operators(world: World, owners: list[Owner]) -> None:
-    before = state(world)
+def test_users_are_no_operators(service: Service, owners: list[Owner]) -> None:
+    before = state(service)
     for me in owners:
         for method, path in (("GET", "/api/admin/dead-letters"), ("POST", "/api/admin/dead-letters/{}/replay")):
             problem_of(me.caller.ask(method, path.format(me.ids["job"])), 403)
-    assert state(world) == before
+    assert state(service) == before
 
 
-def test_an_operator_sees_one_tenant_at_a_time(world: World, owners: list[Owner]) -> None:
+def test_an_operator_sees_one_tenant_at_a_time(service: Service, owners: list[Owner]) -> None:
     for tenant in ("north", "south"):
         # A token that names no tenant: an operator chooses among all.
-        boss = world.caller(tenant, "operator", user="boss")
+        boss = service.caller(tenant, "operator", user="boss")
         letters = boss.get("/api/admin/dead-letters?limit=200").get_json()["dead_letters"]
         mine = {owner.ids["job"] for owner in owners if owner.tenant == tenant}
         others = {owner.ids["job"] for owner in owners if owner.tenant != tenant}
@@ -137,25 +141,25 @@ def test_an_operator_sees_one_tenant_at_a_time(world: World, owners: list[Owner]
         assert not others & found
 
 
-def test_no_answer_names_another_tenant_s_schema_or_roles(world: World, owners: list[Owner]) -> None:
+def test_no_answer_names_another_tenant_s_schema_or_roles(service: Service, owners: list[Owner]) -> None:
     hidden = [
         name
-        for tenant in world.tenants.values()
+        for tenant in service.tenants.values()
         for name in (tenant.schema, tenant.owner_role, tenant.handler_role, tenant.api_role)
     ]
     for me in owners:
-        for method, path, kind in BY_ID[:6]:
+        for method, path, kind in BY_ID:
             text = me.caller.ask(method, path.format(me.ids[kind])).text
             assert not [name for name in hidden if name in text]
 
 
-def state(world: World) -> list[Any]:
+def state(service: Service) -> list[Any]:
     """Everything that a foreign request could have changed."""
     return [
-        world.rows(
+        service.rows(
             "SELECT id, status, revision, successor_id FROM background_jobs ORDER BY id", tenant=tenant
         )
-        + world.rows("SELECT id, read_at FROM notifications ORDER BY id", tenant=tenant)
-        + world.rows("SELECT job_id, replayed_at FROM background_jobs_dead_letter ORDER BY job_id", tenant=tenant)
-        for tenant in world.tenants
+        + service.rows("SELECT id, read_at FROM notifications ORDER BY id", tenant=tenant)
+        + service.rows("SELECT job_id, replayed_at FROM background_jobs_dead_letter ORDER BY job_id", tenant=tenant)
+        for tenant in service.tenants
     ]  # fmt: skip

@@ -14,26 +14,26 @@ from tests.greetings import valid_body
 from tests.problems import problem_of
 
 if TYPE_CHECKING:
-    from tests.api import World
+    from tests.api import Service
 
 
-def test_a_job_is_committed_offered_and_told_where_it_is(world: World) -> None:
-    ana = world.caller()
+def test_a_job_is_committed_offered_and_told_where_it_is(service: Service) -> None:
+    ana = service.caller()
     answer = ana.submit()
     body = answer.get_json()
     assert answer.status_code == 202
     assert body["status"] == "accepted"
     assert answer.headers["Location"] == body["links"]["self"] == f"/api/jobs/{body['job_id']}"
     assert "Idempotency-Replayed" not in answer.headers
-    assert world.rows("SELECT user_id, status FROM background_jobs WHERE id = %s", body["job_id"]) == [
+    assert service.rows("SELECT user_id, status FROM background_jobs WHERE id = %s", body["job_id"]) == [
         (ana.user, "pending")
     ]
-    assert str(world.queue.offered[-1].job_id) == body["job_id"]
+    assert str(service.queue.offered[-1].job_id) == body["job_id"]
 
 
-def test_the_stored_payload_is_canonical(world: World) -> None:
-    job_id = world.caller().job()
-    assert world.rows("SELECT payload FROM background_jobs WHERE id = %s", job_id)[0][0] == {
+def test_the_stored_payload_is_canonical(service: Service) -> None:
+    job_id = service.caller().job()
+    assert service.rows("SELECT payload FROM background_jobs WHERE id = %s", job_id)[0][0] == {
         "greetings": [{"to": 1, "words": "hello", "worth": "0.10"}, {"to": 2, "words": "hello", "worth": "0.10"}],
         "day": "2030-01-31",
         "tone": "warm",
@@ -41,14 +41,14 @@ def test_the_stored_payload_is_canonical(world: World) -> None:
     }
 
 
-def test_a_request_s_ids_follow_the_job(world: World) -> None:
+def test_a_request_s_ids_follow_the_job(service: Service) -> None:
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     headers = {"traceparent": trace, "X-Correlation-Id": "order-42"}
-    answer = world.caller().post("/api/jobs/greetings", json=valid_body(), headers=headers)
+    answer = service.caller().post("/api/jobs/greetings", json=valid_body(), headers=headers)
     assert answer.headers["X-Correlation-Id"] == "order-42"
     job_id = answer.get_json()["job_id"]
     query = "SELECT trace_context, correlation_id FROM background_jobs WHERE id = %s"
-    assert world.rows(query, job_id) == [(trace, "order-42")]
+    assert service.rows(query, job_id) == [(trace, "order-42")]
 
 
 @pytest.mark.parametrize(
@@ -62,25 +62,25 @@ def test_a_request_s_ids_follow_the_job(world: World) -> None:
         "nonsense",
     ],
 )
-def test_a_wrong_traceparent_is_ignored_and_an_id_is_made(world: World, trace: str) -> None:
-    answer = world.caller().post("/api/jobs/greetings", json=valid_body(), headers={"traceparent": trace})
+def test_a_wrong_traceparent_is_ignored_and_an_id_is_made(service: Service, trace: str) -> None:
+    answer = service.caller().post("/api/jobs/greetings", json=valid_body(), headers={"traceparent": trace})
     query = "SELECT trace_context, correlation_id FROM background_jobs WHERE id = %s"
-    [(stored, made)] = world.rows(query, answer.get_json()["job_id"])
+    [(stored, made)] = service.rows(query, answer.get_json()["job_id"])
     assert stored is None
     assert uuid.UUID(made)
 
 
-def test_a_broken_queue_is_not_the_caller_s_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.queue.broken = True
+def test_a_broken_queue_is_not_the_caller_s_error(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    service.queue.broken = True
     try:
-        assert world.caller().submit().status_code == 202
+        assert service.caller().submit().status_code == 202
     finally:
-        world.queue.broken = False
+        service.queue.broken = False
     assert "hint failed" in caplog.text
 
 
-def test_a_later_job_waits_with_its_times(world: World) -> None:
-    ana = world.caller()
+def test_a_later_job_waits_with_its_times(service: Service) -> None:
+    ana = service.caller()
     run_at, expires_at = in_an_hour(1), in_an_hour(2)
     job_id = ana.job(run_at=run_at, expires_at=expires_at, priority="low")
     body = ana.get(f"/api/jobs/{job_id}").get_json()
@@ -89,11 +89,11 @@ def test_a_later_job_waits_with_its_times(world: World) -> None:
     assert datetime.fromisoformat(body["run_at"]) == datetime.fromisoformat(run_at)
     assert body["run_at"].endswith("Z")
     assert datetime.fromisoformat(body["expires_at"]) == datetime.fromisoformat(expires_at)
-    assert job_id not in [str(ref.job_id) for ref in world.queue.offered]
+    assert job_id not in [str(ref.job_id) for ref in service.queue.offered]
 
 
-def test_a_new_job_can_be_looked_at(world: World) -> None:
-    ana = world.caller()
+def test_a_new_job_can_be_looked_at(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job(priority="urgent")
     answer = ana.get(f"/api/jobs/{job_id}")
     body = answer.get_json()
@@ -105,20 +105,20 @@ def test_a_new_job_can_be_looked_at(world: World) -> None:
     assert "payload" not in body
 
 
-def test_a_running_job_shows_its_progress(world: World) -> None:
-    ana = world.caller()
+def test_a_running_job_shows_its_progress(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.rows(
+    service.rows(
         "UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1, cancel_requested_at = NULL"
         " WHERE id = %s",
         job_id,
     )
-    world.rows(
+    service.rows(
         "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, started_at)"
         " VALUES (%s, 1, gen_random_uuid(), 'host:1', 1, now(), now() - interval '3 seconds')",
         job_id,
     )
-    world.rows(
+    service.rows(
         "INSERT INTO background_job_progress (job_id, done, failed, total, message) VALUES (%s, 7, 1, 9, 'going on')",
         job_id,
     )
@@ -128,16 +128,16 @@ def test_a_running_job_shows_its_progress(world: World) -> None:
     assert 3 <= body["execution_time_seconds"] < 60
     [attempt] = ana.get(f"/api/jobs/{job_id}/attempts").get_json()["attempts"]
     assert (attempt["attempt"], attempt["worker"], attempt["outcome"]) == (1, None, None)
-    operator = world.caller("north", "operator")
+    operator = service.caller("north", "operator")
     assert operator.get(f"/api/jobs/{job_id}/attempts").get_json()["attempts"][0]["worker"] == "host:1"
 
 
-def test_all_items_done_is_not_yet_a_hundred_percent(world: World) -> None:
-    ana = world.caller()
+def test_all_items_done_is_not_yet_a_hundred_percent(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.rows("INSERT INTO background_job_progress (job_id, done, total) VALUES (%s, 9, 9)", job_id)
+    service.rows("INSERT INTO background_job_progress (job_id, done, total) VALUES (%s, 9, 9)", job_id)
     assert ana.get(f"/api/jobs/{job_id}").get_json()["progress"]["percent"] == 99
-    world.end(job_id, "completed")
+    service.end(job_id, "completed")
     assert ana.get(f"/api/jobs/{job_id}").get_json()["progress"]["percent"] == 100
 
 
@@ -156,41 +156,41 @@ def test_all_items_done_is_not_yet_a_hundred_percent(world: World) -> None:
         ("status = 'cancelled', finished_at = now(), reason = 'expired'", "expired"),
     ],
 )
-def test_each_state_has_its_word(world: World, change: str, label: str) -> None:
-    ana = world.caller()
+def test_each_state_has_its_word(service: Service, change: str, label: str) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.rows(f"UPDATE background_jobs SET {change} WHERE id = %s", job_id)  # noqa: S608 - written above
+    service.rows(f"UPDATE background_jobs SET {change} WHERE id = %s", job_id)  # noqa: S608 - written above
     body = ana.get(f"/api/jobs/{job_id}").get_json()
     assert body["label"] == label
     assert ana.get("/api/jobs").get_json()["jobs"][0]["label"] == label
     assert (body["run_at"] is None) == (label == "needs review")
 
 
-def test_a_failure_is_told_and_its_traceback_only_to_operators(world: World) -> None:
-    ana = world.caller()
+def test_a_failure_is_told_and_its_traceback_only_to_operators(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.end(job_id)
+    service.end(job_id)
     answer = ana.get(f"/api/jobs/{job_id}")
     body = answer.get_json()
-    assert body["error"] == {"kind": "Boom", "message": "it broke", "traceback": None}
+    assert body["error"] == {"class": "Boom", "message": "it broke", "traceback": None}
     assert "Retry-After" not in answer.headers
     assert "secret frames" not in answer.text
-    seen = world.caller("north", "operator").get(f"/api/jobs/{job_id}").get_json()
+    seen = service.caller("north", "operator").get(f"/api/jobs/{job_id}").get_json()
     assert seen["error"]["traceback"] == "secret frames"
 
 
-def test_a_database_s_own_words_are_for_operators(world: World) -> None:
-    ana = world.caller()
+def test_a_database_s_own_words_are_for_operators(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
     error = json.dumps({"class": "UndefinedTable", "message": "no secret_table", "sqlstate": "42P01"})
-    world.rows("UPDATE background_jobs SET error = %s WHERE id = %s", error, job_id)
+    service.rows("UPDATE background_jobs SET error = %s WHERE id = %s", error, job_id)
     for path in (f"/api/jobs/{job_id}", "/api/jobs"):
         assert "secret_table" not in ana.get(path).text
-    assert "secret_table" in world.caller("north", "operator").get(f"/api/jobs/{job_id}").text
+    assert "secret_table" in service.caller("north", "operator").get(f"/api/jobs/{job_id}").text
 
 
-def test_an_unchanged_job_is_not_sent_again(world: World) -> None:
-    ana = world.caller()
+def test_an_unchanged_job_is_not_sent_again(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
     first = ana.get(f"/api/jobs/{job_id}")
     known = {"If-None-Match": first.headers["ETag"]}
@@ -198,15 +198,15 @@ def test_an_unchanged_job_is_not_sent_again(world: World) -> None:
     assert again.status_code == 304
     assert again.data == b""
     assert again.headers["Retry-After"] == "2"
-    world.rows("INSERT INTO background_job_progress (job_id, done, total) VALUES (%s, 1, 2)", job_id)
+    service.rows("INSERT INTO background_job_progress (job_id, done, total) VALUES (%s, 1, 2)", job_id)
     moved = ana.get(f"/api/jobs/{job_id}", headers=known)
     assert moved.status_code == 200
-    world.rows("UPDATE background_jobs SET reason = 'changed' WHERE id = %s", job_id)
+    service.rows("UPDATE background_jobs SET reason = 'changed' WHERE id = %s", job_id)
     assert ana.get(f"/api/jobs/{job_id}", headers={"If-None-Match": moved.headers["ETag"]}).status_code == 200
 
 
-def test_jobs_are_listed_newest_first_page_by_page(world: World) -> None:
-    ana = world.caller()
+def test_jobs_are_listed_newest_first_page_by_page(service: Service) -> None:
+    ana = service.caller()
     made = [ana.job() for _ in range(5)]
     seen: list[str] = []
     path = "/api/jobs?limit=2"
@@ -218,11 +218,11 @@ def test_jobs_are_listed_newest_first_page_by_page(world: World) -> None:
     assert page["next_cursor"] is None
 
 
-def test_jobs_are_filtered(world: World) -> None:
-    ana = world.caller()
+def test_jobs_are_filtered(service: Service) -> None:
+    ana = service.caller()
     kept, failed, done = ana.job(), ana.job(), ana.job()
-    world.end(failed)
-    world.end(done, "completed")
+    service.end(failed)
+    service.end(done, "completed")
 
     def ids(query: str) -> set[str]:
         return {job["job_id"] for job in ana.get(f"/api/jobs?{query}").get_json()["jobs"]}
@@ -234,8 +234,8 @@ def test_jobs_are_filtered(world: World) -> None:
     assert ana.get("/api/jobs").get_json()["jobs"][0]["result"] is None
 
 
-def test_operators_list_other_users_jobs_and_users_do_not(world: World) -> None:
-    ana, ben, operator = world.caller(), world.caller(), world.caller("north", "operator")
+def test_operators_list_other_users_jobs_and_users_do_not(service: Service) -> None:
+    ana, ben, operator = service.caller(), service.caller(), service.caller("north", "operator")
     job_id, other = ana.job(), ben.job()
     assert operator.get("/api/jobs").get_json()["jobs"] == []
     found = operator.get(f"/api/jobs?user={ana.user}").get_json()["jobs"]
@@ -252,13 +252,13 @@ def test_operators_list_other_users_jobs_and_users_do_not(world: World) -> None:
     ["limit=0", "limit=201", "limit=x", "limit=-1", "limit=1&limit=2", "limit=%D9%A1", "cursor=x", "status=running2",
      "status=", "type=", "type=%00", "user=%00", "other=1", "Limit=1", f"type={'x' * 256}"],
 )  # fmt: skip
-def test_a_wrong_query_is_refused(world: World, query: str) -> None:
-    body = problem_of(world.caller().get(f"/api/jobs?{query}"), 400)
+def test_a_wrong_query_is_refused(service: Service, query: str) -> None:
+    body = problem_of(service.caller().get(f"/api/jobs?{query}"), 400)
     assert body["errors"][0]["field"] == query.partition("=")[0]
 
 
-def test_a_waiting_job_is_cancelled_however_often_it_is_asked(world: World) -> None:
-    ana = world.caller()
+def test_a_waiting_job_is_cancelled_however_often_it_is_asked(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
     for _ in range(2):
         answer = ana.post(f"/api/jobs/{job_id}/cancel")
@@ -268,10 +268,10 @@ def test_a_waiting_job_is_cancelled_however_often_it_is_asked(world: World) -> N
     assert (body["status"], body["reason"]) == ("cancelled", "cancelled by its user")
 
 
-def test_a_running_job_is_asked_to_stop(world: World) -> None:
-    ana = world.caller()
+def test_a_running_job_is_asked_to_stop(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    service.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
     answer = ana.post(f"/api/jobs/{job_id}/cancel")
     assert answer.status_code == 202
     assert answer.get_json()["status"] == "requested"
@@ -279,18 +279,18 @@ def test_a_running_job_is_asked_to_stop(world: World) -> None:
 
 
 @pytest.mark.parametrize("status", ["completed", "failed"])
-def test_an_ended_job_cannot_be_cancelled(world: World, status: str) -> None:
-    ana = world.caller()
+def test_an_ended_job_cannot_be_cancelled(service: Service, status: str) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.end(job_id, status)
+    service.end(job_id, status)
     problem_of(ana.post(f"/api/jobs/{job_id}/cancel"), 409)
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_an_ended_job_is_retried_as_one_new_job(world: World, status: str) -> None:
-    ana = world.caller()
+def test_an_ended_job_is_retried_as_one_new_job(service: Service, status: str) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.end(job_id, status)
+    service.end(job_id, status)
     first = ana.post(f"/api/jobs/{job_id}/retry")
     again = ana.post(f"/api/jobs/{job_id}/retry")
     assert (first.status_code, again.status_code) == (202, 202)
@@ -302,24 +302,24 @@ def test_an_ended_job_is_retried_as_one_new_job(world: World, status: str) -> No
     assert ana.get(f"/api/jobs/{job_id}").get_json()["successor_id"] == new["job_id"]
 
 
-def test_what_did_not_fail_is_not_retried(world: World) -> None:
-    ana = world.caller()
+def test_what_did_not_fail_is_not_retried(service: Service) -> None:
+    ana = service.caller()
     waiting, done = ana.job(), ana.job()
-    world.end(done, "completed")
+    service.end(done, "completed")
     for job_id in (waiting, done):
         problem_of(ana.post(f"/api/jobs/{job_id}/retry"), 409)
 
 
-def test_a_batch_shows_its_items_and_retries_the_failed_ones(world: World) -> None:
-    ana = world.caller()
+def test_a_batch_shows_its_items_and_retries_the_failed_ones(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
     error = json.dumps({"class": "CustomerUnknown", "message": "no such customer", "traceback": "secret frames"})
     for key, state in (("a", "done"), ("b", "failed"), ("c", "done"), ("d", "failed")):
-        world.rows(
+        service.rows(
             "INSERT INTO background_job_items (job_id, key, state, ref, error) VALUES (%s, %s, %s, %s, %s)",
             job_id, key, state, f"ref-{key}" if state == "done" else None, error if state == "failed" else None,
         )  # fmt: skip
-    world.end(job_id, "completed")
+    service.end(job_id, "completed")
     first = ana.get(f"/api/jobs/{job_id}/items?limit=3").get_json()
     assert [(item["key"], item["state"], item["ref"]) for item in first["items"]] == [
         ("a", "done", "ref-a"),
@@ -338,10 +338,10 @@ def test_a_batch_shows_its_items_and_retries_the_failed_ones(world: World) -> No
     problem_of(ana.get(f"/api/jobs/{job_id}/items?state=new"), 400)
 
 
-def test_a_job_s_changes_are_told_page_by_page(world: World) -> None:
-    ana = world.caller()
+def test_a_job_s_changes_are_told_page_by_page(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.end(job_id)
+    service.end(job_id)
     first = ana.get(f"/api/jobs/{job_id}/events?limit=2").get_json()
     assert [(event["old_status"], event["new_status"]) for event in first["events"]] == [
         (None, "pending"),
@@ -352,22 +352,22 @@ def test_a_job_s_changes_are_told_page_by_page(world: World) -> None:
     assert rest["next_cursor"] is None
 
 
-def test_the_quota_is_per_user_and_says_when_to_come_back(world: World) -> None:
-    ana = world.caller()
+def test_the_quota_is_per_user_and_says_when_to_come_back(service: Service) -> None:
+    ana = service.caller()
     limit = SETTINGS.max_pending_jobs_per_user
     made = [ana.job() for _ in range(limit)]
-    before = world.everything()
+    before = service.everything()
     refused = ana.submit()
     assert str(limit) in problem_of(refused, 429)["detail"]
     assert refused.headers["Retry-After"] == "5"
-    assert world.everything() == before
-    assert world.caller().submit().status_code == 202
+    assert service.everything() == before
+    assert service.caller().submit().status_code == 202
     assert ana.post(f"/api/jobs/{made[0]}/cancel").status_code == 200
     assert ana.submit().status_code == 202
 
 
-def test_the_same_key_and_body_are_one_job(world: World) -> None:
-    ana = world.caller()
+def test_the_same_key_and_body_are_one_job(service: Service) -> None:
+    ana = service.caller()
     first, again = ana.submit(key="k1"), ana.submit(key="k1")
     assert first.get_json() == again.get_json()
     assert again.status_code == 202
@@ -375,8 +375,8 @@ def test_the_same_key_and_body_are_one_job(world: World) -> None:
     assert again.headers["Idempotency-Replayed"] == "true"
 
 
-def test_what_the_body_means_counts_and_not_how_it_is_written(world: World) -> None:
-    ana = world.caller()
+def test_what_the_body_means_counts_and_not_how_it_is_written(service: Service) -> None:
+    ana = service.caller()
     run_at = datetime(2027, 1, 31, 12, 0, tzinfo=UTC)
     first = ana.submit(key="k2", run_at="2027-01-31T12:00:00Z", priority="normal")
     again = ana.submit(key="k2", run_at="2027-01-31T09:00:00.000-03:00")
@@ -385,32 +385,32 @@ def test_what_the_body_means_counts_and_not_how_it_is_written(world: World) -> N
     assert datetime.fromisoformat(body["run_at"]) == run_at
 
 
-def test_the_same_key_with_another_body_is_refused(world: World) -> None:
-    ana = world.caller()
+def test_the_same_key_with_another_body_is_refused(service: Service) -> None:
+    ana = service.caller()
     ana.job(key="k3")
-    before = world.everything()
+    before = service.everything()
     for changed in (
         {"priority": "low"},
         {"run_at": in_an_hour()},
         {"payload": {"greetings": [{"to": 9}], "day": "2030-01-31"}},
     ):
         assert problem_of(ana.submit(key="k3", **changed), 422)["type"].endswith("idempotency-key-reused")
-    assert world.everything() == before
+    assert service.everything() == before
 
 
-def test_a_key_is_one_user_s_in_one_tenant(world: World) -> None:
-    ids = {world.caller(tenant, user=user).job(key="k4") for tenant in ("north", "south") for user in ("kim", "lee")}
+def test_a_key_is_one_user_s_in_one_tenant(service: Service) -> None:
+    ids = {service.caller(tenant, user=user).job(key="k4") for tenant in ("north", "south") for user in ("kim", "lee")}
     assert len(ids) == 4
 
 
 @pytest.mark.parametrize("key", ["two words", "tab\there", "ñ", "x" * 256, ""])
-def test_a_key_that_is_no_key_is_refused(world: World, key: str) -> None:
-    ana = world.caller()
+def test_a_key_that_is_no_key_is_refused(service: Service, key: str) -> None:
+    ana = service.caller()
     answer = ana.post("/api/jobs/greetings", json=valid_body(), headers={"Idempotency-Key": key})
     assert problem_of(answer, 400)["errors"][0]["field"] == "Idempotency-Key"
 
 
 @pytest.mark.parametrize("given", ["two words", "<script>", "x" * 129, ""])
-def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(world: World, given: str) -> None:
-    answer = world.caller().get("/api/jobs", headers={"X-Correlation-Id": given})
+def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(service: Service, given: str) -> None:
+    answer = service.caller().get("/api/jobs", headers={"X-Correlation-Id": given})
     assert problem_of(answer, 400)["errors"][0]["field"] == "X-Correlation-Id"

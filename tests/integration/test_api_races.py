@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from werkzeug.test import TestResponse
 
-    from tests.api import World
+    from tests.api import Service
 
 CALLERS = 50
 
@@ -30,39 +30,39 @@ def at_once(ask: Callable[[int], TestResponse]) -> list[TestResponse]:
         return list(threads.map(one, range(CALLERS)))
 
 
-def test_one_key_is_one_job(world: World) -> None:
-    ana = world.caller()
+def test_one_key_is_one_job(service: Service) -> None:
+    ana = service.caller()
     answers = at_once(lambda _: ana.submit(key="once"))
     assert {answer.status_code for answer in answers} == {202}
     [job_id] = {answer.get_json()["job_id"] for answer in answers}
     assert [answer.headers.get("Idempotency-Replayed") for answer in answers].count("true") == CALLERS - 1
-    assert world.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(1,)]
-    assert world.rows("SELECT count(*) FROM turno.tickets WHERE job_id = %s", job_id) == [(1,)]
-    assert [str(ref.job_id) for ref in world.queue.offered].count(job_id) == 1
+    assert service.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(1,)]
+    assert service.rows("SELECT count(*) FROM turno.tickets WHERE job_id = %s", job_id) == [(1,)]
+    assert [str(ref.job_id) for ref in service.queue.offered].count(job_id) == 1
 
 
-def test_one_key_with_two_bodies_is_one_job_and_the_rest_hear_of_it(world: World) -> None:
-    ana = world.caller()
+def test_one_key_with_two_bodies_is_one_job_and_the_rest_hear_of_it(service: Service) -> None:
+    ana = service.caller()
     answers = at_once(lambda number: ana.submit(key="two", priority="low" if number % 2 else "urgent"))
     assert sorted({answer.status_code for answer in answers}) == [202, 422]
     assert len({answer.get_json()["job_id"] for answer in answers if answer.status_code == 202}) == 1
     assert [answer.status_code for answer in answers].count(422) == CALLERS // 2
-    assert world.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(1,)]
+    assert service.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(1,)]
 
 
-def test_the_quota_is_never_exceeded(world: World) -> None:
-    ana, limit = world.caller(), SETTINGS.max_pending_jobs_per_user
+def test_the_quota_is_never_exceeded(service: Service) -> None:
+    ana, limit = service.caller(), SETTINGS.max_pending_jobs_per_user
     answers = at_once(lambda _: ana.submit())
     statuses = [answer.status_code for answer in answers]
     assert (statuses.count(202), statuses.count(429)) == (limit, CALLERS - limit)
-    assert world.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(limit,)]
+    assert service.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(limit,)]
 
 
-def test_one_failed_job_is_retried_once(world: World) -> None:
-    ana = world.caller()
+def test_one_failed_job_is_retried_once(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    world.end(job_id)
-    operator = world.caller("north", "operator")
+    service.end(job_id)
+    operator = service.caller("north", "operator")
 
     def ask(number: int) -> TestResponse:
         if number % 2:
@@ -73,13 +73,15 @@ def test_one_failed_job_is_retried_once(world: World) -> None:
     assert {answer.status_code for answer in answers} == {202}
     [new] = {answer.get_json()["job_id"] for answer in answers}
     assert [answer.headers.get("Idempotency-Replayed") for answer in answers].count("true") == CALLERS - 1
-    assert world.rows("SELECT id::text FROM background_jobs WHERE parent_id = %s", job_id) == [(new,)]
-    assert world.rows("SELECT replayed_as::text FROM background_jobs_dead_letter WHERE job_id = %s", job_id) == [(new,)]
+    assert service.rows("SELECT id::text FROM background_jobs WHERE parent_id = %s", job_id) == [(new,)]
+    assert service.rows("SELECT replayed_as::text FROM background_jobs_dead_letter WHERE job_id = %s", job_id) == [
+        (new,)
+    ]
 
 
-def test_one_cancellation_ends_a_job_once(world: World) -> None:
-    ana = world.caller()
+def test_one_cancellation_ends_a_job_once(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
     answers = at_once(lambda _: ana.post(f"/api/jobs/{job_id}/cancel"))
     assert {answer.status_code for answer in answers} == {200}
-    assert world.rows("SELECT count(*) FROM notifications WHERE job_id = %s", job_id) == [(1,)]
+    assert service.rows("SELECT count(*) FROM notifications WHERE job_id = %s", job_id) == [(1,)]

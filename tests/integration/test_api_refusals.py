@@ -20,7 +20,7 @@ from tests.greetings import valid_body
 from tests.problems import problem_of, without_instance
 
 if TYPE_CHECKING:
-    from tests.api import World
+    from tests.api import Service
 
 GOOD = {"to": 1}
 DAY = "2030-01-31"
@@ -92,17 +92,17 @@ def payload(**changed: Any) -> dict[str, Any]:
         (valid_body(id="0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "id"),
     ],
 )
-def test_a_wrong_field_is_named_and_nothing_is_stored(world: World, body: dict[str, Any], field: str) -> None:
-    before = world.everything()
-    refused = problem_of(world.caller().post("/api/jobs/greetings", json=body), 400)
+def test_a_wrong_field_is_named_and_nothing_is_stored(service: Service, body: dict[str, Any], field: str) -> None:
+    before = service.everything()
+    refused = problem_of(service.caller().post("/api/jobs/greetings", json=body), 400)
     assert field in [error["field"] for error in refused["errors"]]
     assert all(error["problem"] for error in refused["errors"])
-    assert world.everything() == before
+    assert service.everything() == before
 
 
-def test_all_that_is_wrong_is_told_at_once(world: World) -> None:
+def test_all_that_is_wrong_is_told_at_once(service: Service) -> None:
     body = payload(greetings=[{"to": "1"}, {"words": 2}], day="x", more=1) | {"priority": "x", "run_at": "x", "who": 1}
-    refused = problem_of(world.caller().post("/api/jobs/greetings", json=body), 400)
+    refused = problem_of(service.caller().post("/api/jobs/greetings", json=body), 400)
     assert {error["field"] for error in refused["errors"]} == {
         "who",
         "priority",
@@ -115,9 +115,9 @@ def test_all_that_is_wrong_is_told_at_once(world: World) -> None:
     }
 
 
-def test_a_thousand_problems_are_cut_with_their_number(world: World) -> None:
+def test_a_thousand_problems_are_cut_with_their_number(service: Service) -> None:
     body = payload(greetings=[{"to": "x"}] * 1000)
-    refused = problem_of(world.caller().post("/api/jobs/greetings", json=body), 400)
+    refused = problem_of(service.caller().post("/api/jobs/greetings", json=body), 400)
     assert len(refused["errors"]) == 101
     assert "900 more" in refused["errors"][-1]["problem"]
 
@@ -139,36 +139,36 @@ def test_a_thousand_problems_are_cut_with_their_number(world: World) -> None:
     ],
     ids=lambda value: str(value[:30]) if isinstance(value, bytes) else str(value),
 )
-def test_a_body_that_cannot_be_kept_is_refused(world: World, raw: bytes, status: int) -> None:
-    before = world.everything()
+def test_a_body_that_cannot_be_kept_is_refused(service: Service, raw: bytes, status: int) -> None:
+    before = service.everything()
     headers = {"Content-Type": "application/json"}
-    problem_of(world.caller().post("/api/jobs/greetings", data=raw, headers=headers), status)
-    assert world.everything() == before
+    problem_of(service.caller().post("/api/jobs/greetings", data=raw, headers=headers), status)
+    assert service.everything() == before
 
 
-def test_a_large_body_without_a_length_is_refused(world: World) -> None:
-    before = world.everything()
+def test_a_large_body_without_a_length_is_refused(service: Service) -> None:
+    before = service.everything()
     stream = BytesIO(json.dumps(valid_body()).encode() + b" " * SETTINGS.max_body_bytes)
-    answer = world.caller().post(
+    answer = service.caller().post(
         "/api/jobs/greetings",
         input_stream=stream,
         headers={"Content-Type": "application/json", "Transfer-Encoding": "chunked"},
         environ_overrides={"wsgi.input_terminated": True},
     )
     problem_of(answer, 413)
-    assert world.everything() == before
+    assert service.everything() == before
 
 
-def test_a_form_is_no_json(world: World) -> None:
-    problem_of(world.caller().post("/api/jobs/greetings", data={"payload": "x"}), 415)
+def test_a_form_is_no_json(service: Service) -> None:
+    problem_of(service.caller().post("/api/jobs/greetings", data={"payload": "x"}), 415)
 
 
 @pytest.mark.parametrize("job_type", ["other", "Greetings", "greetings%00", "..%2Fadmin", "0192d3a4-5b6c-7d8e-9f01-0"])
-def test_an_unknown_type_is_refused_before_its_body_is_read(world: World, job_type: str) -> None:
-    before = world.everything()
+def test_an_unknown_type_is_refused_before_its_body_is_read(service: Service, job_type: str) -> None:
+    before = service.everything()
     status = 404 if "%2F" in job_type else 422
-    problem_of(world.caller().post(f"/api/jobs/{job_type}", data=b"{"), status)
-    assert world.everything() == before
+    problem_of(service.caller().post(f"/api/jobs/{job_type}", data=b"{"), status)
+    assert service.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -187,43 +187,43 @@ def test_an_unknown_type_is_refused_before_its_body_is_read(world: World, job_ty
         "ñ",
     ],
 )
-def test_a_tenant_that_is_not_the_token_s_is_the_same_404(world: World, slug: str) -> None:
-    ana = world.caller("north")
+def test_a_tenant_that_is_not_the_token_s_is_the_same_404(service: Service, slug: str) -> None:
+    ana = service.caller("north")
     reference = ana.get("/api/jobs", headers={"X-Schema": "not-there"})
-    before = world.everything()
+    before = service.everything()
     for method, path in (("GET", "/api/jobs"), ("POST", "/api/jobs/greetings")):
         answer = ana.ask(method, path, headers={"X-Schema": slug})
         problem_of(answer, 404)
         assert without_instance(answer) == without_instance(reference)
-    assert world.everything() == before
+    assert service.everything() == before
 
 
-def test_without_the_header_it_is_named(world: World) -> None:
-    ana = world.caller()
+def test_without_the_header_it_is_named(service: Service) -> None:
+    ana = service.caller()
     headers = {"Authorization": ana.headers["Authorization"]}
-    answer = world.app.test_client().get("/api/jobs", headers=headers)
+    answer = service.app.test_client().get("/api/jobs", headers=headers)
     assert "X-Schema" in problem_of(answer, 400)["detail"]
 
 
-def test_a_tenant_named_by_the_token_alone_does_not_exist(world: World) -> None:
+def test_a_tenant_named_by_the_token_alone_does_not_exist(service: Service) -> None:
     headers = {"Authorization": f"Bearer {token('ana', 'ghost', 'DROP')}", "X-Schema": "ghost"}
-    problem_of(world.app.test_client().get("/api/jobs", headers=headers), 404)
+    problem_of(service.app.test_client().get("/api/jobs", headers=headers), 404)
 
 
-def test_without_a_token_nobody_is_told_anything(world: World) -> None:
+def test_without_a_token_nobody_is_told_anything(service: Service) -> None:
     for headers in ({}, {"X-Schema": "north"}, {"X-Schema": "nowhere"}):
-        answer = world.app.test_client().get("/api/jobs", headers=headers)
+        answer = service.app.test_client().get("/api/jobs", headers=headers)
         problem_of(answer, 401)
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str, world: World) -> None:
+def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str, service: Service) -> None:
     logins = Logins(server=module_database, master_key=b"sixteen bytes or more")
     with psycopg.connect(module_database, autocommit=True) as admin:
         install(admin, logins)
         add_tenant(admin, logins, "west", "acme")
         old = {"Authorization": f"Bearer {token('ana', 'west', iat=int(time.time()) - 5)}", "X-Schema": "west"}
-        client = world.app.test_client()
+        client = service.app.test_client()
         assert client.get("/api/jobs", headers=old).status_code == 200
         revoke_tokens(admin, "west")
         answer = client.get("/api/jobs", headers=old)
@@ -233,7 +233,7 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str
         assert client.get("/api/jobs", headers=new).status_code == 200
         remove_tenant(admin, "west")
         removed = client.get("/api/jobs", headers=new)
-        unknown = world.caller().get("/api/jobs", headers={"X-Schema": "nowhere"})
+        unknown = service.caller().get("/api/jobs", headers={"X-Schema": "nowhere"})
         assert without_instance(removed) == without_instance(unknown)
 
 
@@ -255,14 +255,14 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str
         ("POST", "/healthz", 405),
     ],
 )
-def test_what_is_not_there_says_so(world: World, method: str, path: str, status: int) -> None:
-    answer = world.caller().ask(method, path)
+def test_what_is_not_there_says_so(service: Service, method: str, path: str, status: int) -> None:
+    answer = service.caller().ask(method, path)
     problem_of(answer, status)
     assert ("Allow" in answer.headers) == (status == 405)
 
 
-def test_every_answer_carries_the_security_headers(world: World) -> None:
-    ana = world.caller()
+def test_every_answer_carries_the_security_headers(service: Service) -> None:
+    ana = service.caller()
     for path in ("/api/jobs", "/api/jobs/x", "/nowhere", "/healthz", "/docs", "/openapi.json"):
         answer = ana.get(path, base_url="https://turno.example")
         assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from app.dispatch.dispatcher import Submission
     from tenants.tenant import Tenant
-    from tests.api import World
+    from tests.api import Service
 
 
-def test_a_user_hears_of_each_end_once_and_reads_it(world: World) -> None:
-    ana = world.caller()
+def test_a_user_hears_of_each_end_once_and_reads_it(service: Service) -> None:
+    ana = service.caller()
     jobs = [ana.job() for _ in range(3)]
     for job_id in jobs:
-        world.end(job_id)
+        service.end(job_id)
     first = ana.get("/api/notifications?limit=2").get_json()
     assert first["unread"] == 3
     assert [one["job_id"] for one in first["notifications"]] == jobs[:0:-1]
@@ -43,10 +43,10 @@ def test_a_user_hears_of_each_end_once_and_reads_it(world: World) -> None:
     assert [one["job_id"] for one in unread["notifications"]] == jobs[1::-1]
 
 
-def test_a_dead_letter_is_listed_and_replayed_for_its_user(world: World) -> None:
-    ana, operator = world.caller(), world.caller("north", "operator")
+def test_a_dead_letter_is_listed_and_replayed_for_its_user(service: Service) -> None:
+    ana, operator = service.caller(), service.caller("north", "operator")
     job_id = ana.job()
-    world.end(job_id)
+    service.end(job_id)
     letters = operator.get("/api/admin/dead-letters?limit=200").get_json()["dead_letters"]
     [letter] = [one for one in letters if one["job_id"] == job_id]
     assert (letter["user"], letter["cause"]) == (ana.user, "no attempts left")
@@ -60,39 +60,39 @@ def test_a_dead_letter_is_listed_and_replayed_for_its_user(world: World) -> None
     assert [one["replayed_as"] for one in replayed if one["job_id"] == job_id] == [answer.get_json()["job_id"]]
 
 
-def test_dead_letters_are_paged(world: World) -> None:
-    ana, operator = world.caller("south"), world.caller("south", "operator")
+def test_dead_letters_are_paged(service: Service) -> None:
+    ana, operator = service.caller("south"), service.caller("south", "operator")
     jobs = [ana.job() for _ in range(3)]
     for job_id in jobs:
-        world.end(job_id, tenant="south")
+        service.end(job_id, tenant="south")
     first = operator.get("/api/admin/dead-letters?limit=2").get_json()
     rest = operator.get(f"/api/admin/dead-letters?limit=2&cursor={first['next_cursor']}").get_json()
     found = [one["job_id"] for page in (first, rest) for one in page["dead_letters"]]
     assert found[:3] == jobs[::-1]
 
 
-def test_only_a_dead_letter_is_replayed(world: World) -> None:
-    ana, operator = world.caller(), world.caller("north", "operator")
+def test_only_a_dead_letter_is_replayed(service: Service) -> None:
+    ana, operator = service.caller(), service.caller("north", "operator")
     job_id = ana.job()
     assert ana.post(f"/api/jobs/{job_id}/cancel").status_code == 200
     problem_of(operator.post(f"/api/admin/dead-letters/{job_id}/replay"), 404)
 
 
-def test_an_operator_cancels_for_a_user(world: World) -> None:
-    ana = world.caller()
+def test_an_operator_cancels_for_a_user(service: Service) -> None:
+    ana = service.caller()
     job_id = ana.job()
-    assert world.caller("north", "operator").post(f"/api/jobs/{job_id}/cancel").status_code == 200
+    assert service.caller("north", "operator").post(f"/api/jobs/{job_id}/cancel").status_code == 200
     assert ana.get(f"/api/jobs/{job_id}").get_json()["reason"] == "cancelled by an operator"
 
 
-def test_health_asks_nobody_and_readiness_asks_the_database(world: World) -> None:
-    client = world.app.test_client()
+def test_health_asks_nobody_and_readiness_asks_the_database(service: Service) -> None:
+    client = service.app.test_client()
     assert client.get("/healthz").get_json() == {"status": "ok"}
     assert client.get("/readyz").get_json() == {"status": "ok"}
 
 
-def test_readiness_says_what_it_waits_for(world: World) -> None:
-    answer = world.build(readiness=lambda: "Migrations are still running.").test_client().get("/readyz")
+def test_readiness_says_what_it_waits_for(service: Service) -> None:
+    answer = service.build(readiness=lambda: "Migrations are still running.").test_client().get("/readyz")
     assert problem_of(answer, 503)["detail"] == "Migrations are still running."
     assert "Retry-After" in answer.headers
 
@@ -118,9 +118,9 @@ def down(error: Exception) -> Any:
     ids=lambda error: type(error).__name__,
 )
 def test_a_database_that_is_down_is_told_at_once(
-    world: World, error: Exception, caplog: pytest.LogCaptureFixture
+    service: Service, error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = world.build(connection=down(error))
+    app = service.build(connection=down(error))
     ana = Caller(app, "north")
     for answer in (ana.submit(), ana.get("/api/jobs"), ana.get(f"/api/jobs/{uuid.uuid4()}"), ana.get("/readyz")):
         told = problem_of(answer, 503)
@@ -130,23 +130,25 @@ def test_a_database_that_is_down_is_told_at_once(
     assert ana.get("/healthz").status_code == 200
 
 
-def test_a_fault_of_ours_says_nothing_and_logs_everything(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    app = world.build(connection=down(RuntimeError("SELECT secret FROM t_0123456789ab")))
+def test_a_fault_of_ours_says_nothing_and_logs_everything(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    app = service.build(connection=down(RuntimeError("SELECT secret FROM t_0123456789ab")))
     answer = Caller(app, "north").get("/api/jobs")
     told = problem_of(answer, 500)
     assert "secret" not in answer.text
     assert "t_0123456789ab" not in answer.text
     [record] = [record for record in caplog.records if record.__dict__.get("error_id") == told["instance"]]
     assert record.exc_info is not None
+    assert record.exc_info[0] is RuntimeError
+    assert [other for other in caplog.records if other.exc_info] == [record], "it is logged once"
 
 
-def test_tokens_and_payloads_are_never_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_tokens_and_payloads_are_never_logged(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    ana = world.caller()
+    ana = service.caller()
     body = {"greetings": [{"to": 1, "words": "canary"}], "day": "2030-01-31"}
     job_id = ana.job(payload=body)
     ana.post("/api/jobs/greetings", json={"payload": body | {"day": "canary"}})
-    Caller(world.build(connection=down(RuntimeError("boom"))), "north").submit(payload=body)
+    Caller(service.build(connection=down(RuntimeError("boom"))), "north").submit(payload=body)
     logged = caplog.text + repr([record.__dict__ for record in caplog.records if record.name.startswith("app.")])
     assert job_id in logged
     assert "canary" not in logged
@@ -162,16 +164,16 @@ def run(result: Any) -> Any:
     return inline
 
 
-def test_switched_off_the_work_is_done_in_the_request(world: World) -> None:
-    before = world.everything()
-    ana = Caller(world.build(inline=run(None)), "north")
+def test_switched_off_the_work_is_done_in_the_request(service: Service) -> None:
+    before = service.everything()
+    ana = Caller(service.build(inline=run(None)), "north")
     answer = ana.submit()
     assert answer.status_code == 200
     assert answer.get_json() == {
         "status": "completed",
         "result": {"tenant": "north", "user": ana.user, "greetings": 2},
     }
-    assert world.everything() == before
+    assert service.everything() == before
 
 
 @pytest.mark.parametrize(
@@ -186,16 +188,16 @@ def test_switched_off_the_work_is_done_in_the_request(world: World) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_switched_off_a_failing_service_is_told(world: World, error: Exception, status: int) -> None:
-    answer = Caller(world.build(inline=run(error)), "north").submit()
+def test_switched_off_a_failing_service_is_told(service: Service, error: Exception, status: int) -> None:
+    answer = Caller(service.build(inline=run(error)), "north").submit()
     told = problem_of(answer, status)
     assert "secret" not in answer.text
     assert "closed" in answer.text or status >= 500
     assert (told["detail"] == "The period is closed.") == (status == 422)
 
 
-def test_switched_off_the_door_is_the_same(world: World) -> None:
-    ana = Caller(world.build(inline=run(None)), "north")
+def test_switched_off_the_door_is_the_same(service: Service) -> None:
+    ana = Caller(service.build(inline=run(None)), "north")
     problem_of(ana.submit(run_at=in_an_hour()), 400)
     problem_of(ana.submit(status="completed"), 400)
     problem_of(ana.post("/api/jobs/other", json=valid_body()), 422)

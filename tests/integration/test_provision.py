@@ -308,7 +308,7 @@ def test_a_provisioner_that_is_no_superuser(ordinary: str, database: str, logins
         put_ticket_as_owner(admin, second)
         open_to_all = check(admin, logins)
         assert {finding.problem for finding in open_to_all} == {"PUBLIC may EXECUTE"}
-        assert {finding.remedy for finding in open_to_all} == {"run `turno install` as a superuser"}
+        assert {finding.remedy for finding in open_to_all} == {"run `turno migrate` as a superuser"}
         with log_in(logins, first) as handler, pytest.raises(psycopg.errors.InsufficientPrivilege):
             handler.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(second.schema, "background_jobs")))
         assert reset_login(admin, logins, "suc0001") == 1

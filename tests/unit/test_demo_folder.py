@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from dotenv import dotenv_values
+
+from app.settings import Settings
+from cli.demo_folder import DemoFolder, without_password
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+URL = "postgresql://postgres:it%27s%20secret@/turno?host=/tmp/x&port=5432"
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_KEY", "JWT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_what_is_written_is_read_back_and_only_by_its_owner(tmp_path: Path) -> None:
+    folder = DemoFolder(tmp_path)
+    variables = folder.variables(URL, 8080) | {"ODD": "a 'quoted' \\ thing"}
+    folder.write(variables)
+    folder.write(variables)
+    assert dotenv_values(folder.environment_file) == variables
+    assert folder.environment_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_keys_are_kept_from_one_demo_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = DemoFolder(tmp_path)
+    first = folder.variables(URL, 1)
+    assert len(first["MASTER_KEY"]) == 64
+    assert first["MASTER_KEY"] != first["JWT_KEY"]
+    folder.write(first)
+    assert folder.variables(URL, 2)["MASTER_KEY"] == first["MASTER_KEY"]
+    monkeypatch.setenv("MASTER_KEY", "one that the caller has chosen")
+    assert folder.variables(URL, 3)["MASTER_KEY"] == "one that the caller has chosen"
+
+
+def test_services_are_told_the_place_and_no_password(tmp_path: Path) -> None:
+    variables = DemoFolder(tmp_path).variables(URL, 8080)
+    assert without_password(URL) == variables["DATABASE_URL"] == "dbname=turno host=/tmp/x port=5432"
+    assert Settings.read(variables).provisioner_url == URL

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from app.errors import InvalidSettings
+from cli.failures import explained, run_plainly
+from tenants.directory import UnknownTenant
+
+
+def test_our_own_errors_are_their_messages() -> None:
+    assert explained(UnknownTenant("nobody")) == "no active tenant is called 'nobody'"
+    assert "A is wrong" in (explained(InvalidSettings(["A is wrong"])) or "")
+
+
+def test_a_fault_of_the_program_keeps_its_traceback() -> None:
+    assert explained(ValueError("unexpected")) is None
+    with pytest.raises(ZeroDivisionError):
+        run_plainly(lambda: 1 // 0)
+
+
+def test_a_database_that_cannot_be_reached_is_named_without_its_password() -> None:
+    with pytest.raises(psycopg.OperationalError) as refused:
+        psycopg.connect("postgresql://someone:secret@127.0.0.1:1/books", connect_timeout=2)
+    told = explained(refused.value)
+    assert told is not None
+    assert told.startswith("cannot reach PostgreSQL at 127.0.0.1:1/books: ")
+    assert "secret" not in told
+    assert "\n" not in told
+
+
+def test_the_database_s_other_words_say_what_to_do() -> None:
+    assert explained(errors.UndefinedTable("no such table")) == (
+        "the database is not ready: no such table; run `turno migrate`"
+    )
+    assert explained(errors.InsufficientPrivilege("no")) == "PostgreSQL refused: no"
+    assert explained(errors.QueryCanceled("too slow")) == "PostgreSQL refused: too slow"
+
+
+def test_the_exit_status_tells_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> int:
+        raise UnknownTenant("nobody")
+
+    def interrupt() -> int:
+        raise KeyboardInterrupt
+
+    assert run_plainly(lambda: 0) == 0
+    assert run_plainly(lambda: None) == 0
+    assert run_plainly(interrupt) == 130
+    assert run_plainly(fail) == 1
+    assert capsys.readouterr() == ("", "no active tenant is called 'nobody'\n")

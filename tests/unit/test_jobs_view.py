@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.jobs_view import LIST_HEADERS, as_json, details, error, list_row, progress
+
+NOW = datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
+
+
+def job(**columns: Any) -> dict[str, Any]:
+    """A job as the store reads it, done unless said otherwise."""
+    empty = dict.fromkeys(
+        ("reason", "error", "result", "expires_at", "cancel_requested_at", "parent_id", "successor_id", "message")
+    )
+    return (
+        empty
+        | {
+            "id": UUID(int=7),
+            "type": "batch_invoicing",
+            "status": "completed",
+            "priority": 1,
+            "user_id": "ana",
+            "attempt": 1,
+            "errors": 0,
+            "crashes": 0,
+            "max_attempts": 4,
+            "run_at": NOW,
+            "created_at": NOW,
+            "started_at": NOW,
+            "finished_at": NOW,
+            "correlation_id": None,
+            "done": 9,
+            "failed": 1,
+            "total": 10,
+            "now": NOW,
+            "run_seconds": 1.2345,
+        }
+        | columns
+    )
+
+
+def test_a_list_row_has_a_cell_for_each_header() -> None:
+    row = dict(zip(LIST_HEADERS, list_row(job()), strict=True))
+    assert (row["state"], row["progress"], row["seconds"], row["error"]) == ("done", "10/10, 1 failed", 1.2, "")
+
+
+@pytest.mark.parametrize(
+    ("columns", "state"),
+    [
+        ({"status": "pending", "run_at": None}, "needs review"),
+        ({"status": "pending", "run_at": datetime(2031, 1, 1, tzinfo=UTC)}, "scheduled"),
+        ({"status": "running", "cancel_requested_at": NOW}, "cancelling"),
+        ({"status": "cancelled", "reason": "expired"}, "expired"),
+    ],
+)
+def test_the_state_is_the_pages_word(columns: dict[str, Any], state: str) -> None:
+    assert dict(details(job(**columns)))["state"] == state
+
+
+def test_details_leave_out_what_is_empty() -> None:
+    names = [name for name, _ in details(job(result={"invoiced": 9}))]
+    assert "result" in names
+    assert "error" not in names
+    assert "runs at" not in names
+
+
+def test_a_job_that_has_not_begun_shows_no_progress() -> None:
+    assert progress(job(done=None, failed=None, total=None)) == ""
+    assert dict(zip(LIST_HEADERS, list_row(job(run_seconds=None)), strict=True))["seconds"] is None
+
+
+def test_an_error_is_its_class_and_message() -> None:
+    assert error({"class": "UnknownOrder", "message": "There is no order 7"}) == "UnknownOrder: There is no order 7"
+
+
+def test_json_writes_times_and_ids_as_text() -> None:
+    assert json.loads(as_json([job()]))[0]["id"] == str(UUID(int=7))
+    assert json.loads(as_json(job()))["created_at"] == "2030-01-31T09:00:00+00:00"

@@ -1,0 +1,23 @@
+from datetime import UTC, datetime
+
+from cli.tables import shortened, table, text
+
+
+def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+    assert table(("pass", "done"), [("rescued", 12), ("purged", 0)]) == "PASS     DONE\nrescued    12\npurged      0"
+
+
+def test_a_table_without_rows_is_its_headers() -> None:
+    assert table(("job", "state"), []) == "JOB  STATE"
+
+
+def test_a_line_is_cut_to_the_width_and_says_so() -> None:
+    assert shortened("0123456789", 5) == "0123…"
+    assert shortened("01234", 5) == "01234"
+    assert table(("a",), [("0123456789",)], width=4).splitlines() == ["A", "012…"]
+
+
+def test_a_cell_is_one_line() -> None:
+    assert text("two\nlines \x0b and\ttabs") == "two lines and tabs"
+    assert text(None) == ""
+    assert text(datetime(2030, 1, 31, 9, 0, 0, 123456, tzinfo=UTC)) == "2030-01-31 09:00:00"
