@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterable
+from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -74,6 +75,8 @@ class AttemptContext:
         """Commit the work so far together with `state`, and stop here if the worker must."""
         asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
         self._transaction.commit_and_go_on()
+        # The same attempt may start its handler again, after a collision: from here, as a later one would.
+        self.checkpoint_state = loads(dumps(state))
         self.safe_place(asked=asked)
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:

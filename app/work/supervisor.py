@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOGIN_RETRY = 30.0
+SETTLE_AGAIN = 1.0
 STOPPING = "its worker was stopped"
 CANCELLED = "did not stop when it was cancelled"
 HOST = socket.gethostname()
@@ -108,6 +109,8 @@ class Supervisor:
         self._size = size
         self._chance = chance
         self._children: dict[int, Child] = {}
+        self._owed: list[Loss] = []
+        self._settle_at = monotonic()
         self._selector = selectors.DefaultSelector()
         self._hints: int | None = None
         self._stop_asked_at: float | None = None
@@ -120,11 +123,12 @@ class Supervisor:
         self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         try:
             while self._go_on():
+                self._settle()
                 self._fill()
                 self._fit()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
-                if self._source.exhausted and not self._children:
+                if self._source.exhausted and not self._children and not self._owed:
                     break
                 self._watch()
         finally:
@@ -132,11 +136,20 @@ class Supervisor:
                 child.kill("its supervisor failed")
             if self._janitor is not None:
                 self._janitor.dismiss()
+            self._leave()
+
+    def _leave(self) -> None:
+        self._settle()
+        try:
             self._engine.run(tickets.stop_worker, self._worker)
+        except psycopg.OperationalError as error:
+            log.warning("left without a word, the database does not answer: %s", error)
+        self._engine.close()
 
     def _go_on(self) -> bool:
         self._heartbeat()
-        return bool(self._children) or self._stop_asked_at is None
+        unfinished = self._children or (self._owed and not self._forced)
+        return bool(unfinished) or self._stop_asked_at is None
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked."""
@@ -193,6 +206,8 @@ class Supervisor:
         moments = [self._last_alive + self._pace.heartbeat]
         if self._janitor is not None:
             moments.append(self._janitor.due)
+        if self._owed:
+            moments.append(self._settle_at)
         moments += [self._deadline(child) for child in self._children.values()]
         if self._stop_asked_at is not None:
             moments.append(self._stop_asked_at + self._pace.grace)
@@ -232,22 +247,36 @@ class Supervisor:
         del self._children[child.pid]
         code = child.reap()
         if child.claim is not None:
-            self._take_back(child, child.claim, code)
+            cause = child.killed_for or self._cause(code, child.claim)
+            pause = timedelta(seconds=self._pause(code, cause, child.claim))
+            blameless = code == exit_codes.LOGIN_REFUSED or cause == STOPPING
+            self._owed.append(Loss(child.claim, cause, pause, counted=not blameless))
 
-    def _take_back(self, child: Child, claim: Claim, code: int) -> None:
-        cause = child.killed_for or self._cause(code, claim)
-        blameless = code == exit_codes.LOGIN_REFUSED or cause == STOPPING
-        verdict = self._engine.run(
+    def _settle(self) -> None:
+        """Take back the jobs of dead children; while the database is away, they stay owed."""
+        while self._owed and monotonic() >= self._settle_at:
+            loss = self._owed[0]
+            try:
+                verdict = self._take_back(loss)
+            except psycopg.OperationalError as error:
+                log.warning("job not taken back yet: %s", error, extra=_fields(loss.claim))
+                self._settle_at = monotonic() + SETTLE_AGAIN
+                return
+            self._owed.pop(0)
+            if verdict != "gone":
+                log.warning("job taken back: %s; now %s", loss.cause, verdict, extra=_fields(loss.claim))
+
+    def _take_back(self, loss: "Loss") -> str:
+        claim = loss.claim
+        return self._engine.run(
             recovery.rescue,
             claim.login.schema,
             claim.job_id,
             claim.token,
-            cause=cause,
-            retry_in=timedelta(seconds=self._pause(code, cause, claim)),
-            counted=not blameless,
+            cause=loss.cause,
+            retry_in=loss.pause,
+            counted=loss.counted,
         )
-        if verdict != "gone":
-            log.warning("job taken back: %s; now %s", cause, verdict, extra=_fields(claim))
 
     def _cause(self, code: int, claim: Claim) -> str:
         if code < 0:
@@ -328,6 +357,16 @@ class Supervisor:
         # A brother's channel left open here would never tell him that his parent has dismissed him.
         for child in self._children.values():
             child.channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A claim whose child died before its job was finished."""
+
+    claim: Claim
+    cause: str
+    pause: timedelta
+    counted: bool
 
 
 class DeclaredDead(TurnoError):
