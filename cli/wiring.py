@@ -23,7 +23,8 @@ from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
 from app.work.inline import InlineRunner
-from app.work.maintenance import Maintenance, Terms
+from app.work.janitor import Janitor
+from app.work.maintenance import SWEEP, Maintenance, Terms
 from app.work.pool_source import PoolSource
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
@@ -112,7 +113,14 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
+        janitor=Janitor(lambda: _tidy(settings), every=SWEEP.total_seconds()),
     )
+
+
+def _tidy(settings: Settings) -> None:
+    passes = maintenance(settings)
+    passes.run_leased_or_log(f"{socket.gethostname()}:{os.getpid()}")
+    passes.close()
 
 
 def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:

@@ -206,6 +206,12 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def fail_then_reschedule(job: JobContext, _payload: OddPayload) -> Reschedule:
+    if job.attempt < 3:
+        raise ValueError("not yet")
+    return Reschedule(after=3600)
+
+
 def grow(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Keep `number` megabytes for good."""
     HOARD.append(bytearray(payload.number << 20))
@@ -287,6 +293,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "leave_the_batch_early": leave_the_batch_early,
     "deadlock_once": deadlock_once,
     "who": who,
+    "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,
@@ -328,8 +335,16 @@ class OddOnce(Odd):
     retry = RetryPolicy.never()
 
 
+class OddHealthy(Odd):
+    """The same, with attempts that count as healthy at once."""
+
+    type = "odd_healthy"
+    retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
+
+
 REGISTRY = Registry(
     {
+        "odd_healthy": "tests.odd_handlers:OddHealthy",
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",

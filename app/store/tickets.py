@@ -21,9 +21,15 @@ def start_worker(engine: Engine, *, backend: str, host: str, pid: int) -> UUID:
     return worker
 
 
-def keep_alive(engine: Engine, worker: UUID) -> bool:
-    """Say that a worker lives; False means it was declared dead and must stop."""
-    return bool(_value(engine, "SELECT worker_alive(%s)", (worker,)))
+def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
+    """Say that a worker lives; returns which of its jobs are to be stopped, None if it was declared dead."""
+    to_stop: list[UUID] | None = _value(engine, "SELECT worker_alive(%s)", (worker,))
+    return None if to_stop is None else set(to_stop)
+
+
+def take_lease(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
+    """Ask to be the one that does something in this period; False if another is."""
+    return bool(_value(engine, "SELECT lease_take(%s, %s, %s)", (name, holder, period)))
 
 
 def stop_worker(engine: Engine, worker: UUID) -> None:

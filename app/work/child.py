@@ -24,12 +24,14 @@ class Child:
         self.since = monotonic()
         self.killed_for: str | None = None
         self.leaving = self.overdue = self.asked = False
+        self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
         self._stop = stop
 
     def assign(self, claim: Claim) -> None:
         """Give the idle child a claim to run; one that is dead by now is buried with it."""
         self.claim, self.since = claim, monotonic()
         self.overdue = self.asked = False
+        self.cancelled_at = None
         self._stop.withdraw()
         try:
             self.channel.send(pickle.dumps(claim))

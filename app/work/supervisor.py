@@ -26,6 +26,7 @@ from app.work import exit_codes
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
+from app.work.janitor import Janitor
 from app.work.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 
 LOGIN_RETRY = 30.0
 STOPPING = "its worker was stopped"
+CANCELLED = "did not stop when it was cancelled"
 HOST = socket.gethostname()
 
 
@@ -93,8 +95,10 @@ class Supervisor:
         registry: Registry,
         pace: Pace,
         size: Size,
+        janitor: Janitor | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self._janitor = janitor
         self._backend = backend
         self._engine = engine
         self._source = source
@@ -118,12 +122,16 @@ class Supervisor:
             while self._go_on():
                 self._fill()
                 self._fit()
+                if self._janitor is not None:
+                    self._janitor.tend(before=self._drop_in_child)
                 if self._source.exhausted and not self._children:
                     break
                 self._watch()
         finally:
             for child in list(self._children.values()):
                 child.kill("its supervisor failed")
+            if self._janitor is not None:
+                self._janitor.dismiss()
             self._engine.run(tickets.stop_worker, self._worker)
 
     def _go_on(self) -> bool:
@@ -183,6 +191,8 @@ class Supervisor:
 
     def _patience(self) -> float:
         moments = [self._last_alive + self._pace.heartbeat]
+        if self._janitor is not None:
+            moments.append(self._janitor.due)
         moments += [self._deadline(child) for child in self._children.values()]
         if self._stop_asked_at is not None:
             moments.append(self._stop_asked_at + self._pace.grace)
@@ -276,16 +286,26 @@ class Supervisor:
         if monotonic() < self._last_alive + self._pace.heartbeat:
             return
         try:
-            known = self._engine.run(tickets.keep_alive, self._worker)
+            to_stop = self._engine.run(tickets.keep_alive, self._worker)
         except psycopg.OperationalError:
             # The database is away. Past the time after which others may take our jobs, we must not run them.
             if monotonic() > self._last_alive + self._pace.dead_after:
                 raise
             log.warning("heartbeat failed; the database does not answer")
             return
-        if not known:
+        if to_stop is None:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._last_alive = monotonic()
+        self._note_cancelled(to_stop)
+
+    def _note_cancelled(self, to_stop: set[UUID]) -> None:
+        """Remember which jobs should stop by themselves, and end those that have had their grace."""
+        for child in self._children.values():
+            if child.claim is None or child.claim.job_id not in to_stop:
+                continue
+            child.cancelled_at = child.cancelled_at or monotonic()
+            if monotonic() >= child.cancelled_at + self._pace.grace:
+                child.kill(CANCELLED)
 
     def _listen(self) -> None:
         wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -156,7 +156,7 @@ def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:
         )
         == []
     )
-    assert tickets.keep_alive(world.engine, hands.worker) is False
+    assert tickets.keep_alive(world.engine, hands.worker) is None
 
 
 def test_every_claim_has_a_fresh_token_and_a_higher_attempt(hands: Hands) -> None:
