@@ -92,6 +92,25 @@ def test_a_zombie_writes_nothing_while_another_attempt_runs(world: World, hands:
     assert snapshot(world, new) == before
 
 
+def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: World, hands: Hands) -> None:
+    old = hands.claim()
+    assert hands.rescue(old) == "pending"
+    new = hands.claim_again(old.job_id)
+    before = snapshot(world, new)
+    with pytest.raises(ClaimLost):
+        attempts.start(hands.session(old), old, "old")
+    assert snapshot(world, new) == before
+
+
+def test_a_claim_is_started_once(world: World, hands: Hands) -> None:
+    claim = hands.claim()
+    attempts.start(hands.session(claim), claim, "test")
+    before = snapshot(world, claim)
+    with pytest.raises(ClaimLost, match="not waiting"):
+        attempts.start(hands.session(claim), claim, "again")
+    assert snapshot(world, claim) == before
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_an_attempt_writes_nothing_after_its_job_ended(world: World, hands: Hands, name: str) -> None:
     claim = hands.claim()
