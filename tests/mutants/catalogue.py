@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.mutants import fencing
+from tests.mutants import fencing, recovery, tickets
 
-MUTANTS = (*fencing.MUTANTS,)
+MUTANTS = (*fencing.MUTANTS, *tickets.MUTANTS, *recovery.MUTANTS)
