@@ -147,7 +147,7 @@ def runs(pid: int) -> bool:
 
 def test_a_worker_that_others_declared_dead_stops_itself(world: World) -> None:
     world.odd = True
-    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    job_id = world.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Odd)
     worker = world.start_worker(job_id, HEARTBEAT_SECONDS="0.1")
     assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
     world.rows("DELETE FROM turno.workers")

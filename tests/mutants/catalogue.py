@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutants import fencing, recovery, tickets
+from tests.mutants import door, fencing, invoices, isolation, recovery, running, tickets
 
-MUTANTS = (*fencing.MUTANTS, *tickets.MUTANTS, *recovery.MUTANTS)
+MUTANTS = (
+    *fencing.MUTANTS,
+    *tickets.MUTANTS,
+    *recovery.MUTANTS,
+    *running.MUTANTS,
+    *isolation.MUTANTS,
+    *door.MUTANTS,
+    *invoices.MUTANTS,
+)

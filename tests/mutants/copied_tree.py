@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "benchmarks", "dist")
+NOT_COPIED = shutil.ignore_patterns(".*", "benchmarks", "dist")
 TEST_TIMEOUT = 30
 # What would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
 OUTER_RUN = ("COV_", "COVERAGE_", "PYTEST_", "TURNO_", "PYTHONPATH")

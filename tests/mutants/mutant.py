@@ -34,3 +34,6 @@ class Mutant:
         if (found := text.count(self.old)) != 1:
             raise GuardNotFound(f"{self.name}: guard not found: its text stands {found} times in {self.file}")
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+        # What was compiled before would be taken if the new text is as long and as old as the old one.
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            compiled.unlink()
