@@ -277,7 +277,7 @@ def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:
         )
         == []
     )
-    assert tickets.keep_alive(world.engine, hands.worker) is False
+    assert tickets.keep_alive(world.engine, hands.worker) is None
 
 
 ROADS: dict[str, Callable[[Hands, Any], Claim]] = {
