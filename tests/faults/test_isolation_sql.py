@@ -60,7 +60,11 @@ def log_in(world: World, tenant: Tenant) -> Session:
 def raw_log_in(world: World, tenant: Tenant) -> Session:
     """Log in without asking whether the session is confined."""
     path = f"{tenant.schema},pg_temp"
-    conninfo = world.logins.conninfo(tenant.handler_role, search_path=path, application="test", timeouts={})
+    current = read_tenant(world.admin, tenant.slug)
+    assert current
+    conninfo = world.logins.conninfo(
+        current.handler_role, epoch=current.login_epoch, search_path=path, application="test", timeouts={}
+    )
     return psycopg.connect(conninfo)
 
 

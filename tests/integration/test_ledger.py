@@ -10,6 +10,7 @@ from app.jobs.handler import JobContext
 from app.store import tickets
 from app.work.executor import Executor
 from app.work.session import HandlerConnection
+from app.work.sessions import Sessions
 from app.work.stop import StopRequest
 from tenants.session import handler_session
 from tests.odd_handlers import DEEDS, REGISTRY, Odd, write_counted
@@ -30,7 +31,9 @@ def attempt(world: World, job_id: UUID) -> dict[str, Any]:
     assert claim is not None
     executor = Executor(
         registry=REGISTRY,
-        open_session=lambda login: handler_session(world.logins, login, application="test", kind=HandlerConnection),
+        sessions=Sessions(
+            lambda login: handler_session(world.logins, login, application="test", kind=HandlerConnection)
+        ),
         worker="test",
         stop=StopRequest(),
     )

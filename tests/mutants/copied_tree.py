@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NOT_COPIED = shutil.ignore_patterns(".*", "benchmarks", "dist")
-TEST_TIMEOUT = 30
+TEST_TIMEOUT = 60
 # What would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
 OUTER_RUN = ("COV_", "COVERAGE_", "PYTEST_", "TURNO_", "PYTHONPATH")
 PATIENCE = 90

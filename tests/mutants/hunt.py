@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mutants.copied_tree import copied_tree, run_pytest
+from tests.mutants.copied_tree import Ended, copied_tree, run_pytest
 from tests.mutants.mutant import GuardNotFound, Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+# A test that was only too slow has noticed nothing.
+TIMED_OUT = "from pytest-timeout"
 
 
 class Fate(StrEnum):
@@ -50,15 +54,15 @@ def hunt(mutant: Mutant) -> Verdict:
             return Verdict(mutant, Fate.BROKEN, monotonic() - began, str(error))
         for test in mutant.tests:
             ended = run_pytest(tree, [test])
-            fate, output = _fate(ended.status), ended.output
+            fate, output = _fate(ended), ended.output
             if fate is not Fate.KILLED:
                 break
     return Verdict(mutant, fate, monotonic() - began, output)
 
 
-def _fate(status: int | None) -> Fate:
-    match status:
-        case pytest.ExitCode.TESTS_FAILED:
+def _fate(ended: Ended) -> Fate:
+    match ended.status:
+        case pytest.ExitCode.TESTS_FAILED if TIMED_OUT not in ended.output:
             return Fate.KILLED
         case pytest.ExitCode.OK:
             return Fate.SURVIVED

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 LEDGER = "tests/integration/test_ledger.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
 REFUSED = f"{MISBEHAVE}::test_what_trying_again_cannot_mend_fails_at_once_by_name"
+POOL = "tests/acceptance/test_pool.py"
 EXEC = "tests/integration/test_exec_queue.py"
 SERIALISE = "tests/unit/test_serialise.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
 ONCE = "promise 2: each piece of work commits together with its own record"
@@ -126,7 +127,7 @@ MUTANTS = (
         "a job may take any time",
         LIMITS,
         "app/work/supervisor.py",
-        "            elif monotonic() >= self._deadline(child):\n",
+        "            elif child.claim is not None and monotonic() >= self._deadline(child):\n",
         "            elif False:\n",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
@@ -134,7 +135,7 @@ MUTANTS = (
         "an overdue job is asked and never ended",
         LIMITS,
         "app/work/supervisor.py",
-        "            child.kill(cause)\n",
+        "            child.kill(self._time_limit(claim))\n",
         "            pass\n",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
@@ -166,8 +167,8 @@ MUTANTS = (
         "a worker declared dead goes on",
         "promise 4: no row back from the heartbeat: the worker stops itself",
         "app/work/supervisor.py",
-        "        if not known:\n",
-        "        if False:\n",
+        "        if to_stop is None:\n",
+        "        if to_stop is None:\n            return\n        if to_stop is None:\n",
         (f"{EXEC}::test_a_worker_that_others_declared_dead_stops_itself",),
     ),
     Mutant(
@@ -193,5 +194,29 @@ MUTANTS = (
         "if waits and self._place.regain() and",
         "if waits and",
         (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[False]",),
+    ),
+    Mutant(
+        "a handler leaves its settings to the next job",
+        "section 5: between two jobs a session is made clean",
+        "app/work/sessions.py",
+        " RESET ALL;",
+        "",
+        (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
+    ),
+    Mutant(
+        "a poller's old errors count for ever",
+        "section 6: attempts start again after a run that stayed healthy",
+        "migrations/tenant/0001_jobs.sql",
+        "    IF p_outcome = 'rescheduled' THEN\n",
+        "    IF false THEN\n",
+        (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
+    ),
+    Mutant(
+        "two processes maintain at once",
+        "section 7: the same passes run inside any resident process, one at a time",
+        "migrations/control/0001_control.sql",
+        "    WHERE leases.until <= clock_timestamp();\n",
+        "    WHERE true;\n",
+        (f"{POOL}::test_one_process_at_a_time_maintains",),
     ),
 )

@@ -131,8 +131,8 @@ MUTANTS = (
         "a buried worker is told that it lives",
         ALIVE,
         SQL,
-        "WHERE id = p_worker;\n    RETURN FOUND;",
-        "WHERE id = p_worker;\n    RETURN true;",
+        "    IF NOT FOUND THEN\n        RETURN NULL;",
+        "    IF false THEN\n        RETURN NULL;",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
     ),
     Mutant(
