@@ -64,8 +64,9 @@ def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
-def sleep_in_sql(job: JobContext, _payload: OddPayload) -> None:
-    job.connection.execute("SELECT pg_sleep(600)")
+def sleep_in_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SELECT pg_sleep({payload.number or 600})".encode())
+    return {}
 
 
 def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from app.errors import CancelRequested
+from app.errors import CancelRequested, HandlerMisuse
 from app.store import attempts
 from app.store.attempts import Started
 from app.work.exit_codes import TIME_LIMIT
@@ -73,6 +73,9 @@ class AttemptContext:
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
+        if self._batch is not None and self._batch.inside_an_item:
+            raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
+        self.finish()
         asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
         self._transaction.commit_and_go_on()
         # The same attempt may start its handler again, after a collision: from here, as a later one would.
@@ -105,7 +108,7 @@ class AttemptContext:
             os._exit(TIME_LIMIT)
 
     def finish(self) -> None:
-        """Enter what a batch that was left early has done, so that it commits with its record."""
+        """Enter what a batch has done since its last chunk, so that it commits with its record."""
         if self._batch is not None:
             self._batch.record()
 

@@ -168,6 +168,13 @@ def test_a_session_with_memberships_is_not_used(module_world: World) -> None:
         log_in(module_world, module_world.one)
 
 
+@pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
+def test_a_session_with_powers_is_not_used(module_world: World, power: LiteralString) -> None:
+    guard = Guard("ALTER ROLE {r_a} " + power, "ALTER ROLE {r_a} NO" + power)
+    with without(module_world, guard), pytest.raises(NotConfined):
+        log_in(module_world, module_world.one)
+
+
 PATHS: list[LiteralString] = ["{b}", "{b}, {a}", "{a}, {b}", "{b}, pg_catalog", "pg_temp, {b}", "public, {b}"]
 
 
