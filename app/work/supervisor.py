@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 LOGIN_RETRY = 30.0
 SETTLE_AGAIN = 1.0
 STOPPING = "its worker was stopped"
+UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 HOST = socket.gethostname()
 
@@ -316,6 +317,7 @@ class Supervisor:
             return
         try:
             to_stop = self._engine.run(tickets.keep_alive, self._worker)
+            held = self._engine.run(tickets.held, self._worker)
         except psycopg.OperationalError:
             # The database is away. Past the time after which others may take our jobs, we must not run them.
             if monotonic() > self._last_alive + self._pace.dead_after:
@@ -326,6 +328,7 @@ class Supervisor:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._last_alive = monotonic()
         self._note_cancelled(to_stop)
+        self._note_unheard(held)
 
     def _note_cancelled(self, to_stop: set[UUID]) -> None:
         """Remember which jobs should stop by themselves, and end those that have had their grace."""
@@ -335,6 +338,12 @@ class Supervisor:
             child.cancelled_at = child.cancelled_at or monotonic()
             if monotonic() >= child.cancelled_at + self._pace.grace:
                 child.kill(CANCELLED)
+
+    def _note_unheard(self, held: list[Claim]) -> None:
+        """Give back claims whose answer was lost with a connection: nobody runs them, and we are alive."""
+        known = {child.claim.token for child in self._children.values() if child.claim is not None}
+        known |= {loss.claim.token for loss in self._owed}
+        self._owed += [Loss(claim, UNHEARD, timedelta(0), counted=False) for claim in held if claim.token not in known]
 
     def _listen(self) -> None:
         wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
