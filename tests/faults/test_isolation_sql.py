@@ -325,6 +325,15 @@ def test_a_role_set_as_a_default_is_not_taken(module_world: World) -> None:
 
 
 @pytest.mark.usefixtures("mended")
+def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: World) -> None:
+    with without(module_world, NO_MEMBER):
+        with raw_log_in(module_world, module_world.one) as session:
+            session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
+        with raw_log_in(module_world, module_world.one) as session:
+            assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+
+
+@pytest.mark.usefixtures("mended")
 def test_a_changed_password_locks_out_only_until_the_reset(module_world: World) -> None:
     with log_in(module_world, module_world.one) as session:
         session.execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'")

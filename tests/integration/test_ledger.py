@@ -7,13 +7,8 @@ from uuid import UUID
 import pytest
 
 from app.jobs.handler import JobContext
-from app.store import tickets
-from app.work.executor import Executor
-from app.work.session import HandlerConnection
-from app.work.sessions import Sessions
-from app.work.stop import StopRequest
-from tenants.session import handler_session
-from tests.odd_handlers import DEEDS, REGISTRY, Odd, write_counted
+from tests.attempt_here import attempt
+from tests.odd_handlers import DEEDS, Odd, write_counted
 from tests.world import World
 
 AtThird = Callable[[JobContext], object]
@@ -22,23 +17,6 @@ AtThird = Callable[[JobContext], object]
 @pytest.fixture(autouse=True)
 def no_customers(world: World) -> None:
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
-
-
-def attempt(world: World, job_id: UUID) -> dict[str, Any]:
-    """Run one attempt in this process, and return the job after it."""
-    worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
-    claim = tickets.claim_job(world.engine, worker, job_id, types=["odd"])
-    assert claim is not None
-    executor = Executor(
-        registry=REGISTRY,
-        sessions=Sessions(
-            lambda login: handler_session(world.logins, login, application="test", kind=HandlerConnection)
-        ),
-        worker="test",
-        stop=StopRequest(),
-    )
-    executor.execute(claim)
-    return world.job(job_id)
 
 
 @pytest.fixture

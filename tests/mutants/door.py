@@ -8,7 +8,7 @@ SQL = "migrations/tenant/0001_jobs.sql"
 SCOPE = "app/web/tenant_scope.py"
 TOKENS = "app/web/tokens.py"
 JOBS = "tests/integration/test_api_jobs.py"
-RACES = "tests/integration/test_api_races.py"
+TURNS = "tests/integration/test_turns.py"
 REFUSALS = "tests/integration/test_api_refusals.py"
 FOREIGN = "tests/integration/test_api_isolation.py"
 FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
@@ -120,7 +120,7 @@ MUTANTS = (
         SQL,
         "        PERFORM pg_advisory_xact_lock(turno.tenant_of(current_user), hashtext(p_user));\n",
         "",
-        (f"{RACES}::test_the_quota_is_never_exceeded",),
+        (f"{TURNS}::test_the_second_of_two_submissions_counts_the_first",),
     ),
     Mutant(
         "a key may stand for two bodies",
@@ -139,6 +139,14 @@ MUTANTS = (
         (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
     ),
     Mutant(
+        "the loser of a race for a key hears nothing",
+        ONE_KEY,
+        SQL,
+        "    IF job_id IS NULL AND p_idempotency_key IS NOT NULL THEN",
+        "    IF false THEN",
+        (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
+    ),
+    Mutant(
         "a job may be retried twice",
         ONE_RETRY,
         SQL,
@@ -152,7 +160,7 @@ MUTANTS = (
         SQL,
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user);",
-        (f"{RACES}::test_one_failed_job_is_retried_once",),
+        (f"{TURNS}::test_the_second_of_two_retries_finds_the_first_one_s_job",),
     ),
     Mutant(
         "a hint that fails is the caller's error",

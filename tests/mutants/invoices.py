@@ -18,6 +18,14 @@ MUTANTS = (
         (f"{TESTS}::test_disjoint_batches_number_without_gaps",),
     ),
     Mutant(
+        "a batch takes its orders as they come",
+        "section 10: two batches never wait for each other in a circle",
+        "handlers/batch_invoicing.py",
+        "job.each(sorted(payload.order_ids))",
+        "job.each(payload.order_ids)",
+        ("tests/integration/test_batch_invoicing.py::test_orders_are_invoiced_in_ascending_order_as_given_or_not",),
+    ),
+    Mutant(
         "a second invoice of an order is a fault",
         "section 1: nobody is billed twice",
         INVOICING,

@@ -134,6 +134,6 @@ MUTANTS = (
         LOGINS,
         '    "role": "none",\n',
         "",
-        (f"{ATTACKS}::test_a_role_set_as_a_default_is_not_taken",),
+        (f"{ATTACKS}::test_a_role_set_as_a_default_is_not_even_taken_by_a_member",),
     ),
 )

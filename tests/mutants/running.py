@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 LEDGER = "tests/integration/test_ledger.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
 REFUSED = f"{MISBEHAVE}::test_what_trying_again_cannot_mend_fails_at_once_by_name"
+START = "tests/integration/test_attempt_start.py"
 POOL = "tests/acceptance/test_pool.py"
 EXEC = "tests/integration/test_exec_queue.py"
 SERIALISE = "tests/unit/test_serialise.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
@@ -159,8 +160,8 @@ MUTANTS = (
         "a dead child's job is left to cron",
         ALIVE,
         "app/work/supervisor.py",
-        "        verdict = self._engine.run(\n            recovery.rescue,",
-        "        verdict = (lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
+        "        return self._engine.run(\n            recovery.rescue,",
+        "        return (lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
     ),
     Mutant(
@@ -194,6 +195,22 @@ MUTANTS = (
         "if waits and self._place.regain() and",
         "if waits and",
         (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[False]",),
+    ),
+    Mutant(
+        "an expired job runs all the same",
+        "section 3: expired is cancelled with a reason",
+        "app/work/executor.py",
+        "        if attempt.started.expired:\n",
+        "        if False:\n",
+        (f"{START}::test_a_job_that_expired_while_it_was_claimed_does_not_run",),
+    ),
+    Mutant(
+        "a cancelled job runs once more",
+        "section 3: cancelling",
+        "app/work/executor.py",
+        "        if attempt.started.cancelled:\n",
+        "        if False:\n",
+        (f"{START}::test_a_job_that_is_to_be_cancelled_does_not_run_again",),
     ),
     Mutant(
         "a handler leaves its settings to the next job",
