@@ -142,6 +142,7 @@ CONTROL = Matrix(
         "promote": _roles("engine"),
         "claim": _roles("engine"),
         "claim_job": _roles("engine"),
+        "held": _roles("engine"),
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),

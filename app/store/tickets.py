@@ -53,6 +53,11 @@ def claim(
     return [_claim(row) for row in rows]
 
 
+def held(engine: Engine, worker: UUID) -> list[Claim]:
+    """Return every claim that the tickets say this worker has."""
+    return [_claim(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
+
+
 def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
     """Return ready jobs of a backend that nobody took for that long, oldest first."""
     rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()

@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOGIN_RETRY = 30.0
-SETTLE_AGAIN = 1.0
+RETRY = 1.0  # seconds between two tries to reach a database that is away
 STOPPING = "its worker was stopped"
+CUT_OFF = "its worker could not reach the database for too long"
+UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 HOST = socket.gethostname()
 
@@ -83,6 +85,16 @@ class Size:
     most: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    """A job that its dead child left unfinished, and what is to be said about it."""
+
+    claim: Claim
+    cause: str
+    pause: float
+    counted: bool
+
+
 class Supervisor:
     """Runs claims in forked children until its source is exhausted or it is told to stop."""
 
@@ -109,13 +121,13 @@ class Supervisor:
         self._size = size
         self._chance = chance
         self._children: dict[int, Child] = {}
-        self._owed: list[Loss] = []
-        self._settle_at = monotonic()
         self._selector = selectors.DefaultSelector()
         self._hints: int | None = None
         self._stop_asked_at: float | None = None
         self._forced = False
-        self._last_alive = monotonic()
+        self._last_alive = self._beat_due = monotonic()
+        self._owed: list[TakeBack] = []
+        self._pay_due = monotonic()
 
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
@@ -123,7 +135,6 @@ class Supervisor:
         self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         try:
             while self._go_on():
-                self._settle()
                 self._fill()
                 self._fit()
                 if self._janitor is not None:
@@ -139,7 +150,6 @@ class Supervisor:
             self._leave()
 
     def _leave(self) -> None:
-        self._settle()
         try:
             self._engine.run(tickets.stop_worker, self._worker)
         except psycopg.OperationalError as error:
@@ -148,14 +158,21 @@ class Supervisor:
 
     def _go_on(self) -> bool:
         self._heartbeat()
-        unfinished = self._children or (self._owed and not self._forced)
-        return bool(unfinished) or self._stop_asked_at is None
+        self._pay()
+        if self._stop_asked_at is None:
+            return True
+        return bool(self._children or (self._owed and not self._grace_over()))
+
+    def _free(self) -> int:
+        """Count the claims that could be taken now: none while the database is away, or when told to stop."""
+        if self._owed or self._stop_asked_at is not None:
+            return 0
+        return self._size.most - sum(not child.idle for child in self._children.values())
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked."""
-        busy = sum(not child.idle for child in self._children.values())
-        free = self._size.most - busy
-        if free <= 0 or self._stop_asked_at is not None:
+        free = self._free()
+        if free <= 0:
             return
         for claim in self._source.take(self._worker, free):
             crash_points.reach("claimed")
@@ -203,15 +220,16 @@ class Supervisor:
             self._hints = current
 
     def _patience(self) -> float:
-        moments = [self._last_alive + self._pace.heartbeat]
+        moments = [self._beat_due]
         if self._janitor is not None:
             moments.append(self._janitor.due)
-        if self._owed:
-            moments.append(self._settle_at)
         moments += [self._deadline(child) for child in self._children.values()]
+        if self._owed:
+            moments.append(self._pay_due)
         if self._stop_asked_at is not None:
             moments.append(self._stop_asked_at + self._pace.grace)
-        else:
+        # A source that is not asked while every child is busy would call for attention all the time.
+        elif self._free() > 0:
             moments.append(monotonic() + self._source.patience())
         return max(0.001, min(moments) - monotonic())
 
@@ -223,15 +241,20 @@ class Supervisor:
 
     def _enforce(self) -> None:
         stopping = self._stop_asked_at is not None
-        grace_over = self._stop_asked_at is not None and monotonic() >= self._stop_asked_at + self._pace.grace
+        grace_over = self._grace_over()
         for child in self._children.values():
-            if grace_over or self._forced:
+            if grace_over:
                 child.kill(STOPPING)
             elif child.claim is not None and monotonic() >= self._deadline(child):
                 self._end_overdue(child, child.claim)
             elif child.claim is not None and stopping and not child.asked:
                 log.info("stopping: the job ends at its next safe place", extra=_fields(child.claim))
                 child.ask_to_stop(StopRequest.GRACEFUL)
+
+    def _grace_over(self) -> bool:
+        if self._stop_asked_at is None:
+            return False
+        return self._forced or monotonic() >= self._stop_asked_at + self._pace.grace
 
     def _end_overdue(self, child: Child, claim: Claim) -> None:
         if child.overdue:
@@ -247,36 +270,45 @@ class Supervisor:
         del self._children[child.pid]
         code = child.reap()
         if child.claim is not None:
-            cause = child.killed_for or self._cause(code, child.claim)
-            pause = timedelta(seconds=self._pause(code, cause, child.claim))
-            blameless = code == exit_codes.LOGIN_REFUSED or cause == STOPPING
-            self._owed.append(Loss(child.claim, cause, pause, counted=not blameless))
+            self._take_back(child, child.claim, code)
 
-    def _settle(self) -> None:
-        """Take back the jobs of dead children; while the database is away, they stay owed."""
-        while self._owed and monotonic() >= self._settle_at:
-            loss = self._owed[0]
+    def _take_back(self, child: Child, claim: Claim, code: int) -> None:
+        cause = child.killed_for or self._cause(code, claim)
+        blameless = code == exit_codes.LOGIN_REFUSED or cause in (STOPPING, CUT_OFF)
+        pause = self._pause(code, cause, claim)
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=not blameless))
+        self._pay_due = monotonic()
+        self._pay()
+
+    def _pay(self) -> None:
+        """Take back what dead children left; while the database is away, try again every second or so."""
+        if monotonic() < self._pay_due:
+            return
+        while self._owed:
             try:
-                verdict = self._take_back(loss)
+                self._rescue(self._owed[0])
             except psycopg.OperationalError as error:
-                log.warning("job not taken back yet: %s", error, extra=_fields(loss.claim))
-                self._settle_at = monotonic() + SETTLE_AGAIN
+                log.warning("job not taken back yet: %s", error, extra=_fields(self._owed[0].claim))
+                self._pay_due = self._soon()
                 return
-            self._owed.pop(0)
-            if verdict != "gone":
-                log.warning("job taken back: %s; now %s", loss.cause, verdict, extra=_fields(loss.claim))
+            del self._owed[0]
 
-    def _take_back(self, loss: "Loss") -> str:
-        claim = loss.claim
-        return self._engine.run(
+    def _rescue(self, owed: TakeBack) -> None:
+        claim = owed.claim
+        verdict = self._engine.run(
             recovery.rescue,
             claim.login.schema,
             claim.job_id,
             claim.token,
-            cause=loss.cause,
-            retry_in=loss.pause,
-            counted=loss.counted,
+            cause=owed.cause,
+            retry_in=timedelta(seconds=owed.pause),
+            counted=owed.counted,
         )
+        if verdict != "gone":
+            log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=_fields(claim))
+
+    def _soon(self) -> float:
+        return monotonic() + RETRY * (0.8 + 0.4 * self._chance())
 
     def _cause(self, code: int, claim: Claim) -> str:
         if code < 0:
@@ -298,7 +330,7 @@ class Supervisor:
         return f"time limit of {self._handler(claim).timeout:g} s"
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
-        if cause == STOPPING:
+        if cause in (STOPPING, CUT_OFF):
             return 0.0
         if code == exit_codes.LOGIN_REFUSED:
             return LOGIN_RETRY
@@ -312,20 +344,26 @@ class Supervisor:
             return Defaults
 
     def _heartbeat(self) -> None:
-        if monotonic() < self._last_alive + self._pace.heartbeat:
+        if monotonic() < self._beat_due:
             return
         try:
             to_stop = self._engine.run(tickets.keep_alive, self._worker)
-        except psycopg.OperationalError:
-            # The database is away. Past the time after which others may take our jobs, we must not run them.
+            held = self._engine.run(tickets.held, self._worker)
+        except psycopg.OperationalError as error:
+            log.warning("heartbeat failed; the database does not answer: %s", error)
+            self._beat_due = min(self._soon(), monotonic() + self._pace.heartbeat)
+            # Past the time after which others may take our jobs, we must not run them.
             if monotonic() > self._last_alive + self._pace.dead_after:
-                raise
-            log.warning("heartbeat failed; the database does not answer")
+                for child in self._children.values():
+                    if child.claim is not None:
+                        child.kill(CUT_OFF)
             return
         if to_stop is None:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._last_alive = monotonic()
+        self._beat_due = self._last_alive + self._pace.heartbeat
         self._note_cancelled(to_stop)
+        self._note_unheard(held)
 
     def _note_cancelled(self, to_stop: set[UUID]) -> None:
         """Remember which jobs should stop by themselves, and end those that have had their grace."""
@@ -335,6 +373,13 @@ class Supervisor:
             child.cancelled_at = child.cancelled_at or monotonic()
             if monotonic() >= child.cancelled_at + self._pace.grace:
                 child.kill(CANCELLED)
+
+    def _note_unheard(self, held: list[Claim]) -> None:
+        """Give back claims whose answer was lost with a connection: nobody runs them, and we are alive."""
+        known = {child.claim.token for child in self._children.values() if child.claim is not None}
+        known |= {owed.claim.token for owed in self._owed}
+        unheard = [claim for claim in held if claim.token not in known]
+        self._owed += [TakeBack(claim=claim, cause=UNHEARD, pause=0.0, counted=False) for claim in unheard]
 
     def _listen(self) -> None:
         wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -357,16 +402,6 @@ class Supervisor:
         # A brother's channel left open here would never tell him that his parent has dismissed him.
         for child in self._children.values():
             child.channel.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A claim whose child died before its job was finished."""
-
-    claim: Claim
-    cause: str
-    pause: timedelta
-    counted: bool
 
 
 class DeclaredDead(TurnoError):

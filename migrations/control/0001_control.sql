@@ -304,6 +304,15 @@ BEGIN
     END LOOP;
 END $$;
 
+-- What a worker holds by these records. More than it knows of is a claim whose answer was lost.
+CREATE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT t.job_id, t.token, t.attempt, t.type, t.version, n.id, n.slug, n.schema, n.handler_role, n.login_epoch
+    FROM tickets t JOIN tenants n ON n.id = t.tenant_id
+    WHERE t.state = 'running' AND t.worker_id = p_worker;
+END;
+
 -- Ready tickets that no worker took for a while: the hint was lost, or there was no room.
 CREATE FUNCTION unclaimed(p_backend text, p_waiting_for interval, p_limit integer)
 RETURNS TABLE (job_id uuid, slug text)

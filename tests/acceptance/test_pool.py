@@ -328,3 +328,14 @@ def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: Worl
     assert becomes_true(lambda: world.job(job_id)["attempt"] >= 8, within=30)
     world.cancel(job_id)
     assert world.job(job_id)["errors"] <= 1
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: World) -> None:
+    world.start_pool("nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    (worker,) = world.rows("SELECT id FROM turno.workers")
+    assert tickets.claim_job(world.engine, worker["id"], job_id, types=["odd"])
+    assert becomes_true(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
+    job = world.job(job_id)
+    assert (job["status"], job["crashes"]) == ("pending", 0)
