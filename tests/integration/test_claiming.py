@@ -25,7 +25,7 @@ def claim(world: World, slots: int, *, types: tuple[str, ...] = ("batch_invoicin
 def test_tenants_take_turns_whatever_waits_behind_them(world: World) -> None:
     for _ in range(20):
         world.enqueue({"order_ids": [1]})
-    for _ in range(3):
+    for _ in range(4):
         world.enqueue({"order_ids": [1]}, tenant=world.other)
     taken = claim(world, 6)
     assert Counter(held.login.slug for held in taken) == {"suc0001": 3, "suc0002": 3}
