@@ -184,13 +184,17 @@ BEGIN
     END IF;
 END $$;
 
+-- Close the open attempt, or raise: a claim that was never started has nothing to end.
 CREATE FUNCTION attempt_end(p_job uuid, p_outcome text, p_error jsonb) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-BEGIN ATOMIC
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
     UPDATE background_job_attempts
     SET finished_at = clock_timestamp(), outcome = p_outcome, error = p_error
     WHERE job_id = p_job AND finished_at IS NULL;
-END;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no attempt of job % is open; start it first', p_job USING ERRCODE = 'TU001';
+    END IF;
+END $$;
 
 -- The end of a job, whatever end: state, dead letter, notification, outcome, and its ticket goes.
 -- The caller holds the ticket. Returns false if the job had ended already.
@@ -521,7 +525,10 @@ BEGIN
         PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, job.error, 0, 0);
         RETURN 'pending';
     END IF;
-    PERFORM attempt_end(p_job, CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, crash);
+    -- Not attempt_end: a rescue mends what it finds and refuses nothing.
+    UPDATE background_job_attempts
+    SET finished_at = clock_timestamp(), outcome = CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, error = crash
+    WHERE job_id = p_job AND finished_at IS NULL;
     IF job.cancel_requested_at IS NOT NULL THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, crash);
         RETURN 'cancelled';
