@@ -309,6 +309,7 @@ RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     old background_jobs;
+    due timestamptz := clock_timestamp();
 BEGIN
     SELECT * INTO old FROM background_jobs j WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;
     IF NOT FOUND THEN
@@ -320,9 +321,9 @@ BEGIN
           OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
                                                   WHERE i.job_id = p_job AND i.state = 'failed') THEN
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, max_attempts, parent_id)
+                                     trace_context, max_attempts, run_at, parent_id)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
-                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, p_job)
+                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job)
         RETURNING id INTO job_id;
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
@@ -330,7 +331,7 @@ BEGIN
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
-        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, clock_timestamp(), p_backend, 0);
+        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
         verdict := 'accepted';
     ELSE
         verdict := 'not_retryable';
@@ -376,7 +377,7 @@ BEGIN
         WHERE j.id = p_job AND j.status = 'pending'
         RETURNING j.payload, j.user_id, j.correlation_id, j.trace_context, j.attempt, j.errors, j.max_attempts,
                   (SELECT c.state FROM background_job_checkpoints c WHERE c.job_id = p_job),
-                  j.expires_at <= clock_timestamp(), j.cancel_requested_at IS NOT NULL;
+                  coalesce(j.expires_at <= clock_timestamp(), false), j.cancel_requested_at IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'job % is not waiting; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
