@@ -184,13 +184,17 @@ BEGIN
     END IF;
 END $$;
 
+-- Close the open attempt, or raise: a claim that was never started has nothing to end.
 CREATE FUNCTION attempt_end(p_job uuid, p_outcome text, p_error jsonb) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-BEGIN ATOMIC
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
     UPDATE background_job_attempts
     SET finished_at = clock_timestamp(), outcome = p_outcome, error = p_error
     WHERE job_id = p_job AND finished_at IS NULL;
-END;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no attempt of job % is open; start it first', p_job USING ERRCODE = 'TU001';
+    END IF;
+END $$;
 
 -- The end of a job, whatever end: state, dead letter, notification, outcome, and its ticket goes.
 -- The caller holds the ticket. Returns false if the job had ended already.
@@ -305,6 +309,7 @@ RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     old background_jobs;
+    due timestamptz := clock_timestamp();
 BEGIN
     SELECT * INTO old FROM background_jobs j WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;
     IF NOT FOUND THEN
@@ -316,9 +321,9 @@ BEGIN
           OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
                                                   WHERE i.job_id = p_job AND i.state = 'failed') THEN
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, max_attempts, parent_id)
+                                     trace_context, max_attempts, run_at, parent_id)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
-                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, p_job)
+                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job)
         RETURNING id INTO job_id;
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
@@ -326,7 +331,7 @@ BEGIN
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
-        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, clock_timestamp(), p_backend, 0);
+        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
         verdict := 'accepted';
     ELSE
         verdict := 'not_retryable';
@@ -373,7 +378,7 @@ BEGIN
         WHERE j.id = p_job AND j.status = 'pending'
         RETURNING j.payload, j.user_id, j.correlation_id, j.trace_context, j.attempt, j.errors, j.max_attempts,
                   (SELECT c.state FROM background_job_checkpoints c WHERE c.job_id = p_job),
-                  j.expires_at <= clock_timestamp(), j.cancel_requested_at IS NOT NULL;
+                  coalesce(j.expires_at <= clock_timestamp(), false), j.cancel_requested_at IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'job % is not waiting; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
@@ -531,7 +536,10 @@ BEGIN
         PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, job.error, 0, 0);
         RETURN 'pending';
     END IF;
-    PERFORM attempt_end(p_job, CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, crash);
+    -- Not attempt_end: a rescue mends what it finds and refuses nothing.
+    UPDATE background_job_attempts
+    SET finished_at = clock_timestamp(), outcome = CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, error = crash
+    WHERE job_id = p_job AND finished_at IS NULL;
     IF job.cancel_requested_at IS NOT NULL THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, crash);
         RETURN 'cancelled';
