@@ -70,7 +70,9 @@ def sleep_in_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
 
 
 def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    # Silent, so that nobody who reads the worker's output to its end has to wait for it.
+    quiet = subprocess.DEVNULL
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
 
 

@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 
 from tests.mutants.__main__ import main
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.copied_tree import ROOT
 from tests.mutants.hunt import Fate, hunt, what_fails_unmutated
 from tests.mutants.mutant import Mutant
 
@@ -57,3 +59,9 @@ def test_with_every_guard_in_place_the_tests_pass() -> None:
 def test_an_unknown_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no such name"]) == 2
     assert "no such mutant: no such name" in capsys.readouterr().out
+
+
+def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    lost = [mutant.name for mutant in MUTANTS if (ROOT / mutant.file).read_text().count(mutant.old) != 1]
+    assert not lost

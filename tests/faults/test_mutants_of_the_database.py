@@ -1,4 +1,4 @@
-"""Without its guard, each promise's test fails; see tests/mutants."""
+"""Without its guard in the database, each promise's test fails; see tests/mutants."""
 
 import pytest
 
@@ -6,12 +6,10 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.hunt import Fate, hunt
 from tests.mutants.mutant import Mutant
 
+CHOSEN = [mutant for mutant in MUTANTS if mutant.file.endswith(".sql")]
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "_"))
+
+@pytest.mark.parametrize("mutant", CHOSEN, ids=lambda mutant: mutant.name.replace(" ", "_"))
 def test_without_its_guard_the_test_fails(mutant: Mutant) -> None:
     verdict = hunt(mutant)
     assert verdict.fate is Fate.KILLED, f"{verdict.line}\nit guards {mutant.guards}\n{verdict.output}"
-
-
-def test_every_mutant_has_a_name_of_its_own() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
