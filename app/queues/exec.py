@@ -40,6 +40,7 @@ class ExecQueue:
                 return False
             crash_points.reach("slot_taken")
             self._launch(ref, slot)
+            crash_points.reach("launched")
         except OSError as error:
             # No process, no file descriptor: the job waits, and the sweep offers it again.
             log.warning("worker not launched: %s", error, extra={"tenant": ref.tenant, "job_id": str(ref.job_id)})
