@@ -143,6 +143,7 @@ CONTROL = Matrix(
         "claim": _roles("engine"),
         "claim_job": _roles("engine"),
         "held": _roles("engine"),
+        "restamp": _roles("engine"),
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),

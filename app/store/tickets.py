@@ -64,6 +64,11 @@ def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: in
     return [JobRef(slug, job_id) for job_id, slug in rows]
 
 
+def restamp(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
+    """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
+    return int(_value(engine, "SELECT restamp(%s, %s, %s)", (backend, waiting_for, dry_run)))
+
+
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
     """Make up to `limit` due tickets ready; returns how many."""
     return int(_value(engine, "SELECT promote(%s, %s)", (limit, dry_run)))

@@ -313,6 +313,26 @@ BEGIN ATOMIC
     WHERE t.state = 'running' AND t.worker_id = p_worker;
 END;
 
+-- What waits for a backend that nobody serves any more is stamped over to one that is served.
+CREATE FUNCTION restamp(p_backend text, p_waiting_for interval, p_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    stamped bigint;
+BEGIN
+    IF p_dry_run THEN
+        SELECT count(*) INTO stamped FROM tickets
+        WHERE state = 'ready' AND backend <> p_backend AND run_at <= clock_timestamp() - p_waiting_for;
+        RETURN stamped;
+    END IF;
+    UPDATE tickets SET backend = p_backend, published_at = NULL
+    WHERE job_id IN (SELECT t.job_id FROM tickets t
+                     WHERE t.state = 'ready' AND t.backend <> p_backend
+                       AND t.run_at <= clock_timestamp() - p_waiting_for
+                     LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS stamped = ROW_COUNT;
+    RETURN stamped;
+END $$;
+
 -- Ready tickets that no worker took for a while: the hint was lost, or there was no room.
 CREATE FUNCTION unclaimed(p_backend text, p_waiting_for interval, p_limit integer)
 RETURNS TABLE (job_id uuid, slug text)

@@ -397,7 +397,8 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS)
     def heartbeat(self, worker: int) -> None:
-        assert tickets.keep_alive(self.world.engine, self.workers[worker]) == (worker not in self.buried)
+        answer = tickets.keep_alive(self.world.engine, self.workers[worker])
+        assert (answer is not None) == (worker not in self.buried)
 
     @rule(worker=WORKERS)
     def worker_is_buried(self, worker: int) -> None:
