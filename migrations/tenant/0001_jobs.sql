@@ -573,6 +573,8 @@ BEGIN
            CASE WHEN j.run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, j.attempt
     FROM background_jobs j
     WHERE j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
+    -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
+    FOR UPDATE SKIP LOCKED
     ON CONFLICT (job_id) DO NOTHING;
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := greatest(changed, n);
