@@ -609,7 +609,7 @@ BEGIN
 END $$;
 
 -- Remove ended jobs with all their history, a batch at a time. A failed one stays as long as its
--- dead letter waits for somebody, a job that others point to as long as they are there.
+-- dead letter waits for somebody. A job may outlive the one that it continues.
 CREATE FUNCTION job_purge(p_older_than interval, p_limit integer, p_dry_run boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
