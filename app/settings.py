@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from app.errors import InvalidSettings
 
-Backend = Literal["exec"]
+Backend = Literal["exec", "pool"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
@@ -57,25 +57,32 @@ def _text(text: str) -> str:
     return text
 
 
-def _setting(default: Any, about: str, read: Callable[[str], Any] = _text) -> Any:
-    return field(default=default, metadata={"about": about, "read": read})
+def _setting(default: Any, about: str, read: Callable[[str], Any] = _text, *, secret: bool = False) -> Any:
+    return field(default=default, repr=not secret, metadata={"about": about, "read": read})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The configuration of one process; each field is the environment variable of the same name in capitals."""
 
-    database_url: str = _setting("", "where PostgreSQL is; every service derives its own user and password")
-    admin_database_url: str = _setting(
-        "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL"
+    database_url: str = _setting(
+        "", "where PostgreSQL is; every service derives its own user and password", secret=True
     )
-    master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more")
+    admin_database_url: str = _setting(
+        "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL", secret=True
+    )
+    master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more", secret=True)
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))
     exec_max_processes: int = _setting(4, "spawned workers at a time on this host", _whole(1, 256))
     exec_slot_dir: str = _setting("", "folder of the slot locks, shared by all web processes of the host")
     exec_log: str = _setting("", "file that spawned workers write their log to; by default in the slot folder")
+    pool_min_children: int = _setting(1, "children a resident worker keeps when idle", _whole(0, 256))
+    pool_max_children: int = _setting(4, "children a resident worker has under load", _whole(1, 256))
+    pool_jobs_per_child: int = _setting(10_000, "jobs after which a child is replaced", _whole(1, 100_000_000))
+    pool_memory_per_child_mb: int = _setting(256, "memory beyond which a child is replaced", _whole(32, 1_048_576))
+    pool_sessions_per_child: int = _setting(4, "tenant sessions a child keeps open between jobs", _whole(0, 256))
     max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))
     max_body_bytes: int = _setting(1_048_576, "largest request body that is read", _whole(1024, 104_857_600))
     heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))
@@ -86,7 +93,7 @@ class Settings:
         5.0, "time a job past its limit has to stop before it is killed", _seconds(0, 3600)
     )
     retention_days: int = _setting(30, "days that ended jobs are kept", _whole(1, 3650))
-    jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with")
+    jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with", secret=True)
     jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)
     jwt_issuer: str = _setting("turno", "the iss a token must carry")
     jwt_audience: str = _setting("turno", "the aud a token must carry")
@@ -123,6 +130,8 @@ class Settings:
         problems = []
         if self.dead_after_seconds < 2 * self.heartbeat_seconds:
             problems.append("DEAD_AFTER_SECONDS must be at least twice HEARTBEAT_SECONDS, or live workers look dead")
+        if self.pool_min_children > self.pool_max_children:
+            problems.append("POOL_MIN_CHILDREN must not be larger than POOL_MAX_CHILDREN")
         if any(name.lower() == "none" for name in self.jwt_algorithms):
             problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
         return problems

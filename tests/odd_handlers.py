@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from app.errors import PermanentFailure
 from app.jobs.handler import JobContext, JobHandler
@@ -33,6 +34,9 @@ class OddPayload:
     how: str
     text: str = ""
     number: int = 0
+
+
+HOARD: list[bytearray] = []
 
 
 class TwoArguments(Exception):
@@ -60,12 +64,15 @@ def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
-def sleep_in_sql(job: JobContext, _payload: OddPayload) -> None:
-    job.connection.execute("SELECT pg_sleep(600)")
+def sleep_in_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SELECT pg_sleep({payload.number or 600})".encode())
+    return {}
 
 
 def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    # Silent, so that nobody who reads the worker's output to its end has to wait for it.
+    quiet = subprocess.DEVNULL
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
 
 
@@ -202,6 +209,68 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Run the SQL, then keep its locks for long; later attempts return at once."""
+    if job.attempt == 1:
+        job.connection.execute(payload.text)
+        time.sleep(600)
+    return {}
+
+
+def print_much(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Print `number` megabytes."""
+    for _ in range(payload.number):
+        sys.stdout.write("x" * 2**20)
+    return {}
+
+
+def fail_then_reschedule(job: JobContext, _payload: OddPayload) -> Reschedule:
+    if job.attempt < 3:
+        raise ValueError("not yet")
+    return Reschedule(after=3600)
+
+
+def grow(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Keep `number` megabytes for good."""
+    HOARD.append(bytearray(payload.number << 20))
+    return {"pid": os.getpid()}
+
+
+def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Say what this session is and what it carries."""
+    with job.connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT current_user, current_setting('search_path'), pg_backend_pid(), current_setting('statement_timeout'),
+                   (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors WHERE is_holdable),
+                   ARRAY(SELECT pg_listening_channels())
+            """
+        )
+        row = cursor.fetchone()
+    assert row is not None
+    user, path, backend, timeout, prepared, cursors, listening = row
+    return {"user": user, "path": path, "backend": backend, "timeout": timeout, "prepared": prepared,
+            "cursors": cursors, "listening": listening}  # fmt: skip
+
+
+def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Leave the session changed, in the way that `text` names."""
+    found = who(job, payload)
+    match payload.text:
+        case "settings":
+            job.connection.execute("SET statement_timeout = '5s'; SET search_path = pg_catalog")
+            job.connection.execute(f"SET search_path = {found['path']}; SET statement_timeout = '6s'")
+        case "listening":
+            job.connection.execute("LISTEN something")
+        case "prepared":
+            job.connection.execute("PREPARE mine AS SELECT 1")
+        case "cursor":
+            job.connection.execute("DECLARE mine CURSOR WITH HOLD FOR SELECT 1")
+        case "row_factory":
+            job.connection.row_factory = dict_row
+    return found
+
+
 DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "ok": lambda _job, _payload: {"fine": True},
     "loop_forever": loop_forever,
@@ -241,6 +310,13 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "skip_the_context": skip_the_context,
     "leave_the_batch_early": leave_the_batch_early,
     "deadlock_once": deadlock_once,
+    "who": who,
+    "hold_a_lock": hold_a_lock,
+    "print_much": print_much,
+    "fail_then_reschedule": fail_then_reschedule,
+    "mess": mess,
+    "pid": lambda _job, _payload: {"pid": os.getpid()},
+    "grow": grow,
     "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},
 }
 
@@ -279,12 +355,21 @@ class OddOnce(Odd):
     retry = RetryPolicy.never()
 
 
+class OddHealthy(Odd):
+    """The same, with attempts that count as healthy at once."""
+
+    type = "odd_healthy"
+    retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
+
+
 REGISTRY = Registry(
     {
+        "odd_healthy": "tests.odd_handlers:OddHealthy",
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_once": "tests.odd_handlers:OddOnce",
+        "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
     }
 )

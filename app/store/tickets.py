@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -21,9 +21,15 @@ def start_worker(engine: Engine, *, backend: str, host: str, pid: int) -> UUID:
     return worker
 
 
-def keep_alive(engine: Engine, worker: UUID) -> bool:
-    """Say that a worker lives; False means it was declared dead and must stop."""
-    return bool(_value(engine, "SELECT worker_alive(%s)", (worker,)))
+def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
+    """Say that a worker lives; returns which of its jobs are to be stopped, None if it was declared dead."""
+    to_stop: list[UUID] | None = _value(engine, "SELECT worker_alive(%s)", (worker,))
+    return None if to_stop is None else set(to_stop)
+
+
+def take_lease(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
+    """Ask to be the one that does something in this period; False if another is."""
+    return bool(_value(engine, "SELECT lease_take(%s, %s, %s)", (name, holder, period)))
 
 
 def stop_worker(engine: Engine, worker: UUID) -> None:
@@ -47,6 +53,11 @@ def claim(
     return [_claim(row) for row in rows]
 
 
+def held(engine: Engine, worker: UUID) -> list[Claim]:
+    """Return every claim that the tickets say this worker has."""
+    return [_claim(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
+
+
 def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
     """Return ready jobs of a backend that nobody took for that long, oldest first."""
     rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()
@@ -56,6 +67,20 @@ def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: in
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
     """Make up to `limit` due tickets ready; returns how many."""
     return int(_value(engine, "SELECT promote(%s, %s)", (limit, dry_run)))
+
+
+# The one channel; any role may send or listen there, so what arrives is never believed.
+CHANNEL: LiteralString = "turno_jobs"
+
+
+def wake(session: Engine) -> None:
+    """Hint to the resident workers that something may be ready; never inside a business transaction."""
+    session.execute("NOTIFY " + CHANNEL)
+
+
+def listen(engine: Engine) -> None:
+    """Have this session hear the hints."""
+    engine.execute("LISTEN " + CHANNEL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,18 @@
 import logging
 import os
 from collections.abc import Callable, Iterable
+from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
 
-from app.errors import CancelRequested
+from app.errors import CancelRequested, HandlerMisuse
 from app.store import attempts
 from app.store.attempts import Started
 from app.work.exit_codes import TIME_LIMIT
 from app.work.ledger import LedgerBatch
-from app.work.session import HandlerConnection, JobTransaction, OpenSession
+from app.work.session import HandlerConnection, JobTransaction, SessionSource
 from app.work.stop import HandBack, StopRequest
 
 T = TypeVar("T")
@@ -24,7 +25,7 @@ class AttemptContext:
     """One attempt's view of its job; implements `app.jobs.handler.JobContext`."""
 
     def __init__(
-        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, open_session: OpenSession
+        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, sessions: SessionSource
     ) -> None:
         claim = transaction.claim
         self.job_id = claim.job_id
@@ -44,7 +45,7 @@ class AttemptContext:
         )
         self._transaction = transaction
         self._stop = stop
-        self._open_session = open_session
+        self._sessions = sessions
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
         self._next_look = 0.0
@@ -72,8 +73,13 @@ class AttemptContext:
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
+        if self._batch is not None and self._batch.inside_an_item:
+            raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
+        self.finish()
         asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
         self._transaction.commit_and_go_on()
+        # The same attempt may start its handler again, after a collision: from here, as a later one would.
+        self.checkpoint_state = loads(dumps(state))
         self.safe_place(asked=asked)
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
@@ -102,17 +108,17 @@ class AttemptContext:
             os._exit(TIME_LIMIT)
 
     def finish(self) -> None:
-        """Enter what a batch that was left early has done, so that it commits with its record."""
+        """Enter what a batch has done since its last chunk, so that it commits with its record."""
         if self._batch is not None:
             self._batch.record()
 
     def close(self) -> None:
-        """End the second session, if there was one."""
+        """Give back the second session, if there was one."""
         if self._second is not None:
-            psycopg.Connection.close(self._second)
+            self._sessions.give_back(self._transaction.claim.login, self._second)
 
     def _second_session(self) -> HandlerConnection:
         if self._second is None:
-            self._second = self._open_session(self._transaction.claim.login)
+            self._second = self._sessions.take(self._transaction.claim.login)
             self._second.execute("SET lock_timeout = '500ms'")
         return self._second

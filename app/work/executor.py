@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from json import dumps
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import psycopg
@@ -35,7 +35,8 @@ from app.jobs.registry import Registry
 from app.store import attempts
 from app.store.attempts import Started
 from app.work.context import AttemptContext
-from app.work.session import JobTransaction, OpenSession, collided, describe
+from app.work.limits import limited_memory
+from app.work.session import JobTransaction, SessionSource, collided, describe
 from app.work.stop import HandBack, StopRequest
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,12 @@ class Attempt:
     transaction: JobTransaction
     started: Started
     context: AttemptContext
+    began: float
+
+    @property
+    def afresh(self) -> bool:
+        """Say whether this attempt was healthy for so long that earlier errors no longer count."""
+        return self.handler.retry.afresh(monotonic() - self.began)
 
 
 class Executor:
@@ -62,13 +69,13 @@ class Executor:
         self,
         *,
         registry: Registry,
-        open_session: OpenSession,
+        sessions: SessionSource,
         worker: str,
         stop: StopRequest,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
-        self._open_session = open_session
+        self._sessions = sessions
         self._worker = worker
         self._stop = stop
         self._chance = chance
@@ -77,7 +84,8 @@ class Executor:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
         attempt = self._start(claim)
         try:
-            outcome = self._work(attempt)
+            with limited_memory(attempt.handler.memory_mb):
+                outcome = self._work(attempt)
             decision = self._decide(attempt, outcome)
             return self._record(attempt, decision)
         finally:
@@ -86,13 +94,11 @@ class Executor:
 
     def _start(self, claim: Claim) -> Attempt:
         handler = self._registry.load(claim.type)()
-        transaction = JobTransaction(claim, self._open_session)
+        transaction = JobTransaction(claim, self._sessions)
         started = attempts.start(transaction.connection, claim, self._worker)
         crash_points.reach("started")
-        context = AttemptContext(
-            transaction=transaction, started=started, stop=self._stop, open_session=self._open_session
-        )
-        return Attempt(claim, handler, transaction, started, context)
+        context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)
+        return Attempt(claim, handler, transaction, started, context, monotonic())
 
     def _work(self, attempt: Attempt) -> Outcome:
         outcome = self._try(attempt)
@@ -146,7 +152,7 @@ class Executor:
         now = attempts.now(attempt.transaction.connection) if isinstance(outcome, Reschedule | HandedBack) else None
         return decide(
             outcome,
-            errors=attempt.started.errors,
+            errors=0 if attempt.afresh else attempt.started.errors,
             max_attempts=attempt.started.max_attempts,
             policy=attempt.handler.retry,
             now=now,
@@ -160,9 +166,10 @@ class Executor:
         session = transaction.connection
         match decision:
             case Retry(delay, error):
-                return attempts.fail(session, claim, "an attempt failed", error, timedelta(seconds=delay))
+                pause = timedelta(seconds=delay)
+                return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=attempt.afresh)
             case Fail(cause, error):
-                return attempts.fail(session, claim, cause, error, None)
+                return attempts.fail(session, claim, cause, error, None, afresh=attempt.afresh)
             case Release(run_at, outcome, reason):
                 return attempts.release(session, claim, outcome, reason, run_at)
             case Abandon(reason):

@@ -66,6 +66,8 @@ CREATE TABLE tickets (
     worker_id    uuid,
     token        uuid,
     attempt      integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    -- Somebody wants this running job to stop: how its worker hears of it, who may not read the job.
+    cancel_at    timestamptz,
     CHECK ((state = 'running') = (worker_id IS NOT NULL)),
     CHECK ((state = 'running') = (token IS NOT NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
@@ -74,6 +76,13 @@ CREATE TABLE tickets (
 CREATE INDEX tickets_ready ON tickets (queue, tenant_id, priority, run_at, job_id) WHERE state = 'ready';
 CREATE INDEX tickets_due ON tickets (run_at) WHERE state = 'scheduled';
 CREATE INDEX tickets_running ON tickets (worker_id) WHERE state = 'running';
+
+-- Which process does what only one should do at a time; over when `until` has passed.
+CREATE TABLE leases (
+    name   text PRIMARY KEY,
+    holder text NOT NULL,
+    until  timestamptz NOT NULL
+);
 
 -- What metrics and alerts read; append-only, pruned.
 CREATE TABLE outcomes (
@@ -125,12 +134,17 @@ BEGIN ATOMIC
     INSERT INTO workers (backend, host, pid) VALUES (p_backend, p_host, p_pid) RETURNING id;
 END;
 
--- False means: this worker was declared dead, others may run its jobs, and it must stop.
-CREATE FUNCTION worker_alive(p_worker uuid) RETURNS boolean
+-- Returns which of this worker's jobs somebody wants stopped; NULL means that it was declared
+-- dead, that others may run its jobs, and that it must stop itself.
+CREATE FUNCTION worker_alive(p_worker uuid) RETURNS uuid[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE workers SET alive_at = clock_timestamp() WHERE id = p_worker;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN ARRAY(SELECT job_id FROM tickets
+                 WHERE state = 'running' AND worker_id = p_worker AND cancel_at IS NOT NULL);
 END $$;
 
 CREATE FUNCTION worker_stop(p_worker uuid) RETURNS void
@@ -170,6 +184,17 @@ BEGIN ATOMIC
     ORDER BY t.job_id
     LIMIT 1000;
 END;
+
+-- True for one caller at a time: the lease was free or over, and is now the caller's. Never given
+-- back early, so that the period of what it guards is the same however many processes ask.
+CREATE FUNCTION lease_take(p_name text, p_holder text, p_for interval) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO leases (name, holder, until) VALUES (p_name, p_holder, clock_timestamp() + p_for)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+    WHERE leases.until <= clock_timestamp();
+    RETURN FOUND;
+END $$;
 
 -- Claiming -----------------------------------------------------------------------------------
 
@@ -278,6 +303,15 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
+
+-- What a worker holds by these records. More than it knows of is a claim whose answer was lost.
+CREATE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT t.job_id, t.token, t.attempt, t.type, t.version, n.id, n.slug, n.schema, n.handler_role, n.login_epoch
+    FROM tickets t JOIN tenants n ON n.id = t.tenant_id
+    WHERE t.state = 'running' AND t.worker_id = p_worker;
+END;
 
 -- Ready tickets that no worker took for a while: the hint was lost, or there was no room.
 CREATE FUNCTION unclaimed(p_backend text, p_waiting_for interval, p_limit integer)

@@ -241,7 +241,7 @@ BEGIN
     WHERE id = p_job AND status IN ('pending', 'running');
     UPDATE turno.tickets
     SET state = CASE WHEN p_run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END,
-        run_at = p_run_at, worker_id = NULL, token = NULL, published_at = NULL
+        run_at = p_run_at, worker_id = NULL, token = NULL, published_at = NULL, cancel_at = NULL
     WHERE job_id = p_job;
 END $$;
 
@@ -356,6 +356,7 @@ BEGIN
         RETURN 'ended';
     ELSIF job.status = 'running' THEN
         UPDATE background_jobs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()) WHERE id = p_job;
+        UPDATE turno.tickets SET cancel_at = coalesce(cancel_at, clock_timestamp()) WHERE job_id = p_job;
         RETURN 'requested';
     END IF;
     PERFORM job_end(p_job, 'cancelled', p_reason, NULL, NULL);
@@ -457,8 +458,10 @@ BEGIN
 END $$;
 
 -- The attempt ended in an error. With a delay the job waits that long and runs again; without
--- one it is failed for good. A job that somebody wants cancelled is not tried again.
-CREATE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval) RETURNS text
+-- one it is failed for good. A job that somebody wants cancelled is not tried again. p_afresh: the
+-- attempt was healthy for so long that the errors before it no longer count.
+CREATE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval, p_afresh boolean)
+RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM claim_hold(p_job, p_token);
@@ -466,6 +469,9 @@ BEGIN
     IF job_cancel_requested(p_job) THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
         RETURN 'cancelled';
+    END IF;
+    IF p_afresh THEN
+        UPDATE background_jobs SET errors = 0 WHERE id = p_job;
     END IF;
     IF p_retry_in IS NULL THEN
         UPDATE background_jobs SET errors = errors + 1 WHERE id = p_job;
@@ -476,7 +482,8 @@ BEGIN
     RETURN 'pending';
 END $$;
 
--- The attempt ended without fault: rescheduled by its handler, or handed back. Nothing is counted.
+-- The attempt ended without fault: rescheduled by its handler, or handed back. Nothing is counted,
+-- and a poller that ended well starts with no errors next time.
 CREATE FUNCTION job_release(p_job uuid, p_token uuid, p_outcome text, p_reason text, p_run_at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -485,6 +492,9 @@ BEGIN
     IF job_cancel_requested(p_job) THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, NULL);
         RETURN 'cancelled';
+    END IF;
+    IF p_outcome = 'rescheduled' THEN
+        UPDATE background_jobs SET errors = 0 WHERE id = p_job AND errors > 0;
     END IF;
     PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);
     RETURN 'pending';
