@@ -280,26 +280,29 @@ BEGIN
             verdict := 'quota';
         END IF;
     END IF;
-    IF verdict IS NULL THEN
-        INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
-        VALUES (p_type, p_version, p_queue, p_priority, p_payload, p_payload_hash, p_user, p_correlation_id,
-                p_trace_context, p_idempotency_key, p_max_attempts, due, p_expires_at, p_parent)
-        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        RETURNING id INTO job_id;
-        IF FOUND THEN
-            verdict := 'accepted';
-            PERFORM ticket_put(job_id, p_queue, p_type, p_version, p_priority, due, p_backend, 0);
+    LOOP
+        IF verdict IS NULL THEN
+            INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
+                                         trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
+            VALUES (p_type, p_version, p_queue, p_priority, p_payload, p_payload_hash, p_user, p_correlation_id,
+                    p_trace_context, p_idempotency_key, p_max_attempts, due, p_expires_at, p_parent)
+            ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+            RETURNING id INTO job_id;
+            IF FOUND THEN
+                verdict := 'accepted';
+                PERFORM ticket_put(job_id, p_queue, p_type, p_version, p_priority, due, p_backend, 0);
+                EXIT;
+            END IF;
         END IF;
-    END IF;
-    IF job_id IS NULL AND p_idempotency_key IS NOT NULL THEN
         -- A statement of its own: its snapshot sees the winner that the insert waited for.
         SELECT id, payload_hash INTO job_id, first_hash FROM background_jobs
         WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;
         IF FOUND THEN
             verdict := CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END;
         END IF;
-    END IF;
+        -- Neither inserted nor found: the first job was purged between the two, and the key is free again.
+        EXIT WHEN verdict IS NOT NULL;
+    END LOOP;
     RETURN NEXT;
 END $$;
 
@@ -584,6 +587,8 @@ BEGIN
            CASE WHEN j.run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, j.attempt
     FROM background_jobs j
     WHERE j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
+    -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
+    FOR UPDATE SKIP LOCKED
     ON CONFLICT (job_id) DO NOTHING;
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := greatest(changed, n);
@@ -615,7 +620,7 @@ BEGIN
 END $$;
 
 -- Remove ended jobs with all their history, a batch at a time. A failed one stays as long as its
--- dead letter waits for somebody, a job that others point to as long as they are there.
+-- dead letter waits for somebody. A job may outlive the one that it continues.
 CREATE FUNCTION job_purge(p_older_than interval, p_limit integer, p_dry_run boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
