@@ -1,0 +1,117 @@
+"""One durable enqueue in a running process, against a transaction of one INSERT on the same connection."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from itertools import count, cycle
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from psycopg import sql
+
+from app.dispatch.dispatcher import Submission, fingerprint
+from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.ground import open_ground
+from benchmarks.pgqueuer_peer import PgQueuer, PgQueuerMissing
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved, timed
+from handlers.batch_invoicing import BatchInvoicing
+from tenants.session import call_as_api, service_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.sampling import Contestant
+    from tenants.tenant import Tenant
+
+FLOOR, PEER = "floor", "pgqueuer"
+TENANTS = 10
+OURS = ("enqueue", "enqueue, quota", f"enqueue, quota, {TENANTS} tenants")
+TURN = 20  # enqueues in a row, so that a peer's process is as warm as ours
+OPEN_JOBS = 10  # a user has at most so many
+
+
+def run(options: Options) -> Report:
+    """Measure enqueueing with the role switch, an idempotency key and the event, with and without a quota."""
+    report = Report("dispatch", "ms")
+    with open_ground() as ground, ExitStack() as stack:
+        report.facts[PEER] = "left out: ask for it with --peers"
+        contestants = _ours(ground, stack)
+        if options.peers:
+            contestants |= _peer(ground, stack, report)
+        samples = interleaved(contestants, rounds=20 if options.quick else 150, seconds=options.seconds)
+    report.add(samples)
+    for name in OURS:
+        report.compare(samples, name, FLOOR)
+        if PEER in samples:
+            report.compare(samples, name, PEER, at_most=1.0)
+    return report
+
+
+def _ours(ground: Ground, stack: ExitStack) -> dict[str, Contestant]:
+    tenants = [ground.tenant(f"suc{number:04d}") for number in range(TENANTS)]
+    web = stack.enter_context(service_session(ground.logins, ground.logins.web, application="bench-web"))
+    insert = insert_into_floor(ground)
+    return {
+        FLOOR: timed(lambda: web.execute(insert), times=TURN),
+        OURS[0]: _enqueue(web, tenants[:1], None),
+        OURS[1]: _enqueue(web, tenants[:1], 20),
+        OURS[2]: _enqueue(web, tenants, 20),
+    }
+
+
+def insert_into_floor(ground: Ground) -> bytes:
+    """Make a table that the web's role may insert into, and return the least that a durable transaction can do."""
+    web = sql.Identifier(ground.logins.web)
+    ground.admin.execute(
+        sql.SQL(
+            "CREATE TABLE turno.floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, i integer NOT NULL,"
+            " at timestamptz NOT NULL DEFAULT now());"
+            "GRANT INSERT ON turno.floor TO {}"
+        ).format(web)
+    )
+    return b"INSERT INTO turno.floor (i) VALUES (1)"
+
+
+def _enqueue(web: psycopg.Connection[Any], tenants: list[Tenant], limit: int | None) -> Contestant:
+    jobs = zip(cycle(tenants), _new_jobs(limit), strict=False)
+
+    def one() -> None:
+        tenant, job = next(jobs)
+        row = call_as_api(web, tenant, ENQUEUE, job.parameters())
+        assert row["verdict"] == "accepted", row  # noqa: S101 - what is refused was not measured
+
+    return timed(one, times=TURN)
+
+
+def _new_jobs(limit: int | None) -> Iterator[NewJob]:
+    payload = {"order_ids": list(range(10_248, 10_258)), "point_of_sale": 1}
+    digest = fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana"))
+    for number in count():
+        yield NewJob(
+            type=BatchInvoicing.type,
+            version=1,
+            queue="default",
+            backend="exec",
+            max_attempts=4,
+            payload=payload,
+            payload_hash=digest,
+            user_id=f"ana-{limit}-{number // OPEN_JOBS}",
+            idempotency_key=str(uuid4()),
+            correlation_id=str(uuid4()),
+            pending_limit=limit,
+        )
+
+
+def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contestant]:
+    try:
+        peer = stack.enter_context(PgQueuer(ground.folder / "pgqueuer", ground.database("pgqueuer")))
+    except PgQueuerMissing as missing:
+        report.facts[PEER] = str(missing)
+        return {}
+    report.facts[PEER] = peer.version
+    return {PEER: lambda: peer.enqueue(TURN)}

@@ -1,0 +1,114 @@
+"""POST to 202 through gunicorn: 8 clients against a bare Flask route with one INSERT; 5 a second with spawning."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from itertools import count
+from typing import TYPE_CHECKING, LiteralString
+from uuid import uuid4
+
+from app.queues.slots import SlotFolder
+from benchmarks.dispatch import OPEN_JOBS, insert_into_floor
+from benchmarks.ground import open_ground
+from benchmarks.http_client import crowd, steady
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved
+from benchmarks.web_process import BARE, TURNO, serving
+from cli.deadline import becomes_true
+from cli.development_token import development_token
+from handlers.services.northwind.load import load_orders
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.http_client import NextRequest, Request
+
+PATH = "/api/jobs/batch_invoicing"
+ORDERS = range(10_248, 10_748)
+CLIENTS = 8
+FLOOR, OURS, STEADY = "bare route", "POST", "POST, 5 a second, spawning"
+
+
+def run(options: Options) -> Report:
+    """Measure a crowd while every slot is taken, then a steady trickle whose every job may start a worker."""
+    report = Report("http", "ms")
+    with open_ground() as ground, ExitStack() as stack:
+        tenant = ground.tenant("suc0001")
+        load_orders(ground.in_schema(tenant), range(len(ORDERS)))
+        insert_into_floor(ground)
+        bare = stack.enter_context(serving(ground, BARE))
+        turno = stack.enter_context(serving(ground, TURNO))
+        requests = _submissions(ground)
+        crowds = _crowds(ground, bare, turno, requests, rounds=4 if options.quick else 12)
+        ground.in_schema(tenant).execute("TRUNCATE background_jobs, turno.tickets")
+        took = _trickle(ground, turno, requests, report, times=50 if options.quick else 300)
+    report.add({**crowds, STEADY: took})
+    report.compare(crowds, OURS, FLOOR, at_most=3.0)
+    report.wanted[f"{STEADY} p99"] = 60.0
+    return report
+
+
+def _crowds(ground: Ground, bare: int, turno: int, requests: NextRequest, *, rounds: int) -> dict[str, list[float]]:
+    """Return everybody's samples; Turno's hints find no free slot, so nothing is spawned."""
+    settings = ground.settings()
+    places = SlotFolder(settings.slot_dir, settings.exec_max_processes)
+    held = [place for _ in range(settings.exec_max_processes) if (place := places.take())]
+    contestants = {
+        FLOOR: lambda: crowd(bare, "/", _nothing, clients=CLIENTS, seconds=1),
+        OURS: lambda: crowd(turno, PATH, requests, clients=CLIENTS, seconds=1),
+    }
+    try:
+        return interleaved(contestants, rounds=rounds)
+    finally:
+        for place in held:
+            place.close()
+
+
+def _trickle(ground: Ground, port: int, requests: NextRequest, report: Report, *, times: int) -> list[float]:
+    """Return the samples of single POSTs; workers run what they ask for meanwhile, under the default cap."""
+    before = _workers_started(ground)
+    took = steady(port, PATH, requests, every=0.2, times=times)
+    becomes_true(lambda: not _count(ground, "FROM turno.tickets"), within=60)
+    becomes_true(lambda: not _count(ground, "FROM turno.workers"), within=60)
+    started = _workers_started(ground) - before
+    report.facts |= {
+        "spawns": started,
+        "spawns per POST": started / times,
+        "jobs left": _count(ground, "FROM turno.tickets"),
+    }
+    return took
+
+
+def _submissions(ground: Ground) -> NextRequest:
+    """Return what makes the next request: a new key each, a new user before one has too many jobs waiting."""
+    settings, numbers = ground.settings(), count()
+    token = ""
+
+    def next_request() -> Request:
+        nonlocal token
+        number = next(numbers)
+        if number % OPEN_JOBS == 0:
+            token = development_token(settings, user=f"ana-{number}", tenants=["suc0001"])
+        headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Idempotency-Key": str(uuid4())}
+        order = ORDERS[number % len(ORDERS)]
+        return headers, json.dumps({"payload": {"order_ids": [order], "point_of_sale": 1}}).encode()
+
+    return next_request
+
+
+def _nothing() -> Request:
+    return {}, b""
+
+
+def _count(ground: Ground, rows: LiteralString) -> int:
+    (number,) = ground.admin.execute(f"SELECT count(*) {rows}").fetchone() or (0,)
+    return int(number)
+
+
+def _workers_started(ground: Ground) -> int:
+    # Statistics reach the table when a session ends, as each worker's does.
+    (number,) = ground.admin.execute(
+        "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relid = 'turno.workers'::regclass"
+    ).fetchone() or (0,)
+    return int(number)

@@ -1,0 +1,98 @@
+"""Clients that cost next to nothing themselves: keep-alive sockets, requests written out beforehand."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    # Makes the next request: its headers by name, and its body.
+    Request = tuple[dict[str, str], bytes]
+    NextRequest = Callable[[], Request]
+
+
+class Refused(Exception):
+    """The server answered with something else than 202."""
+
+
+class Client:
+    """One keep-alive connection that POSTs to one path."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._start = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def post(self, headers: dict[str, str], body: bytes) -> float:
+        """POST and return the milliseconds to the last byte of the answer; raises Refused unless it is a 202."""
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        request = f"{self._start}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        start = time.perf_counter()
+        self._socket.sendall(request)
+        answer = self._receive()
+        took = (time.perf_counter() - start) * 1000
+        if not answer.startswith(b"HTTP/1.1 202 "):
+            raise Refused(answer.decode())
+        return took
+
+    def _receive(self) -> bytes:
+        answer = b""
+        while (end := answer.find(b"\r\n\r\n")) < 0 or len(answer) < end + 4 + body_length(answer[:end]):
+            part = self._socket.recv(65536)
+            if not part:
+                raise Refused("the server closed the connection")
+            answer += part
+        return answer
+
+
+def body_length(head: bytes) -> int:
+    """Return the length that an answer's head announces."""
+    for line in head.lower().split(b"\r\n"):
+        if line.startswith(b"content-length:"):
+            return int(line.partition(b":")[2])
+    return 0
+
+
+def crowd(port: int, path: str, requests: NextRequest, *, clients: int, seconds: float) -> list[float]:
+    """Have so many clients POST one request after the other for so long; return every request's milliseconds."""
+    end = time.perf_counter() + seconds
+
+    def one() -> list[float]:
+        took = []
+        with Client(port, path) as client:
+            while time.perf_counter() < end:
+                took.append(client.post(*requests()))
+        return took
+
+    with ThreadPoolExecutor(clients) as threads:
+        futures = [threads.submit(one) for _ in range(clients)]
+        return [sample for future in futures for sample in future.result()]
+
+
+def steady(port: int, path: str, requests: NextRequest, *, every: float, times: int) -> list[float]:
+    """POST at fixed moments, however long the one before took; each waits from its own moment on."""
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(8) as threads:
+        futures = []
+        for number in range(times):
+            time.sleep(max(0.0, begin + number * every - time.perf_counter()))
+            futures.append(threads.submit(_once, port, path, requests))
+        return [future.result() for future in futures]
+
+
+def _once(port: int, path: str, requests: NextRequest) -> float:
+    with Client(port, path) as client:
+        return client.post(*requests())

@@ -1,0 +1,66 @@
+"""Many tenants added, schema, roles and rights included, against the bare SQL files; then a migration of nothing."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from benchmarks.ground import KEY, open_ground
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved, milliseconds, timed
+from tenants.install import install
+from tenants.logins import Logins
+from tenants.migration_files import packaged
+from tenants.migrations import migrate
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.sampling import Contestant
+
+MANY = 200
+FLOOR, OURS = "bare files", "tenant"
+
+
+def run(options: Options) -> Report:
+    """Measure each tenant's adding, then how long `migrate` takes to find that nothing is to be done."""
+    report = Report("provision", "ms")
+    with open_ground() as ground, psycopg.connect(ground.database("floor"), autocommit=True) as beside:
+        contestants = {FLOOR: _bare(beside), OURS: _add(ground)}
+        samples = interleaved(contestants, rounds=40 if options.quick else MANY, warm_up=0, seconds=options.seconds)
+        outcomes: list[Any] = []
+        again = milliseconds(lambda: outcomes.extend(migrate(lambda: psycopg.connect(ground.url), ground.logins)))
+    report.add({**samples, "migrate again": [again]})
+    report.compare(samples, OURS, FLOOR)
+    report.wanted[f"seconds for {MANY}"] = 20.0
+    report.facts |= {
+        "tenants": len(samples[OURS]),
+        f"seconds for {MANY}": sum(samples[OURS]) / 1000 * MANY / len(samples[OURS]),
+        "changed by migrating again": len(outcomes),
+    }
+    return report
+
+
+def _add(ground: Ground) -> Contestant:
+    slugs = (f"suc{number:04d}" for number in count())
+    return timed(lambda: ground.tenant(next(slugs)))
+
+
+def _bare(admin: psycopg.Connection[Any]) -> Contestant:
+    """Return what runs the same files in a database beside, as its superuser, each schema in one transaction."""
+    install(admin, Logins(f"dbname={admin.info.dbname}", KEY.encode()))
+    files = [migration.up.text.encode() for migration in packaged().tenant.values()]
+    names = (f"bare_{number}" for number in count())
+
+    def add() -> None:
+        schema = sql.Identifier(next(names))
+        with admin.transaction():
+            admin.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
+            admin.execute(sql.SQL("SET LOCAL search_path = {}, pg_temp").format(schema))
+            for file in files:
+                admin.execute(file, prepare=False)
+
+    return timed(add)

@@ -1,0 +1,70 @@
+"""What a benchmark answers with: one JSON line, the same shape for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.sampling import Figure, Ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DIGITS = 4
+
+
+@dataclass(slots=True)
+class Report:
+    """Figures in one unit, ratios of two of them, what was wanted, and facts beside."""
+
+    benchmark: str
+    unit: str
+    figures: dict[str, Figure] = field(default_factory=dict)
+    ratios: dict[str, Ratio] = field(default_factory=dict)
+    wanted: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, samples: Mapping[str, Sequence[float]]) -> None:
+        """Take the samples' figures in."""
+        self.figures |= {name: Figure.of(values) for name, values in samples.items()}
+
+    def compare(
+        self, samples: Mapping[str, Sequence[float]], name: str, floor: str, *, at_most: float | None = None
+    ) -> None:
+        """Take the ratio of one contestant to another in, and what is wanted of it."""
+        key = f"{name} / {floor}"
+        self.ratios[key] = Ratio.of(samples[name], samples[floor])
+        if at_most is not None:
+            self.wanted[key] = at_most
+
+    def lines(self) -> list[str]:
+        """Return the report for people."""
+        figures = (
+            f"{name:<34} median {figure.median:9.3f} {self.unit}  p99 {figure.p99:9.3f}"
+            f"  {figure.low:.3f} to {figure.high:.3f}  n={figure.n}"
+            for name, figure in self.figures.items()
+        )
+        ratios = (
+            f"{name:<34} {ratio.median:.2f} x  ({ratio.low:.2f} to {ratio.high:.2f}){self._wish(name)}"
+            for name, ratio in self.ratios.items()
+        )
+        return [*figures, *ratios, *(f"{name:<34} {fact}" for name, fact in self.facts.items())]
+
+    def _wish(self, name: str) -> str:
+        return f"  wanted: at most {self.wanted[name]:g}" if name in self.wanted else ""
+
+    def json(self, *, quick: bool) -> str:
+        """Return the report for programs, on one line."""
+        machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()}
+        return json.dumps(_rounded({**asdict(self), "quick": quick, "machine": machine}))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, DIGITS)
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return value

@@ -1,0 +1,113 @@
+"""From ExecQueue.offer to the handler's first line in a new process, against a Python that only connects."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from app.jobs.job import JobRef
+from app.queues.exec import ExecQueue
+from app.queues.slots import SlotFolder
+from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.first_line import FirstLine
+from benchmarks.ground import ROOT, open_ground
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved
+from cli.deadline import becomes_true
+from tenants.session import call_as_api, service_session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import psycopg
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.sampling import Contestant
+    from tenants.tenant import Tenant
+
+FLOOR, LAST_LINE = "floor", "floor, without its exit"
+CONNECT = "import psycopg, sys; psycopg.connect(sys.argv[1]); import time; print(time.monotonic_ns())"
+
+
+def run(options: Options) -> Report:
+    """Measure cold starts: nothing is warm but the files."""
+    report = Report("spawn", "ms")
+    with open_ground() as ground, service_session(ground.logins, ground.logins.web, application="bench-web") as web:
+        contestants = {FLOOR: _floor(ground.url, to_exit=True), LAST_LINE: _floor(ground.url, to_exit=False)}
+        contestants["spawn"] = _spawn(ground, web, ground.tenant("suc0001"))
+        samples = interleaved(contestants, rounds=15 if options.quick else 60, seconds=options.seconds)
+    report.add(samples)
+    report.compare(samples, "spawn", FLOOR, at_most=1.6)
+    report.compare(samples, "spawn", LAST_LINE)
+    return report
+
+
+def _floor(url: str, *, to_exit: bool) -> Contestant:
+    def turn() -> list[float]:
+        start = time.monotonic_ns()
+        done = subprocess.run([sys.executable, "-c", CONNECT, url], check=True, capture_output=True, text=True)
+        end = time.monotonic_ns() if to_exit else int(done.stdout)
+        return [(end - start) / 1e6]
+
+    return turn
+
+
+def _spawn(ground: Ground, web: psycopg.Connection[Any], tenant: Tenant) -> Contestant:
+    queue = ExecQueue(
+        root=_root(ground.folder / "root"),
+        slots=SlotFolder(ground.folder / "slots", 1),
+        log_file=ground.folder / "workers.log",
+        environment=ground.environment(),
+    )
+
+    def turn() -> list[float]:
+        note = ground.folder / str(uuid4())
+        job_id = call_as_api(web, tenant, ENQUEUE, _job(note).parameters())["job_id"]
+        start = time.monotonic_ns()
+        if not queue.offer(JobRef(tenant.slug, job_id)):
+            raise RuntimeError("no slot was free")
+        _wait_for_workers()
+        if not becomes_true(note.exists, within=5):
+            raise RuntimeError((ground.folder / "workers.log").read_text())
+        return [(int(note.read_text()) - start) / 1e6]
+
+    return turn
+
+
+def _root(folder: Path) -> Path:
+    """Return a root for the launcher in which everything is the project's own but the list of handlers."""
+    folder.mkdir()
+    for room in ("app", "benchmarks", "cli", "tenants"):
+        (folder / room).symlink_to(ROOT / room)
+    (folder / "handlers").mkdir()
+    (folder / "handlers" / "__init__.py").write_text(
+        "from app.jobs.registry import Registry\n\n\n"
+        "def build_registry():\n"
+        "    return Registry({'first_line': 'benchmarks.first_line:FirstLine'})\n"
+    )
+    return folder
+
+
+def _job(note: Path) -> NewJob:
+    return NewJob(
+        type=FirstLine.type,
+        version=1,
+        queue="default",
+        backend="exec",
+        max_attempts=1,
+        payload={"note": str(note)},
+        payload_hash=b"",
+        user_id="ana",
+    )
+
+
+def _wait_for_workers() -> None:
+    # The launcher reaps each worker in a thread of its own, which ends with it.
+    for thread in threading.enumerate():
+        if thread.name.startswith("reap-"):
+            thread.join(30)

@@ -1,0 +1,53 @@
+"""A web server as a process of its own, from its first answer to its orderly end."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from benchmarks.ground import ROOT
+from cli.deadline import becomes_true
+from cli.embedded_postgres import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.ground import Ground
+
+TURNO = "from cli.main import main; main(['serve'])"
+BARE = "from benchmarks.bare_web import serve; serve()"
+
+
+class WebDidNotStart(Exception):
+    """The server does not answer; its log is in the message."""
+
+
+@contextmanager
+def serving(ground: Ground, code: str, **extra: str) -> Iterator[int]:
+    """Run a server, give its port once it listens, and end it."""
+    port = free_port()
+    log_path = ground.folder / f"web-{port}.log"
+    environment = ground.environment(WEB_BIND=f"127.0.0.1:{port}", **extra)
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+    try:
+        if not becomes_true(lambda: process.poll() is not None or _listens(port), within=30) or process.poll():
+            raise WebDidNotStart(log_path.read_text())
+        yield port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

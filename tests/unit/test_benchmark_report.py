@@ -1,0 +1,27 @@
+import json
+
+from benchmarks.report import Report
+
+
+def report() -> Report:
+    report = Report("example", "ms")
+    samples = {"floor": [1.0, 1.0], "ours": [2.0, 2.00001]}
+    report.add(samples)
+    report.compare(samples, "ours", "floor", at_most=1.5)
+    report.facts["jobs"] = 2
+    return report
+
+
+def test_the_json_line_is_one_line_with_figures_ratios_wishes_and_facts() -> None:
+    line = report().json(quick=True)
+    assert "\n" not in line
+    found = json.loads(line)
+    assert found["figures"]["floor"] == {"n": 2, "median": 1.0, "p99": 1.0, "low": 1.0, "high": 1.0, "iqr": 0.0}
+    assert found["ratios"] == {"ours / floor": {"median": 2.0, "low": 2.0, "high": 2.0}}
+    assert (found["wanted"], found["facts"], found["quick"]) == ({"ours / floor": 1.5}, {"jobs": 2}, True)
+
+
+def test_people_read_the_ratio_beside_what_was_wanted() -> None:
+    (line,) = (line for line in report().lines() if line.startswith("ours / floor"))
+    assert "2.00 x" in line
+    assert line.endswith("wanted: at most 1.5")
