@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, get_args
 
 from app.errors import InvalidSettings
 
-Backend = Literal["exec"]
+Backend = Literal["exec", "pool"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
@@ -76,6 +76,11 @@ class Settings:
     exec_max_processes: int = _setting(4, "spawned workers at a time on this host", _whole(1, 256))
     exec_slot_dir: str = _setting("", "folder of the slot locks, shared by all web processes of the host")
     exec_log: str = _setting("", "file that spawned workers write their log to; by default in the slot folder")
+    pool_min_children: int = _setting(1, "children a resident worker keeps when idle", _whole(0, 256))
+    pool_max_children: int = _setting(4, "children a resident worker has under load", _whole(1, 256))
+    pool_jobs_per_child: int = _setting(10_000, "jobs after which a child is replaced", _whole(1, 100_000_000))
+    pool_memory_per_child_mb: int = _setting(256, "memory beyond which a child is replaced", _whole(32, 1_048_576))
+    pool_sessions_per_child: int = _setting(4, "tenant sessions a child keeps open between jobs", _whole(0, 256))
     max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))
     max_body_bytes: int = _setting(1_048_576, "largest request body that is read", _whole(1024, 104_857_600))
     heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))
@@ -123,6 +128,8 @@ class Settings:
         problems = []
         if self.dead_after_seconds < 2 * self.heartbeat_seconds:
             problems.append("DEAD_AFTER_SECONDS must be at least twice HEARTBEAT_SECONDS, or live workers look dead")
+        if self.pool_min_children > self.pool_max_children:
+            problems.append("POOL_MIN_CHILDREN must not be larger than POOL_MAX_CHILDREN")
         if any(name.lower() == "none" for name in self.jwt_algorithms):
             problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
         return problems

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from cli.deadline import becomes_true
 from cli.folder_lock import FolderLock
 from cli.postgres_files import DataFolder
-from cli.postgres_processes import end_leftovers, is_ready, kill_all
+from cli.postgres_processes import end_leftovers, is_ready, kill_all, remove_last_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,6 +135,7 @@ class Cluster:
 
     def _launch(self, identity: Identity) -> None:
         if self._sockets is None:
+            remove_last_sockets(self.data)
             # Not beside the data: a socket's path may have 107 bytes at most.
             self._sockets = Path(tempfile.mkdtemp(prefix="turno-", dir="/tmp"))
             identity.own(self._sockets)

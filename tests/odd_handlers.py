@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from app.errors import PermanentFailure
 from app.jobs.handler import JobContext, JobHandler
@@ -33,6 +34,9 @@ class OddPayload:
     how: str
     text: str = ""
     number: int = 0
+
+
+HOARD: list[bytearray] = []
 
 
 class TwoArguments(Exception):
@@ -202,6 +206,47 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def grow(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Keep `number` megabytes for good."""
+    HOARD.append(bytearray(payload.number << 20))
+    return {"pid": os.getpid()}
+
+
+def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Say what this session is and what it carries."""
+    with job.connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT current_user, current_setting('search_path'), pg_backend_pid(), current_setting('statement_timeout'),
+                   (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_cursors WHERE is_holdable),
+                   ARRAY(SELECT pg_listening_channels())
+            """
+        )
+        row = cursor.fetchone()
+    assert row is not None
+    user, path, backend, timeout, prepared, cursors, listening = row
+    return {"user": user, "path": path, "backend": backend, "timeout": timeout, "prepared": prepared,
+            "cursors": cursors, "listening": listening}  # fmt: skip
+
+
+def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Leave the session changed, in the way that `text` names."""
+    found = who(job, payload)
+    match payload.text:
+        case "settings":
+            job.connection.execute("SET statement_timeout = '5s'; SET search_path = pg_catalog")
+            job.connection.execute(f"SET search_path = {found['path']}; SET statement_timeout = '6s'")
+        case "listening":
+            job.connection.execute("LISTEN something")
+        case "prepared":
+            job.connection.execute("PREPARE mine AS SELECT 1")
+        case "cursor":
+            job.connection.execute("DECLARE mine CURSOR WITH HOLD FOR SELECT 1")
+        case "row_factory":
+            job.connection.row_factory = dict_row
+    return found
+
+
 DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "ok": lambda _job, _payload: {"fine": True},
     "loop_forever": loop_forever,
@@ -241,6 +286,10 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "skip_the_context": skip_the_context,
     "leave_the_batch_early": leave_the_batch_early,
     "deadlock_once": deadlock_once,
+    "who": who,
+    "mess": mess,
+    "pid": lambda _job, _payload: {"pid": os.getpid()},
+    "grow": grow,
     "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},
 }
 
@@ -285,6 +334,7 @@ REGISTRY = Registry(
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_once": "tests.odd_handlers:OddOnce",
+        "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
     }
 )

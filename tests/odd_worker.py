@@ -1,13 +1,23 @@
-"""A spawned worker whose registry also knows the handlers that misbehave."""
+"""A spawned worker, or with `pool` a resident one, whose registry also knows the handlers that misbehave."""
 
 import sys
 from uuid import UUID
 
 from app.logs import log_to_stderr
 from cli.environment import read_settings
-from cli.wiring import exec_supervisor
+from cli.failures import run_plainly
+from cli.wiring import exec_supervisor, pool_supervisor
 from tests.odd_handlers import REGISTRY
 
-if __name__ == "__main__":
+
+def main() -> None:
     log_to_stderr("INFO")
-    exec_supervisor(read_settings(), UUID(sys.argv[1]), REGISTRY).run()
+    settings = read_settings()
+    if sys.argv[1] == "pool":
+        pool_supervisor(settings, sys.argv[2:], REGISTRY).run()
+    else:
+        exec_supervisor(settings, UUID(sys.argv[1]), REGISTRY).run()
+
+
+if __name__ == "__main__":
+    sys.exit(run_plainly(main))

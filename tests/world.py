@@ -49,6 +49,7 @@ class World:
     engine: psycopg.Connection[Any]
     extra: dict[str, str] = field(default_factory=dict)
     odd: bool = False
+    backend: str = "exec"
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
@@ -67,6 +68,7 @@ class World:
             "DATABASE_URL": self.url,
             "MASTER_KEY": KEY,
             "JWT_KEY": "the tests' own token key, long enough",
+            "QUEUE_BACKEND": self.backend,
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
             "TURNO_DOTENV": "read",
             "PYTHONPATH": str(ROOT),
@@ -100,7 +102,7 @@ class World:
             type=handler.type,
             version=handler.version,
             queue=handler.queue,
-            backend="exec",
+            backend=self.backend,
             payload=dict(payload),
             payload_hash=digest,
             **asked,
@@ -110,7 +112,7 @@ class World:
         return call_as_api(self.web, tenant or self.one, statement, parameters)
 
     def retry(self, job_id: UUID, *, user: str | None = None) -> dict[str, Any]:
-        return self.call(RETRY, (job_id, user, "exec", None))
+        return self.call(RETRY, (job_id, user, self.backend, None))
 
     def cancel(self, job_id: UUID, *, user: str | None = None) -> str:
         return str(self.call(CANCEL, (job_id, user, "cancelled by a test"))["verdict"])
@@ -143,8 +145,17 @@ class World:
         if crash_at:
             environment["TURNO_CRASH_AT"] = crash_at
         script = "tests/odd_worker.py" if self.odd else "cli/background_worker.py"
+        return self._start(script, str(job_id), environment=environment)
+
+    def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a resident worker: the real one, or one that knows odd handlers too."""
+        script = "tests/odd_worker.py" if self.odd else "cli/worker_pool.py"
+        first = ["pool"] if self.odd else []
+        return self._start(script, *first, *arguments, environment=self.environment | extra)
+
+    def _start(self, script: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
-            [sys.executable, str(ROOT / script), str(job_id)],
+            [sys.executable, str(ROOT / script), *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -175,11 +186,15 @@ class World:
         alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
         self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
 
-    def forget(self) -> None:
-        """Back to no jobs, no invoices, no workers."""
+    def stop_workers(self) -> None:
+        """Kill whatever this world's tests have started; children die with their parent."""
         while self.workers:
             with self.workers.pop() as worker:
                 worker.kill()
+
+    def forget(self) -> None:
+        """Back to no jobs, no invoices, no workers."""
+        self.stop_workers()
         for tenant in self.tenants.values():
             self.rows(
                 "TRUNCATE background_jobs, background_job_attempts, background_job_progress, background_job_items,"
@@ -207,7 +222,9 @@ def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator
             service_session(logins, logins.web, application="test-web") as web,
             service_session(logins, logins.engine, application="test-engine") as engine,
         ):
-            yield World(url, folder, logins, tenants, admin, web, engine)
+            world = World(url, folder, logins, tenants, admin, web, engine)
+            yield world
+            world.stop_workers()
 
 
 @pytest.fixture(scope="module")
@@ -223,6 +240,7 @@ def world(module_world: World) -> World:
     module_world.forget()
     module_world.extra.clear()
     module_world.odd = False
+    module_world.backend = "exec"
     return module_world
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
+from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from app.errors import ClaimLost, HandlerMisuse
@@ -47,8 +48,7 @@ def named_refusals() -> Iterator[None]:
 def start(session: Session, claim: Claim, worker: str) -> Started:
     """Open the attempt in a transaction of its own, so that people see it; raises ClaimLost."""
     with named_refusals():
-        row = session.execute("SELECT * FROM job_start(%s, %s, %s)", (claim.job_id, claim.token, worker)).fetchone()
-    assert row is not None, "job_start raises or returns a row"  # noqa: S101
+        row = _row(session, "SELECT * FROM job_start(%s, %s, %s)", (claim.job_id, claim.token, worker))
     return Started(*row)
 
 
@@ -98,32 +98,35 @@ def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
 
 def cancel_requested(session: Session, claim: Claim) -> bool:
     """Say whether somebody asked the job to stop."""
-    row = session.execute("SELECT job_cancel_requested(%s)", (claim.job_id,)).fetchone()
-    return bool(row and row[0])
+    return bool(_row(session, "SELECT job_cancel_requested(%s)", (claim.job_id,))[0])
 
 
 def ledger(session: Session, claim: Claim) -> dict[str, str]:
     """Return the state of every item that the ledger knows, by key."""
-    rows = session.execute("SELECT key, state FROM background_job_items WHERE job_id = %s", (claim.job_id,))
-    return dict(rows.fetchall())
+    with session.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute("SELECT key, state FROM background_job_items WHERE job_id = %s", (claim.job_id,))
+        return dict(cursor.fetchall())
 
 
 def now(session: Session) -> datetime:
     """Return the database's clock, the only one that decides."""
-    row = session.execute("SELECT clock_timestamp()").fetchone()
-    assert row is not None  # noqa: S101 - a SELECT without FROM returns a row
-    moment: datetime = row[0]
+    moment: datetime = _row(session, "SELECT clock_timestamp()", ())[0]
     return moment
 
 
 def _asked(session: Session, statement: Any, claim: Claim, *parameters: Any) -> bool:
     with named_refusals():
-        row = session.execute(statement, (claim.job_id, claim.token, *parameters)).fetchone()
-    return bool(row and row[0])
+        return bool(_row(session, statement, (claim.job_id, claim.token, *parameters))[0])
 
 
 def _status(session: Session, statement: Any, claim: Claim, *parameters: Any) -> str:
     with named_refusals():
-        row = session.execute(statement, (claim.job_id, claim.token, *parameters)).fetchone()
+        return str(_row(session, statement, (claim.job_id, claim.token, *parameters))[0])
+
+
+def _row(session: Session, statement: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+    # A handler may have given its session another row factory.
+    with session.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(statement, parameters).fetchone()
     assert row is not None, "a function call returns a row"  # noqa: S101
-    return str(row[0])
+    return row

@@ -6,7 +6,7 @@ from uuid import UUID
 import psycopg
 
 # Returns found: whether this user has such a notification.
-READ: LiteralString = "SELECT notification_read(%s, %s) AS found"
+READ: LiteralString = "SELECT {}.notification_read(%s, %s) AS found"
 
 
 def search(

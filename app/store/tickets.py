@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -56,6 +56,20 @@ def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: in
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
     """Make up to `limit` due tickets ready; returns how many."""
     return int(_value(engine, "SELECT promote(%s, %s)", (limit, dry_run)))
+
+
+# The one channel; any role may send or listen there, so what arrives is never believed.
+CHANNEL: LiteralString = "turno_jobs"
+
+
+def wake(session: Engine) -> None:
+    """Hint to the resident workers that something may be ready; never inside a business transaction."""
+    session.execute("NOTIFY " + CHANNEL)
+
+
+def listen(engine: Engine) -> None:
+    """Have this session hear the hints."""
+    engine.execute("LISTEN " + CHANNEL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from app.store import attempts
 from app.store.attempts import Started
 from app.work.exit_codes import TIME_LIMIT
 from app.work.ledger import LedgerBatch
-from app.work.session import HandlerConnection, JobTransaction, OpenSession
+from app.work.session import HandlerConnection, JobTransaction, SessionSource
 from app.work.stop import HandBack, StopRequest
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class AttemptContext:
     """One attempt's view of its job; implements `app.jobs.handler.JobContext`."""
 
     def __init__(
-        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, open_session: OpenSession
+        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, sessions: SessionSource
     ) -> None:
         claim = transaction.claim
         self.job_id = claim.job_id
@@ -44,7 +44,7 @@ class AttemptContext:
         )
         self._transaction = transaction
         self._stop = stop
-        self._open_session = open_session
+        self._sessions = sessions
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
         self._next_look = 0.0
@@ -107,12 +107,12 @@ class AttemptContext:
             self._batch.record()
 
     def close(self) -> None:
-        """End the second session, if there was one."""
+        """Give back the second session, if there was one."""
         if self._second is not None:
-            psycopg.Connection.close(self._second)
+            self._sessions.give_back(self._transaction.claim.login, self._second)
 
     def _second_session(self) -> HandlerConnection:
         if self._second is None:
-            self._second = self._open_session(self._transaction.claim.login)
+            self._second = self._sessions.take(self._transaction.claim.login)
             self._second.execute("SET lock_timeout = '500ms'")
         return self._second

@@ -1,5 +1,6 @@
 """Claims of a spawned worker: its own job first, then whatever waits, until nothing does."""
 
+import math
 from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
@@ -35,6 +36,8 @@ class ExecSource:
 
     def take(self, worker: UUID, free: int) -> list[Claim]:
         """Claim the named job, later others; the place on this host is given up before leaving."""
+        if self.exhausted:
+            return []
         if self._job_id is not None:
             own, self._job_id = self._job_id, None
             claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.types)
@@ -51,6 +54,16 @@ class ExecSource:
                 return claims
         self.exhausted = True
         return []
+
+    def patience(self) -> float:
+        """Return how long it may be left alone: it is asked whenever a child is free."""
+        return math.inf
+
+    def descriptor(self) -> None:
+        """Return nothing: no hints reach a worker that was launched for a job."""
+
+    def hear(self) -> None:
+        """Do nothing."""
 
     def _waiting(self, worker: UUID, free: int) -> list[Claim]:
         handlers = self._registry.load_all()

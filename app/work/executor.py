@@ -35,7 +35,8 @@ from app.jobs.registry import Registry
 from app.store import attempts
 from app.store.attempts import Started
 from app.work.context import AttemptContext
-from app.work.session import JobTransaction, OpenSession, collided, describe
+from app.work.limits import limited_memory
+from app.work.session import JobTransaction, SessionSource, collided, describe
 from app.work.stop import HandBack, StopRequest
 
 log = logging.getLogger(__name__)
@@ -62,13 +63,13 @@ class Executor:
         self,
         *,
         registry: Registry,
-        open_session: OpenSession,
+        sessions: SessionSource,
         worker: str,
         stop: StopRequest,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
-        self._open_session = open_session
+        self._sessions = sessions
         self._worker = worker
         self._stop = stop
         self._chance = chance
@@ -77,7 +78,8 @@ class Executor:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
         attempt = self._start(claim)
         try:
-            outcome = self._work(attempt)
+            with limited_memory(attempt.handler.memory_mb):
+                outcome = self._work(attempt)
             decision = self._decide(attempt, outcome)
             return self._record(attempt, decision)
         finally:
@@ -86,12 +88,10 @@ class Executor:
 
     def _start(self, claim: Claim) -> Attempt:
         handler = self._registry.load(claim.type)()
-        transaction = JobTransaction(claim, self._open_session)
+        transaction = JobTransaction(claim, self._sessions)
         started = attempts.start(transaction.connection, claim, self._worker)
         crash_points.reach("started")
-        context = AttemptContext(
-            transaction=transaction, started=started, stop=self._stop, open_session=self._open_session
-        )
+        context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)
         return Attempt(claim, handler, transaction, started, context)
 
     def _work(self, attempt: Attempt) -> Outcome:

@@ -5,3 +5,4 @@ OUT_OF_MEMORY = 70
 LOGIN_REFUSED = 71
 TIME_LIMIT = 72
 BROKEN = 73
+LEFT = 74  # the handler left by sys.exit(0)

@@ -14,7 +14,7 @@ from app.jobs.handler import JobHandler
 from app.jobs.payload import rebuild
 from app.work.executor import serialise
 from app.work.ledger import Counts
-from app.work.session import HandlerConnection, OpenSession, transient
+from app.work.session import HandlerConnection, SessionSource, transient
 from tenants.tenant import HandlerLogin, Tenant
 
 T = TypeVar("T")
@@ -23,14 +23,15 @@ T = TypeVar("T")
 class InlineRunner:
     """Runs the service in the tenant's own session and in one transaction; there is no job and no retry."""
 
-    def __init__(self, open_session: OpenSession) -> None:
-        self._open_session = open_session
+    def __init__(self, sessions: SessionSource) -> None:
+        self._sessions = sessions
 
     def run(
         self, tenant: Tenant, handler: type[JobHandler[Any]], payload: dict[str, Any], user_id: str
     ) -> dict[str, Any]:
         """Return the handler's result, committed; whatever the handler raises passes through, rolled back."""
-        connection = self._open_session(HandlerLogin.of(tenant))
+        login = HandlerLogin.of(tenant)
+        connection = self._sessions.take(login)
         try:
             connection.execute("BEGIN")
             job = InlineContext(connection, tenant.slug, user_id)
@@ -44,7 +45,7 @@ class InlineRunner:
             psycopg.Connection.commit(connection)
             return result
         finally:
-            psycopg.Connection.close(connection)
+            self._sessions.give_back(login, connection)
 
 
 class InlineContext:

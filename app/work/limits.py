@@ -4,6 +4,8 @@ import ctypes
 import os
 import resource
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
@@ -16,11 +18,28 @@ def die_with_parent(parent: int) -> None:
         os._exit(os.EX_UNAVAILABLE)
 
 
-def limit_memory(megabytes: int) -> None:
+@contextmanager
+def limited_memory(megabytes: int | None) -> Iterator[None]:
     """Let this process allocate so much more than it has now; beyond that it gets MemoryError."""
-    used = 0
+    if megabytes is None:
+        yield
+        return
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, ((_status("VmData:") + megabytes * 1024) * 1024, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def resident_megabytes() -> int:
+    """Return the resident memory of this process."""
+    return _status("VmRSS:") // 1024
+
+
+def _status(name: str) -> int:
+    """Return a figure of /proc/self/status, in kB."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmData:"):
-            used = int(line.split()[1]) * 1024
-    limit = used + megabytes * 1024 * 1024
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        if line.startswith(name):
+            return int(line.split()[1])
+    raise LookupError(name)

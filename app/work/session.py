@@ -1,7 +1,6 @@
 """The session a handler gets, and the transaction that the executor keeps around it."""
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -29,16 +28,23 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         raise HandlerMisuse("a handler must not close its session; the executor does")
 
 
-OpenSession = Callable[[HandlerLogin], HandlerConnection]
+class SessionSource(Protocol):
+    """Lends a tenant's sessions."""
+
+    def take(self, login: HandlerLogin) -> HandlerConnection:
+        """Return a session that is this tenant's alone; raises LoginRefused."""
+
+    def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
+        """Keep the session for the tenant's next job, or end it."""
 
 
 class JobTransaction:
-    """Begins, commits and rolls back around a handler, and opens another session if one breaks."""
+    """Begins, commits and rolls back around a handler, and takes another session if one breaks."""
 
-    def __init__(self, claim: Claim, open_session: OpenSession) -> None:
+    def __init__(self, claim: Claim, sessions: SessionSource) -> None:
         self.claim = claim
-        self._open_session = open_session
-        self.connection = open_session(claim.login)
+        self._sessions = sessions
+        self.connection = sessions.take(claim.login)
 
     def begin(self) -> None:
         """Open the job's transaction, marked as this attempt's."""
@@ -61,12 +67,12 @@ class JobTransaction:
         except psycopg.Error:
             healthy = False
         if not healthy:
-            self.close()
-            self.connection = self._open_session(self.claim.login)
+            psycopg.Connection.close(self.connection)
+            self.connection = self._sessions.take(self.claim.login)
 
     def close(self) -> None:
-        """End the session."""
-        psycopg.Connection.close(self.connection)
+        """Give the session back."""
+        self._sessions.give_back(self.claim.login, self.connection)
 
 
 def transient(error: BaseException) -> bool:

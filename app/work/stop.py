@@ -28,6 +28,14 @@ class StopRequest:
         """Say why the child is about to be signalled."""
         self._reason[0:1] = reason
 
+    def withdraw(self) -> None:
+        """In the parent: the next attempt starts with nothing asked of it."""
+        self._reason[0:1] = b"\0"
+
+    def forget(self) -> None:
+        """In the child: a signal that came after the last attempt's end was meant for that one."""
+        self._signalled = False
+
     def listen(self) -> None:
         """In the child: note SIGTERM instead of dying of it."""
         signal.signal(signal.SIGTERM, self._note)

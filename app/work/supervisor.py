@@ -23,7 +23,8 @@ from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from app.store import recovery, tickets
 from app.work import exit_codes
-from app.work.child import Child, RunAttempt, fork_child
+from app.work.child import Child
+from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
 from app.work.stop import StopRequest
 
@@ -33,17 +34,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOGIN_RETRY = 30.0
+STOPPING = "its worker was stopped"
+HOST = socket.gethostname()
 
 
 class Source(Protocol):
     """Where a supervisor's claims come from."""
 
-    def take(self, worker: UUID, free: int) -> list[Claim]:
-        """Claim up to `free` jobs; none means there is nothing to do now."""
-
     @property
     def exhausted(self) -> bool:
         """Say whether nothing will come any more, so that an idle supervisor may leave."""
+
+    def take(self, worker: UUID, free: int) -> list[Claim]:
+        """Claim up to `free` jobs; none means there is nothing to do now."""
+
+    def patience(self) -> float:
+        """Return the seconds after which `take` wants to be called again, whatever happens."""
+
+    def descriptor(self) -> int | None:
+        """Return what becomes readable when a hint arrives."""
+
+    def hear(self) -> None:
+        """Read the hints that have arrived."""
 
     def drop_in_child(self) -> None:
         """In a forked child: let go of what is the parent's."""
@@ -57,40 +69,58 @@ class Pace:
     dead_after: float
     grace: float
     kill_after: float  # between asking an overdue child to stop and killing it
+    idle_child: float = 30.0  # after which a child beyond the fewest is dismissed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How many children there are: `fewest` when idle, `most` under load."""
+
+    fewest: int
+    most: int
 
 
 class Supervisor:
-    """Runs claims in forked children, `slots` at a time, until its source is exhausted or it is told to stop."""
+    """Runs claims in forked children until its source is exhausted or it is told to stop."""
 
     def __init__(
-        self, *, backend: str, engine: EngineLink, source: Source, run: RunAttempt, registry: Registry, pace: Pace,
-        slots: int = 1, chance: Callable[[], float] = random.random,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        backend: str,
+        engine: EngineLink,
+        source: Source,
+        duty: Duty,
+        registry: Registry,
+        pace: Pace,
+        size: Size,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self._backend = backend
         self._engine = engine
         self._source = source
-        self._run_attempt = run
+        self._duty = duty
         self._registry = registry
         self._pace = pace
-        self._slots = slots
+        self._size = size
         self._chance = chance
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
+        self._hints: int | None = None
         self._stop_asked_at: float | None = None
         self._forced = False
         self._last_alive = monotonic()
 
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
-        self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         self._listen()
+        self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         try:
             while self._go_on():
                 self._fill()
-                if self._children:
-                    self._watch()
-                elif self._source.exhausted:
+                self._fit()
+                if self._source.exhausted and not self._children:
                     break
+                self._watch()
         finally:
             for child in list(self._children.values()):
                 child.kill("its supervisor failed")
@@ -101,85 +131,132 @@ class Supervisor:
         return bool(self._children) or self._stop_asked_at is None
 
     def _fill(self) -> None:
-        free = self._slots - len(self._children)
+        """Claim for the children that are free, or that could be forked."""
+        busy = sum(not child.idle for child in self._children.values())
+        free = self._size.most - busy
         if free <= 0 or self._stop_asked_at is not None:
             return
         for claim in self._source.take(self._worker, free):
             crash_points.reach("claimed")
-            child = fork_child(claim, self._run_attempt, before=self._drop_in_child)
-            self._children[child.pid] = child
-            self._selector.register(child.descriptor, selectors.EVENT_READ, child)
+            child = next((child for child in self._children.values() if child.idle), None) or self._fork()
+            child.assign(claim)
+
+    def _fit(self) -> None:
+        """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
+        idle = [child for child in self._children.values() if child.idle]
+        if self._stop_asked_at is not None or self._source.exhausted:
+            for child in idle:
+                child.dismiss()
+            return
+        while len(self._children) < self._size.fewest:
+            self._fork()
+        spare = len(self._children) - self._size.fewest
+        for child in idle[:spare]:
+            if monotonic() >= child.since + self._pace.idle_child:
+                child.dismiss()
+
+    def _fork(self) -> Child:
+        child = fork_child(self._duty, before=self._drop_in_child)
+        self._children[child.pid] = child
+        self._selector.register(child.channel, selectors.EVENT_READ, child.hear)
+        self._selector.register(child.descriptor, selectors.EVENT_READ, lambda: self._bury(child))
+        return child
 
     def _watch(self) -> None:
-        """Wait for a death, a signal, a heartbeat's time or a limit, whichever comes first."""
-        for key, _ in self._selector.select(self._patience()):
-            if isinstance(key.data, Child):
-                self._bury(key.data)
-            else:
-                os.read(self._wakeup, 64)
+        """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
+        self._register_hints()
+        ready = self._selector.select(self._patience())
+        # News before deaths: a child that recorded its attempt and left has finished it.
+        for key, _ in sorted(ready, key=lambda event: isinstance(event[0].fileobj, int)):
+            key.data()
         self._enforce()
 
+    def _register_hints(self) -> None:
+        # The source's connection may have been replaced since.
+        current = self._source.descriptor()
+        if current != self._hints:
+            if self._hints is not None:
+                self._selector.unregister(self._hints)
+            if current is not None:
+                self._selector.register(current, selectors.EVENT_READ, self._source.hear)
+            self._hints = current
+
     def _patience(self) -> float:
-        moments = [self._last_alive + self._pace.heartbeat, *map(self._deadline, self._children.values())]
+        moments = [self._last_alive + self._pace.heartbeat]
+        moments += [self._deadline(child) for child in self._children.values()]
         if self._stop_asked_at is not None:
             moments.append(self._stop_asked_at + self._pace.grace)
-        return max(0.01, min(moments) - monotonic())
+        else:
+            moments.append(monotonic() + self._source.patience())
+        return max(0.001, min(moments) - monotonic())
 
     def _deadline(self, child: Child) -> float:
-        deadline = child.started + self._handler(child.claim).timeout
+        if child.claim is None:
+            return child.since + self._pace.idle_child + 1
+        deadline = child.since + self._handler(child.claim).timeout
         return deadline + self._pace.kill_after if child.overdue else deadline
 
     def _enforce(self) -> None:
-        leaving = self._stop_asked_at is not None and monotonic() >= self._stop_asked_at + self._pace.grace
+        stopping = self._stop_asked_at is not None
+        grace_over = self._stop_asked_at is not None and monotonic() >= self._stop_asked_at + self._pace.grace
         for child in self._children.values():
-            if leaving or self._forced:
+            if grace_over or self._forced:
                 child.kill(STOPPING)
-            elif monotonic() >= self._deadline(child):
-                self._end_overdue(child)
-            elif self._stop_asked_at is not None and not child.asked:
+            elif child.claim is not None and monotonic() >= self._deadline(child):
+                self._end_overdue(child, child.claim)
+            elif child.claim is not None and stopping and not child.asked:
                 log.info("stopping: the job ends at its next safe place", extra=_fields(child.claim))
                 child.ask_to_stop(StopRequest.GRACEFUL)
 
-    def _end_overdue(self, child: Child) -> None:
-        cause = f"time limit of {self._handler(child.claim).timeout:g} s"
+    def _end_overdue(self, child: Child, claim: Claim) -> None:
         if child.overdue:
-            child.kill(cause)
+            child.kill(self._time_limit(claim))
         else:
             child.overdue = True
             child.ask_to_stop(StopRequest.TIME_LIMIT)
 
     def _bury(self, child: Child) -> None:
         """Reap a dead child; if its job was not finished, take the job back at once."""
+        self._selector.unregister(child.channel)
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
-        status = child.reap()
-        code = os.waitstatus_to_exitcode(status)
-        cause = child.killed_for or self._cause(code, child)
+        code = child.reap()
+        if child.claim is not None:
+            self._take_back(child, child.claim, code)
+
+    def _take_back(self, child: Child, claim: Claim, code: int) -> None:
+        cause = child.killed_for or self._cause(code, claim)
         blameless = code == exit_codes.LOGIN_REFUSED or cause == STOPPING
         verdict = self._engine.run(
             recovery.rescue,
-            child.claim.login.schema,
-            child.claim.job_id,
-            child.claim.token,
+            claim.login.schema,
+            claim.job_id,
+            claim.token,
             cause=cause,
-            retry_in=timedelta(seconds=self._pause(code, cause, child.claim)),
+            retry_in=timedelta(seconds=self._pause(code, cause, claim)),
             counted=not blameless,
         )
         if verdict != "gone":
-            log.warning("job taken back: %s; now %s", cause, verdict, extra=_fields(child.claim))
+            log.warning("job taken back: %s; now %s", cause, verdict, extra=_fields(claim))
 
-    def _cause(self, code: int, child: Child) -> str:
+    def _cause(self, code: int, claim: Claim) -> str:
         if code < 0:
             name = signal.Signals(-code).name
             hint = "; if nobody sent it, the system ran out of memory" if name == "SIGKILL" else ""
             return f"killed by {name}{hint}"
-        if code == exit_codes.OUT_OF_MEMORY:
-            return "out of memory"
-        if code == exit_codes.LOGIN_REFUSED:
-            return "the tenant's login was refused"
-        if code == exit_codes.TIME_LIMIT:
-            return f"time limit of {self._handler(child.claim).timeout:g} s"
+        match code:
+            case exit_codes.OUT_OF_MEMORY:
+                return "out of memory"
+            case exit_codes.LOGIN_REFUSED:
+                return "the tenant's login was refused"
+            case exit_codes.TIME_LIMIT:
+                return self._time_limit(claim)
+            case exit_codes.LEFT:
+                code = 0
         return f"exited with status {code} without finishing"
+
+    def _time_limit(self, claim: Claim) -> str:
+        return f"time limit of {self._handler(claim).timeout:g} s"
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
         if cause == STOPPING:
@@ -211,9 +288,9 @@ class Supervisor:
         self._last_alive = monotonic()
 
     def _listen(self) -> None:
-        self._wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        self._selector.register(wakeup, selectors.EVENT_READ, lambda: os.read(wakeup, 64))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
@@ -228,6 +305,9 @@ class Supervisor:
         self._engine.forget()
         self._source.drop_in_child()
         self._selector.close()
+        # A brother's channel left open here would never tell him that his parent has dismissed him.
+        for child in self._children.values():
+            child.channel.close()
 
 
 class DeclaredDead(TurnoError):
@@ -239,10 +319,6 @@ class Defaults:
 
     timeout = 3600.0
     retry = RetryPolicy()
-
-
-STOPPING = "its worker was stopped"
-HOST = socket.gethostname()
 
 
 def _fields(claim: Claim) -> dict[str, object]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from dotenv import dotenv_values
+from psycopg.conninfo import conninfo_to_dict
 
 from cli.deadline import becomes_true
 from tests.acceptance.turno_process import bare_environment, turno
@@ -101,9 +103,12 @@ def test_an_open_demo_serves_other_terminals_until_ctrl_c(
 
 
 def test_a_killed_demo_is_no_obstacle(open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str]) -> None:
+    sockets = Path(str(conninfo_to_dict(str(dotenv_values(tmp_path / ".turno" / "demo.env")["DATABASE_URL"]))["host"]))
     open_demo.kill()
     open_demo.wait(10)
+    assert sockets.exists()
     assert_everything_is_invoiced(play(tmp_path, marked))
+    assert not sockets.exists()
     assert becomes_true(lambda: processes(marked) == [], within=10), processes(marked)
 
 

@@ -18,7 +18,7 @@ from tests.unit.test_openapi import build as build_without_database
 if TYPE_CHECKING:
     from tests.api import Service
 
-EXAMPLES = 100
+EXAMPLES = 40
 # Enough for the whole run; the quota has tests of its own.
 PENDING_LIMIT = 1_000_000
 

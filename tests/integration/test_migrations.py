@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,7 +205,8 @@ def test_a_step_without_a_transaction(place: Place) -> None:
     place.write(
         "tenant/0003_by_name.sql",
         "-- no-transaction\n"
-        "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_name ON widgets (name);\n"
+        "DROP INDEX CONCURRENTLY IF EXISTS by_name;\n"
+        "CREATE INDEX CONCURRENTLY by_name ON widgets (name);\n"
         "-- and another\n"
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_size ON widgets (length(name));\n",
     )
@@ -217,6 +219,28 @@ def test_a_step_without_a_transaction(place: Place) -> None:
     assert {outcome.done for outcome in place.rollback()} == {(3,)}
     assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_name')").fetchone() == (None,)
     assert check(place.admin, place.logins) == []
+
+
+def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
+    place.write(
+        "tenant/0002_by_status.sql",
+        "-- no-transaction\nCREATE INDEX CONCURRENTLY by_status ON background_jobs (status);\n",
+    )
+    outcomes: list[Outcome] = []
+    with place.connect() as slow:
+        # An old snapshot, as a report has it, keeps the first run building while the second waits for the lock.
+        slow.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT FROM turno.tenants")
+        runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=3))) for _ in range(2)]
+        for run in runs:
+            run.start()
+        time.sleep(1.5)
+        slow.rollback()
+        for run in runs:
+            run.join()
+    assert failed(outcomes) == []
+    for tenant in place.tenants:
+        valid = place.in_schema(tenant, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'by_status'::regclass")
+        assert valid.fetchone() == (True,)
 
 
 def test_a_step_without_a_transaction_that_fails_is_repeated_from_the_top(place: Place) -> None:

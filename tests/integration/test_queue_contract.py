@@ -9,21 +9,34 @@ import pytest
 
 from app.jobs.job import JobRef
 from app.queues.interface import QueueInterface
-from app.settings import BACKENDS, Settings
+from app.settings import BACKENDS
 from cli.deadline import becomes_true
-from cli.wiring import exec_queue
+from cli.wiring import exec_queue, pool_queue
 from tests.world import World
+
+
+def with_exec(world: World) -> QueueInterface:
+    return exec_queue(world.settings, world.environment)
+
+
+def with_pool(world: World) -> QueueInterface:
+    world.start_pool()
+    return pool_queue(world.settings)
+
+
+OPEN = {"exec": with_exec, "pool": with_pool}
 
 
 @pytest.fixture(params=BACKENDS)
 def queue(world: World, request: pytest.FixtureRequest) -> Iterator[QueueInterface]:
-    opened = {"exec": lambda: exec_queue(Settings.read(world.environment), world.environment)}[request.param]()
+    world.backend = request.param
+    opened = OPEN[request.param](world)
     yield opened
     opened.close()
 
 
-def test_its_name_is_the_setting_s_value(queue: QueueInterface) -> None:
-    assert queue.name in BACKENDS
+def test_its_name_is_a_value_of_the_setting(queue: QueueInterface) -> None:
+    assert queue.name in OPEN
 
 
 def test_an_offered_job_is_run(world: World, queue: QueueInterface) -> None:
@@ -37,7 +50,7 @@ def test_offering_twice_runs_once(world: World, queue: QueueInterface) -> None:
     for _ in range(5):
         queue.offer(JobRef("suc0001", job_id))
     assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") == [], within=30)
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=30)
     assert world.job(job_id)["attempt"] == 1
 
 
@@ -57,7 +70,8 @@ def test_a_hint_that_cannot_be_sent_is_no_error(
 
     monkeypatch.setattr("subprocess.Popen.__init__", out_of_processes)
     monkeypatch.setattr("subprocess.Popen.__del__", lambda _self: None)
-    assert queue.offer(JobRef("suc0001", world.enqueue({"order_ids": [1]}))) is False
+    monkeypatch.setattr("app.work.engine.EngineLink.run", out_of_processes)
+    queue.offer(JobRef("suc0001", world.enqueue({"order_ids": [1]})))
 
 
 def test_closing_it_twice_is_fine(queue: QueueInterface) -> None:

@@ -1,0 +1,126 @@
+"""Inside a forked child: take a claim, run it, say so, until there are no more."""
+
+import logging
+import os
+import pickle
+import select
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from app import crash_points
+from app.errors import ClaimLost
+from app.jobs.claim import Claim
+from app.work import exit_codes, limits
+from app.work.child import FREE, LEAVING, Child
+from app.work.stop import StopRequest
+from tenants.session import LoginRefused, NotConfined
+
+log = logging.getLogger(__name__)
+
+LARGEST_CLAIM = 65536
+IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """What a child does with its life: how it runs an attempt, and after how much it is replaced.
+
+    `jobs` and `memory_mb` (of resident memory) are looked at after each attempt; `at_rest` is called while idle.
+    """
+
+    run: Callable[[Claim, StopRequest], str]
+    jobs: int
+    memory_mb: int | None = None
+    at_rest: Callable[[], None] = lambda: None
+
+
+def fork_child(duty: Duty, *, before: Callable[[], None]) -> Child:
+    """Fork a child that waits for claims; `before` lets it drop what is only its parent's.
+
+    The child opens its own connections: it must never touch those of its parent.
+    """
+    stop, parent = StopRequest(), os.getpid()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # A SIGTERM between the fork and the child's own handler would be taken by the parent's copy and lost.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _live(duty, theirs, stop, parent, before)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    theirs.close()
+    return Child(pid, ours, stop)
+
+
+def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, before: Callable[[], None]) -> NoReturn:
+    code = exit_codes.BROKEN
+    try:
+        limits.die_with_parent(parent)
+        os.setpgid(0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        stop.listen()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        before()
+        code = _serve(duty, channel, stop)
+    finally:
+        # Never through the interpreter's exit: that would close the parent's connection too.
+        logging.shutdown()
+        os._exit(code)
+
+
+def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
+    for served in range(1, duty.jobs + 1):
+        claim = _receive(duty, channel)
+        if claim is None:
+            break
+        stop.forget()
+        code = _run(duty, claim, stop)
+        if code != exit_codes.FINISHED:
+            return code
+        last = served == duty.jobs or _too_large(duty)
+        channel.send(LEAVING if last else FREE)
+        if last:
+            break
+    crash_points.reach("leaving")
+    return exit_codes.FINISHED
+
+
+def _receive(duty: Duty, channel: socket.socket) -> Claim | None:
+    """Wait for a claim; None means that the parent dismissed this child or is gone."""
+    while not select.select([channel], [], [], IDLE_LOOK)[0]:
+        duty.at_rest()
+    packet = channel.recv(LARGEST_CLAIM)
+    if not packet:
+        return None
+    claim: Claim = pickle.loads(packet)  # noqa: S301 - written by our own parent
+    return claim
+
+
+def _run(duty: Duty, claim: Claim, stop: StopRequest) -> int:
+    extra = {"tenant": claim.login.slug, "job_id": str(claim.job_id), "attempt": claim.attempt}
+    try:
+        status = duty.run(claim, stop)
+    except ClaimLost as error:
+        log.warning("%s", error, extra=extra)
+    except MemoryError:
+        return exit_codes.OUT_OF_MEMORY
+    except (LoginRefused, NotConfined) as error:
+        log.error("%s", error, extra=extra)  # noqa: TRY400 - the sentence is enough
+        return exit_codes.LOGIN_REFUSED
+    except SystemExit as request:
+        # Not FINISHED, whatever the handler said: the attempt was not recorded.
+        return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT
+    except Exception:
+        log.exception("attempt not recorded", extra=extra)
+        return exit_codes.BROKEN
+    else:
+        log.info("attempt ended: %s", status, extra=extra)
+    return exit_codes.FINISHED
+
+
+def _too_large(duty: Duty) -> bool:
+    return duty.memory_mb is not None and limits.resident_megabytes() > duty.memory_mb

@@ -1,0 +1,100 @@
+"""Claims of a resident worker: polling is the contract, a notification only ends the wait early."""
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from app.jobs.claim import Claim
+from app.jobs.registry import Registry
+from app.store import tickets
+from app.work.engine import Connection, EngineLink
+
+log = logging.getLogger(__name__)
+
+SHORTEST, LONGEST = 0.5, 2.0  # seconds between two looks while nothing waits
+MANY = 1024  # notifications read at a time
+
+
+class PoolSource:
+    """Asks at once while there is work, then every half second growing to two, or when a hint arrives."""
+
+    exhausted = False
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        hints: EngineLink,
+        registry: Registry,
+        queues: Sequence[str] = (),
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`queues` names what this worker serves; empty means every queue of its handlers."""
+        handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
+        self._queues = sorted({handler.queue for handler in handlers})
+        self._types = [handler.type for handler in handlers]
+        self._engine = engine
+        self._hints = hints
+        self._chance = chance
+        self._interval = SHORTEST
+        self._due = monotonic()
+        self._listens: Connection | None = None
+
+    def take(self, worker: UUID, free: int) -> list[Claim]:
+        """Claim up to `free` jobs if it is time to look."""
+        if monotonic() < self._due:
+            return []
+        try:
+            claims = self._engine.run(
+                tickets.claim, worker, queues=self._queues, types=self._types, backend="pool", slots=free
+            )
+        except psycopg.OperationalError as error:
+            log.warning("no claim: the database does not answer: %s", error)
+            claims = []
+        # Fewer than asked for: nothing more waits, and whatever comes is hinted at or found by the next look.
+        self._rest(found=bool(claims), more=len(claims) == free)
+        return claims
+
+    def patience(self) -> float:
+        """Return the seconds until the next look."""
+        return max(0.0, self._due - monotonic())
+
+    def descriptor(self) -> int | None:
+        """Return the listening connection's descriptor; None while the database is away."""
+        try:
+            return self._hints.run(self._listening)
+        except psycopg.OperationalError as error:
+            log.warning("no hints: the database does not answer: %s", error)
+            return None
+
+    def hear(self) -> None:
+        """Look at once: something was offered, or the connection broke and hints may be lost."""
+        self._due, self._interval = monotonic(), SHORTEST
+        try:
+            self._hints.run(_drain)
+        except psycopg.OperationalError as error:
+            log.warning("hints lost: %s", error)
+
+    def drop_in_child(self) -> None:
+        """Let go of the listening connection: it is the supervisor's."""
+        self._hints.forget()
+
+    def _listening(self, connection: Connection) -> int:
+        if connection is not self._listens:
+            tickets.listen(connection)
+            self._listens = connection
+        return connection.fileno()
+
+    def _rest(self, *, found: bool, more: bool) -> None:
+        self._interval = SHORTEST if found else min(LONGEST, self._interval * 2)
+        pause = 0.0 if more else self._interval * (0.8 + 0.4 * self._chance())
+        self._due = monotonic() + pause
+
+
+def _drain(connection: Connection) -> None:
+    for _ in connection.notifies(timeout=0, stop_after=MANY):
+        pass

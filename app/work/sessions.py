@@ -1,0 +1,77 @@
+"""Tenant sessions of one child: logged in when needed, kept for a while, clean for the next job."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from time import monotonic
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from app.work.session import HandlerConnection
+from tenants.session import assert_confined
+from tenants.tenant import HandlerLogin
+
+# What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
+# would cost every job more than its own statements do.
+CLEAN = (
+    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
+    " DISCARD TEMP; DISCARD SEQUENCES; DEALLOCATE ALL"
+)
+IDLE_SECONDS = 30.0
+
+
+class Sessions:
+    """Lends sessions of one tenant each; keeps up to `keep` of them open between jobs, `keep=0` none."""
+
+    def __init__(
+        self,
+        log_in: Callable[[HandlerLogin], HandlerConnection],
+        *,
+        keep: int = 0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._log_in = log_in
+        self._keep = keep
+        self._clock = clock
+        # By role and password epoch, the one unused for longest first.
+        self._idle: OrderedDict[HandlerLogin, tuple[HandlerConnection, float]] = OrderedDict()
+
+    def take(self, login: HandlerLogin) -> HandlerConnection:
+        """Return a session that is this tenant's alone and proved to be; raises LoginRefused or NotConfined."""
+        kept = self._idle.pop(login, None)
+        if kept is not None:
+            connection, _ = kept
+            if not connection.closed:
+                return connection
+        return self._log_in(login)
+
+    def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
+        """Keep a session for this tenant's next job if it can be cleaned, otherwise end it."""
+        if self._keep and login not in self._idle and self._clean(login, connection):
+            self._idle[login] = (connection, self._clock())
+            while len(self._idle) > self._keep:
+                _, (oldest, _) = self._idle.popitem(last=False)
+                psycopg.Connection.close(oldest)
+        else:
+            psycopg.Connection.close(connection)
+
+    def close_idle(self) -> None:
+        """End the sessions that nobody used for half a minute."""
+        for login, (connection, since) in list(self._idle.items()):
+            if self._clock() - since >= IDLE_SECONDS:
+                del self._idle[login]
+                psycopg.Connection.close(connection)
+
+    def __len__(self) -> int:
+        return len(self._idle)
+
+    def _clean(self, login: HandlerLogin, connection: HandlerConnection) -> bool:
+        # The Python side has a state too.
+        connection.row_factory, connection.cursor_factory = tuple_row, psycopg.Cursor
+        try:
+            psycopg.Connection.rollback(connection)
+            connection.execute(CLEAN)
+            assert_confined(connection, login.role)
+        except psycopg.Error:
+            return False
+        return True

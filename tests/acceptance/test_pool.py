@@ -1,0 +1,287 @@
+"""The resident worker as a process: it stays, grows, survives its children and the database, and leaves in order."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from app.jobs.job import JobRef
+from app.queues.pool import PoolQueue
+from cli.deadline import becomes_true
+from cli.wiring import pool_queue
+from tests.odd_handlers import Odd, OddHurried
+from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+def pool_backend(world: World) -> None:
+    world.backend = "pool"
+    world.odd = True
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+
+
+@pytest.fixture
+def queue(world: World) -> Iterator[PoolQueue]:
+    queue = pool_queue(world.settings)
+    yield queue
+    queue.close()
+
+
+def ended(world: World, *jobs: UUID) -> bool:
+    return all(world.job(job_id)["finished_at"] is not None for job_id in jobs)
+
+
+def children(pool: subprocess.Popen[str]) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()]
+
+
+def running(world: World, *jobs: UUID) -> bool:
+    return all(world.job(job_id)["status"] == "running" for job_id in jobs)
+
+
+def test_it_runs_what_was_waiting_and_what_comes_later(world: World, queue: PoolQueue) -> None:
+    first = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
+    world.start_pool()
+    assert becomes_true(lambda: ended(world, *first), within=30)
+    later = world.enqueue({"how": "ok"}, handler=Odd)
+    queue.offer(JobRef("suc0001", later))
+    assert becomes_true(lambda: ended(world, later), within=30)
+    assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+
+
+def test_without_any_hint_polling_finds_the_job(world: World) -> None:
+    pool = world.start_pool()
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    assert becomes_true(lambda: ended(world, job_id), within=10)
+    assert pool.poll() is None
+
+
+def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: World) -> None:
+    jobs = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(4)]
+    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="4")
+    assert becomes_true(lambda: running(world, *jobs), within=30)
+    assert len(children(pool)) == 4
+
+
+def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: World) -> None:
+    jobs = [
+        (tenant, world.enqueue({"how": "who"}, handler=Odd, tenant=tenant))
+        for _ in range(6)
+        for tenant in world.tenants.values()
+    ]
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: all(world.job(job, tenant=tenant)["finished_at"] for tenant, job in jobs), within=30)
+    seen = [(tenant, world.job(job, tenant=tenant)["result"]) for tenant, job in jobs]
+    assert all(result["user"] == tenant.handler_role for tenant, result in seen)
+    assert all(result["path"] == f"{tenant.schema},pg_temp" for tenant, result in seen)
+    assert len({result["backend"] for _, result in seen}) == 2  # one login a tenant, whatever the number of jobs
+
+
+@pytest.mark.parametrize("mess", ["settings", "listening", "prepared", "cursor", "row_factory"])
+def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(world: World, mess: str) -> None:
+    jobs = [world.enqueue({"how": "mess", "text": mess}, handler=Odd), world.enqueue({"how": "who"}, handler=Odd)]
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    left, clean = (world.job(job_id)["result"] for job_id in jobs)
+    assert left["backend"] == clean["backend"]
+    assert (clean["path"], clean["listening"], clean["prepared"], clean["cursors"], clean["timeout"]) == (
+        f"{world.one.schema},pg_temp", [], 0, 0, "0",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["kill_self", "os_exit_0", "segfault", "sys_exit_0"])
+def test_a_child_that_dies_is_replaced_and_the_next_job_runs(world: World, how: str) -> None:
+    bad = world.enqueue({"how": how}, handler=Odd)
+    good = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
+    pool = world.start_pool(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: ended(world, bad, *good), within=30)
+    assert (world.job(bad)["status"], world.job(bad)["crashes"]) == ("failed", 3)
+    assert {world.job(job_id)["status"] for job_id in good} == {"completed"}
+    assert pool.poll() is None
+
+
+def test_an_overdue_job_is_ended_and_its_child_replaced(world: World) -> None:
+    job_id = world.enqueue({"how": "loop_forever"}, handler=OddHurried)
+    world.start_pool(KILL_AFTER_SECONDS="0.1")
+    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert world.job(job_id)["reason"] == "time limit of 1 s"
+
+
+def test_a_child_is_replaced_after_its_share_of_jobs(world: World) -> None:
+    jobs = [world.enqueue({"how": "pid"}, handler=Odd) for _ in range(9)]
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", POOL_JOBS_PER_CHILD="3")
+    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    assert len({world.job(job_id)["result"]["pid"] for job_id in jobs}) == 3
+    assert {world.job(job_id)["attempt"] for job_id in jobs} == {1}
+
+
+def test_a_child_that_grew_too_large_is_replaced_after_its_job(world: World) -> None:
+    jobs = [world.enqueue({"how": "grow", "number": 80}, handler=Odd) for _ in range(3)]
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", POOL_MEMORY_PER_CHILD_MB="100")
+    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    assert len({world.job(job_id)["result"]["pid"] for job_id in jobs}) == 3
+
+
+def test_only_the_named_queues_are_served(world: World) -> None:
+    cold = world.enqueue({"how": "ok"}, handler=Odd)
+    pool = world.start_pool("nothing-of-the-kind")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    hot = world.start_pool("default")
+    assert becomes_true(lambda: ended(world, cold), within=30)
+    assert pool.poll() is None
+    assert hot.poll() is None
+
+
+def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: World) -> None:
+    world.rows(
+        "DO $$ BEGIN EXECUTE format('ALTER ROLE %%I NOLOGIN', "
+        "(SELECT handler_role FROM turno.tenants WHERE slug = 'suc0001')); END $$"
+    )
+    try:
+        locked_out = world.enqueue({"how": "ok"}, handler=Odd)
+        other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+        world.start_pool()
+        assert becomes_true(lambda: world.job(other, tenant=world.other)["status"] == "completed", within=30)
+        assert becomes_true(lambda: world.job(locked_out)["reason"] == "the tenant's login was refused", within=30)
+        job = world.job(locked_out)
+        assert (job["status"], job["errors"], job["crashes"], job["attempt"]) == ("pending", 0, 0, 0)
+    finally:
+        world.rows(
+            "DO $$ BEGIN EXECUTE format('ALTER ROLE %%I LOGIN', "
+            "(SELECT handler_role FROM turno.tenants WHERE slug = 'suc0001')); END $$"
+        )
+
+
+def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: World) -> None:
+    jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(2)]
+    pool = world.start_pool(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
+    mine = children(pool)
+    pool.send_signal(signal.SIGTERM)
+    log, _ = pool.communicate(timeout=20)
+    assert pool.returncode == 0, log
+    for job_id in jobs:
+        job = world.job(job_id)
+        assert (job["status"], job["errors"], job["crashes"]) == ("pending", 0, 0), log
+    assert not any(Path(f"/proc/{pid}").exists() for pid in mine)
+    assert world.rows("SELECT 1 FROM turno.workers") == []
+    assert becomes_true(lambda: sessions_of(world) == [], within=10)
+
+
+def sessions_of(world: World) -> list[dict[str, object]]:
+    return world.rows(
+        "SELECT usename FROM pg_stat_activity WHERE application_name IN ('turno-handler', 'turno-engine')"
+        " AND datname = current_database()"
+    )
+
+
+def test_a_second_signal_leaves_at_once(world: World) -> None:
+    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    pool = world.start_pool()
+    assert becomes_true(lambda: running(world, job_id), within=30)
+    pool.send_signal(signal.SIGTERM)
+    assert pool.stdout is not None
+    assert any("stopping" in line for line in pool.stdout)
+    pool.send_signal(signal.SIGTERM)
+    assert pool.wait(timeout=10) == 0
+    job = world.job(job_id)
+    assert (job["status"], job["crashes"], job["errors"]) == ("pending", 0, 0)
+
+
+def test_a_cancel_is_honoured_while_draining(world: World) -> None:
+    job_id = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+    pool = world.start_pool()
+    assert becomes_true(lambda: running(world, job_id), within=30)
+    pool.send_signal(signal.SIGTERM)
+    assert pool.stdout is not None
+    assert any("stopping" in line for line in pool.stdout)
+    assert world.cancel(job_id) == "requested"
+    assert pool.wait(timeout=20) == 0
+    assert world.job(job_id)["status"] == "cancelled"
+
+
+def test_a_rolling_restart_in_a_loop_loses_no_attempt(world: World) -> None:
+    jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 200}, handler=Odd, tenant=tenant)
+            for tenant in world.tenants.values()]  # fmt: skip
+    before = world.start_pool()
+    for _ in range(4):
+        after = world.start_pool()
+        assert becomes_true(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
+        before.send_signal(signal.SIGTERM)
+        assert before.wait(timeout=30) == 0
+        before = after
+    tenants = list(world.tenants.values())
+    assert becomes_true(
+        lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),
+        within=60,
+    )
+    for job_id, tenant in zip(jobs, tenants, strict=True):
+        job = world.job(job_id, tenant=tenant)
+        assert (job["status"], job["errors"], job["crashes"]) == ("completed", 0, 0)
+        assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'", tenant=tenant)) == 200
+
+
+def test_a_killed_parent_takes_its_children_along_and_the_job_is_found(world: World) -> None:
+    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    pool = world.start_pool()
+    assert becomes_true(lambda: running(world, job_id), within=30)
+    mine = children(pool)
+    pool.kill()
+    pool.wait()
+    assert becomes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine), within=10)
+    world.time_passes()
+    assert world.sweep()["rescued"] == 1
+    assert (world.job(job_id)["status"], world.job(job_id)["crashes"]) == ("pending", 1)
+
+
+def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: World) -> None:
+    job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
+    old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=30)
+    frozen = [old.pid, *children(old)]
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
+    assert world.sweep()["rescued"] == 1
+    world.time_passes()
+    world.start_pool()
+    assert becomes_true(lambda: ended(world, job_id), within=30)
+    finished = world.job(job_id)
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    log, _ = old.communicate(timeout=30)
+    assert old.returncode == 1, log
+    assert world.job(job_id) == finished
+    assert finished["status"] == "completed"
+    attempts = world.rows("SELECT outcome FROM background_job_attempts ORDER BY attempt")
+    assert [attempt["outcome"] for attempt in attempts] == ["crashed", "completed"]
+
+
+def test_a_restarted_database_costs_no_job(world: World) -> None:
+    jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 30}, handler=Odd)]
+    jobs += [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
+    pool = world.start_pool(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) >= 1, within=30)
+    world.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name LIKE 'turno-%%'"
+    )
+    assert becomes_true(lambda: ended(world, *jobs), within=60)
+    assert pool.poll() is None
+    assert {world.job(job_id)["status"] for job_id in jobs} == {"completed"}
+    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 30
+
+
+def test_its_log_is_json_with_the_ids(world: World) -> None:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    pool = world.start_pool()
+    assert becomes_true(lambda: ended(world, job_id), within=30)
+    pool.send_signal(signal.SIGTERM)
+    log, _ = pool.communicate(timeout=20)
+    assert re.search(rf'"message": "attempt ended: completed", "tenant": "suc0001", "job_id": "{job_id}"', log), log

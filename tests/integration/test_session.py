@@ -1,0 +1,48 @@
+"""One call as a tenant's API role: committed when it returns, undone when it raises, nothing left on the session."""
+
+import psycopg
+import pytest
+
+from tests.world import World
+
+WHO = "SELECT current_user, current_setting('search_path')"
+
+
+def test_a_call_is_committed_when_it_returns_and_leaves_no_role_behind(world: World) -> None:
+    before = world.web.execute(WHO).fetchone()
+    job_id = world.enqueue({"order_ids": [1]})
+    assert world.job(job_id)["status"] == "pending"
+    assert world.web.execute(WHO).fetchone() == before
+
+
+def test_an_error_undoes_the_call_and_leaves_the_session_usable(world: World) -> None:
+    before = world.web.execute(WHO).fetchone()
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        world.enqueue({"order_ids": [1]}, user_id=None)
+    assert world.web.execute(WHO).fetchone() == before
+    assert world.rows("SELECT 1 FROM background_jobs") == []
+    world.enqueue({"order_ids": [1]})
+
+
+def test_what_only_the_commit_refuses_is_raised(world: World) -> None:
+    world.rows(
+        """
+        CREATE FUNCTION refusal() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'refused at the end'; END $$;
+        CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON background_jobs DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION refusal()
+        """
+    )
+    try:
+        with pytest.raises(psycopg.errors.RaiseException, match="refused at the end"):
+            world.enqueue({"order_ids": [1]})
+        assert world.rows("SELECT 1 FROM background_jobs") == []
+    finally:
+        world.rows("DROP TRIGGER refuse ON background_jobs; DROP FUNCTION refusal")
+    world.enqueue({"order_ids": [1]})
+
+
+def test_each_call_is_its_own_tenant_s_however_they_alternate(world: World) -> None:
+    jobs = [(tenant, world.enqueue({"order_ids": [1]}, tenant=tenant)) for tenant in [*world.tenants.values()] * 8]
+    for tenant, job_id in jobs:
+        assert world.job(job_id, tenant=tenant)["id"] == job_id

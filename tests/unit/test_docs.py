@@ -1,0 +1,80 @@
+"""What the documents show is what the files say: code, tables, links, commands and settings."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from app.settings import Settings
+from cli.main import COMMANDS, main
+from cli.settings_reference import markdown_table
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
+CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+# Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
+OTHER_NAMES = {"TURNO_CRASH_AT", "PR_SET_PDEATHSIG", "DUMMY"}
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def between(page: Path, name: str) -> str:
+    (found,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", text_of(page), re.DOTALL)
+    return str(found)
+
+
+def code_in(page: Path) -> Iterator[str]:
+    return (match.group() for match in CODE.finditer(text_of(page)))
+
+
+@every_page
+def test_a_file_is_shown_as_it_is(page: Path) -> None:
+    for name, shown in SHOWN_FILE.findall(text_of(page)):
+        assert shown == (ROOT / name).read_text(encoding="utf-8"), f"{page.name} shows an older {name}"
+
+
+def test_the_readme_shows_a_handler_and_its_test() -> None:
+    shown = {name for name, _ in SHOWN_FILE.findall(text_of(ROOT / "README.md"))}
+    assert shown == {"tests/raise_prices.py", "tests/acceptance/test_raise_prices.py"}
+
+
+def test_the_settings_are_those_of_the_class() -> None:
+    assert between(ROOT / "README.md", "settings") == markdown_table(), (
+        "paste what `python -c 'from cli.settings_reference import *; print(markdown_table())'` prints"
+    )
+
+
+def test_the_commands_are_those_of_the_command_line() -> None:
+    rows = [f"| `turno {name}` | {entry.line} |" for name, entry in COMMANDS.items()]
+    assert between(ROOT / "README.md", "commands") == "\n".join(["| command | what it does |", "|---|---|", *rows])
+
+
+@every_page
+def test_links_within_the_project_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text_of(page))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@every_page
+def test_every_command_named_exists(page: Path) -> None:
+    context = click.Context(main)
+    for code in code_in(page):
+        for name, further in re.findall(r"(?<![\w/.-])turno ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", code):
+            command = main.get_command(context, name)
+            assert command is not None, f"{page.name} names `turno {name}`"
+            if isinstance(command, click.Group) and further:
+                assert command.get_command(context, further), f"{page.name} names `turno {name} {further}`"
+
+
+@every_page
+def test_every_setting_named_exists(page: Path) -> None:
+    known = {name.upper() for name in Settings.__dataclass_fields__} | OTHER_NAMES
+    named = {name for code in code_in(page) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", code)}
+    assert named - known == set()
