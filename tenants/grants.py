@@ -130,7 +130,10 @@ _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 _CLAIM_STEPS = frozenset(
     {
         "begin_turn",
+        "known_stretches",
+        "lane_stretches",
         "lanes_of",
+        "learn",
         "next_lane",
         "next_stretch",
         "oldest",
@@ -142,11 +145,12 @@ _CLAIM_STEPS = frozenset(
         "seek",
         "seek_all",
         "spot_of",
-        "stretch_setting",
         "stretches",
         "take",
         "tenant_room",
+        "tenant_stretches",
         "type_room",
+        "walk",
         "worker_hold",
     }
 )

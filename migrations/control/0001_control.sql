@@ -220,8 +220,12 @@ CREATE TYPE spot AS (tenant_id integer, priority smallint, run_at timestamptz, j
 -- A ticket chosen to be taken: in which of a claim's lanes, and where there.
 CREATE TYPE pick AS (lane integer, spot spot);
 
--- What was found to hold no ticket that can be taken, at the price of walking over so many dead ones.
-CREATE TYPE stretch AS (opens spot, closes spot, walked bigint, until timestamptz);
+-- What was found to hold no ticket that can be taken, at the price of walking over so many dead ones; how long
+-- a claim believes that while there is other work, and while there is none.
+CREATE TYPE stretch AS (opens spot, closes spot, walked bigint, busy_until timestamptz, idle_until timestamptz);
+
+-- What one look into the index found, over how many entries it went, and how long that took.
+CREATE TYPE walk AS (head spot, walked bigint, took interval);
 
 -- A tenant's turn goes on while it used less than it is allowed.
 CREATE TYPE turn AS (
@@ -232,37 +236,93 @@ CREATE TYPE turn AS (
 CREATE FUNCTION spot_of(p_tenant integer, p_priority integer DEFAULT 0) RETURNS spot LANGUAGE sql IMMUTABLE
 RETURN (p_tenant, p_priority, timestamptz '-infinity', uuid '00000000-0000-0000-0000-000000000000')::spot;
 
+-- The first waiting ticket of a lane between two spots. The counter counts dead entries, too; with
+-- track_counts off it stands still, and nothing is remembered below.
+CREATE FUNCTION walk(p_lane lane, p_from spot, p_edge spot) RETURNS walk LANGUAGE plpgsql AS $$
+DECLARE
+    since timestamptz := clock_timestamp();
+    before bigint := pg_stat_get_xact_tuples_returned('tickets_ready'::regclass);
+    head spot;
+BEGIN
+    SELECT t.tenant_id, t.priority, t.run_at, t.job_id INTO head FROM tickets t
+    WHERE t.state = 'ready' AND t.backend = p_lane.backend AND t.queue = p_lane.queue
+      AND t.type = p_lane.type AND t.version = p_lane.version
+      AND (t.tenant_id, t.priority, t.run_at, t.job_id)
+          >= (p_from.tenant_id, p_from.priority, p_from.run_at, p_from.job_id)
+      AND (t.tenant_id, t.priority, t.run_at, t.job_id)
+          < (p_edge.tenant_id, p_edge.priority, p_edge.run_at, p_edge.job_id)
+    ORDER BY t.tenant_id, t.priority, t.run_at, t.job_id LIMIT 1;
+    RETURN (head, pg_stat_get_xact_tuples_returned('tickets_ready'::regclass) - before, clock_timestamp() - since)::walk;
+END $$;
+
 -- Barren stretches. While anybody's transaction is open, no vacuum removes what was finished since, and
 -- each walk steps over every dead index entry again. A walk that found many is remembered by its session,
 -- for a moment only: a ticket may appear in the stretch, by a commit that was late or from another tenant.
 
+-- One setting for some of a lane's tenants each, one for hops from tenant to tenant: few, and short to read.
+CREATE FUNCTION tenant_stretches(p_lane lane, p_tenant integer) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN 'turno.barren_' || p_lane.key || '_' || p_tenant % 256;
+
+CREATE FUNCTION lane_stretches(p_lane lane) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN 'turno.barren_' || p_lane.key;
+
 CREATE FUNCTION stretches(p_setting text) RETURNS stretch[] LANGUAGE sql STABLE
 RETURN nullif(current_setting(p_setting, true), '')::stretch[];
 
--- Within a tenant a setting for some of them, across tenants one for the lane: few, and short to read.
-CREATE FUNCTION stretch_setting(p_lane lane, p_opens spot, p_closes spot) RETURNS text LANGUAGE sql IMMUTABLE
-RETURN CASE WHEN p_opens.tenant_id = p_closes.tenant_id
-            THEN 'turno.barren_' || p_lane.key || '_' || p_opens.tenant_id % 256
-            ELSE 'turno.barren_' || p_lane.key END;
+-- What is believed of a lane around a tenant; null on a healthy system.
+CREATE FUNCTION known_stretches(p_lane lane, p_tenant integer, p_idle boolean) RETURNS stretch[] LANGUAGE plpgsql AS $$
+DECLARE
+    known stretch[] := stretches(tenant_stretches(p_lane, p_tenant)) || stretches(lane_stretches(p_lane));
+BEGIN
+    RETURN CASE WHEN known IS NOT NULL THEN
+        (SELECT array_agg(s::stretch) FROM unnest(known) AS s
+         WHERE clock_timestamp() < CASE WHEN p_idle THEN s.idle_until ELSE s.busy_until END) END;
+END $$;
 
--- Within one tenant it holds for a second at least: all it may delay is that tenant's other tickets. Across
--- tenants it hides tickets of those who have nothing to do with it, so it holds only for as long as makes
--- walking take a twentieth of the time, and never covers a tenant that is new.
-CREATE FUNCTION remember_stretch(p_lane lane, p_opens spot, p_closes spot, p_walked bigint, p_since timestamptz)
+-- It is believed for as long as makes walking take a twentieth of the time, or a quarter while there is nothing
+-- else to do. It grows together with the one it continues, but not older: the whole is walked anew in time.
+CREATE FUNCTION remember_stretch(p_setting text, p_opens spot, p_closes spot, p_walked bigint, p_took interval, p_least interval)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    setting text := stretch_setting(p_lane, p_opens, p_closes);
-    p_until spot := least(p_closes, spot_of((SELECT max(id) + 1 FROM tenants)));
-    at_least interval := CASE WHEN p_opens.tenant_id = p_closes.tenant_id THEN '1 s' ELSE '0 s' END;
-    holds interval := least(greatest(20 * (clock_timestamp() - p_since), at_least), '5 s');
+    now timestamptz := clock_timestamp();
+    found stretch := (p_opens, p_closes, p_walked,
+                      now + least(greatest(20 * p_took, p_least), '5 s'), now + least(3 * p_took, '5 s'));
+    before stretch;
 BEGIN
-    PERFORM set_config(setting, (
-        SELECT array_agg((s.opens, s.closes, s.walked, s.until)::stretch)::text
-        FROM (SELECT p_opens, p_until, p_walked, clock_timestamp() + holds
-              UNION ALL
-              SELECT k.opens, k.closes, k.walked, k.until FROM unnest(stretches(setting)) AS k
-              WHERE k.until > clock_timestamp() AND NOT (k.opens >= p_opens AND k.closes <= p_until)
-              ORDER BY 3 DESC LIMIT 16) AS s (opens, closes, walked, until)), false);
+    SELECT * INTO before FROM unnest(stretches(p_setting)) AS s WHERE s.closes = p_opens AND s.busy_until > now LIMIT 1;
+    IF before IS NOT NULL THEN
+        found := (before.opens, p_closes, before.walked + p_walked,
+                  least(before.busy_until, found.busy_until), least(before.idle_until, found.idle_until));
+    END IF;
+    PERFORM set_config(p_setting, (
+        SELECT array_agg(s::stretch)::text
+        FROM (SELECT found.* UNION ALL
+              SELECT k.* FROM unnest(stretches(p_setting)) AS k
+              WHERE k.busy_until > now AND NOT (k.opens >= found.opens AND k.closes <= p_closes)
+              ORDER BY walked DESC LIMIT 16) AS s), false);
+END $$;
+
+-- Learn from a walk. Within a tenant a stretch may delay that tenant's other tickets only, and is believed for a
+-- second at least. Across tenants it hides tickets of those who have nothing to do with it: so the part
+-- before the tenant that was found is told from that tenant's own, and never covers a tenant that is new.
+CREATE FUNCTION learn(p_lane lane, p_from spot, p_edge spot, p_walk walk) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    stop spot := CASE WHEN (p_walk.head).job_id IS NULL
+                      THEN least(p_edge, spot_of((SELECT max(id) + 1 FROM tenants))) ELSE p_walk.head END;
+    hop walk;
+BEGIN
+    IF stop.tenant_id = p_from.tenant_id THEN
+        PERFORM remember_stretch(tenant_stretches(p_lane, stop.tenant_id), p_from, stop, p_walk.walked, p_walk.took, '1 s');
+        RETURN;
+    END IF;
+    hop := walk(p_lane, p_from, spot_of(stop.tenant_id));
+    IF hop.walked > 100 THEN
+        PERFORM remember_stretch(lane_stretches(p_lane), p_from, spot_of(stop.tenant_id), hop.walked, hop.took, '0 s');
+    END IF;
+    IF p_walk.walked - hop.walked > 100 THEN
+        PERFORM remember_stretch(lane_stretches(p_lane), spot_of(stop.tenant_id), stop,
+                                 p_walk.walked - hop.walked, p_walk.took, '1 s');
+    END IF;
 END $$;
 
 -- Where a walk may begin instead of here.
@@ -272,8 +332,7 @@ DECLARE
     closes spot;
 BEGIN
     LOOP
-        closes := (SELECT s.closes FROM unnest(p_known) AS s
-                   WHERE s.opens <= here AND here < s.closes AND s.until > clock_timestamp() LIMIT 1);
+        closes := (SELECT s.closes FROM unnest(p_known) AS s WHERE s.opens <= here AND here < s.closes LIMIT 1);
         IF closes IS NULL THEN
             RETURN here;
         END IF;
@@ -283,63 +342,61 @@ END $$;
 
 -- Where a walk from here meets the next stretch that is known.
 CREATE FUNCTION next_stretch(p_known stretch[], p_here spot) RETURNS spot LANGUAGE sql STABLE
-RETURN (SELECT s.opens FROM unnest(p_known) AS s
-        WHERE s.opens > p_here AND s.until > clock_timestamp() ORDER BY s.opens LIMIT 1);
+RETURN (SELECT s.opens FROM unnest(p_known) AS s WHERE s.opens > p_here ORDER BY s.opens LIMIT 1);
 
 -- The first waiting ticket of a lane at a spot or after it; null at the lane's end.
-CREATE FUNCTION seek(p_lane lane, p_from spot) RETURNS spot LANGUAGE plpgsql AS $$
+CREATE FUNCTION seek(p_lane lane, p_from spot, p_idle boolean DEFAULT false) RETURNS spot LANGUAGE plpgsql AS $$
 DECLARE
-    known stretch[] := stretches(stretch_setting(p_lane, p_from, p_from))
-                       || stretches(stretch_setting(p_lane, p_from, NULL));
+    known stretch[] := known_stretches(p_lane, p_from.tenant_id, p_idle);
     here spot := p_from;
     edge spot := spot_of(2147483647);
-    head spot;
-    since timestamptz;
-    walked bigint;
+    look walk;
 BEGIN
     LOOP
         IF known IS NOT NULL THEN
             here := past_stretches(known, here);
             edge := coalesce(next_stretch(known, here), spot_of(2147483647));
         END IF;
-        since := clock_timestamp();
-        walked := pg_stat_get_xact_tuples_returned('tickets_ready'::regclass);
-        SELECT t.tenant_id, t.priority, t.run_at, t.job_id INTO head FROM tickets t
-        WHERE t.state = 'ready' AND t.backend = p_lane.backend AND t.queue = p_lane.queue
-          AND t.type = p_lane.type AND t.version = p_lane.version
-          AND (t.tenant_id, t.priority, t.run_at, t.job_id)
-              >= (here.tenant_id, here.priority, here.run_at, here.job_id)
-          AND (t.tenant_id, t.priority, t.run_at, t.job_id)
-              < (edge.tenant_id, edge.priority, edge.run_at, edge.job_id)
-        ORDER BY t.tenant_id, t.priority, t.run_at, t.job_id LIMIT 1;
-        walked := pg_stat_get_xact_tuples_returned('tickets_ready'::regclass) - walked;
-        IF walked > 100 THEN
-            PERFORM remember_stretch(p_lane, here, CASE WHEN head IS NULL THEN edge ELSE head END, walked, since);
+        look := walk(p_lane, here, edge);
+        IF look.walked > 100 THEN
+            PERFORM learn(p_lane, here, edge, look);
         END IF;
-        IF head IS NOT NULL OR edge.tenant_id = 2147483647 THEN
-            RETURN head;
+        IF (look.head).job_id IS NOT NULL OR edge.tenant_id = 2147483647 THEN
+            RETURN look.head;
         END IF;
         here := edge;
     END LOOP;
 END $$;
 
 -- Due tickets become ready, the oldest first; bounded, so that a claim never pays for a night's worth at once.
+-- What was promoted leaves dead entries as well, so those that wait for their time are a lane, too.
 CREATE FUNCTION promote(p_limit integer, p_dry_run boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    promoted bigint;
+    waiting lane := ('', '', '', 0, 'due', false, false);
+    here spot := past_stretches(known_stretches(waiting, 0, false), spot_of(0));
+    since timestamptz := clock_timestamp();
+    walked bigint := pg_stat_get_xact_tuples_returned('tickets_due'::regclass);
+    promoted spot[];
 BEGIN
     IF p_dry_run THEN
-        SELECT count(*) INTO promoted FROM tickets t WHERE t.state = 'scheduled' AND t.run_at <= clock_timestamp();
-        RETURN promoted;
+        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled' AND t.run_at <= since);
     END IF;
-    UPDATE tickets SET state = 'ready'
-    WHERE job_id IN (SELECT t.job_id FROM tickets t
-                     WHERE t.state = 'scheduled' AND t.run_at <= clock_timestamp()
-                     ORDER BY t.run_at, t.job_id LIMIT p_limit
-                     FOR UPDATE SKIP LOCKED);
-    GET DIAGNOSTICS promoted = ROW_COUNT;
-    RETURN promoted;
+    WITH due AS (
+        SELECT t.job_id FROM tickets t
+        WHERE t.state = 'scheduled' AND (t.run_at, t.job_id) >= (here.run_at, here.job_id) AND t.run_at <= since
+        ORDER BY t.run_at, t.job_id LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ), ready AS (
+        UPDATE tickets t SET state = 'ready' FROM due WHERE t.job_id = due.job_id RETURNING t.run_at, t.job_id
+    )
+    SELECT array_agg((0, 0, run_at, job_id)::spot ORDER BY run_at, job_id) INTO promoted FROM ready;
+    walked := pg_stat_get_xact_tuples_returned('tickets_due'::regclass) - walked;
+    IF walked > p_limit + 100 THEN
+        PERFORM remember_stretch(tenant_stretches(waiting, 0), here, coalesce(promoted[1], (0, 0, since, here.job_id)::spot),
+                                 walked, clock_timestamp() - since, '1 s');
+    END IF;
+    RETURN coalesce(cardinality(promoted), 0);
 END $$;
 
 -- How many more of a capped tenant's jobs may run. Its row stays locked until our claims are committed, so
@@ -420,12 +477,12 @@ RETURN (SELECT array_agg((p_backend, queue, known.type, known.version,
         WHERE j.paused_at IS NULL);
 
 -- The first waiting ticket of each open lane at a spot or after it.
-CREATE FUNCTION seek_all(p_lanes lane[], p_from spot) RETURNS spot[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION seek_all(p_lanes lane[], p_from spot, p_idle boolean) RETURNS spot[] LANGUAGE plpgsql AS $$
 DECLARE
     heads spot[];
 BEGIN
     FOR i IN 1 .. cardinality(p_lanes) LOOP
-        heads[i] := CASE WHEN NOT p_lanes[i].closed THEN seek(p_lanes[i], p_from) END;
+        heads[i] := CASE WHEN NOT p_lanes[i].closed THEN seek(p_lanes[i], p_from, p_idle) END;
     END LOOP;
     RETURN heads;
 END $$;
@@ -511,11 +568,11 @@ BEGIN
 END $$;
 
 -- The heads when a tenant's turn is over.
-CREATE FUNCTION pass_tenant(p_lanes lane[], p_heads spot[], p_tenant integer) RETURNS spot[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION pass_tenant(p_lanes lane[], p_heads spot[], p_tenant integer, p_idle boolean) RETURNS spot[] LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1 .. cardinality(p_lanes) LOOP
         IF p_heads[i].tenant_id = p_tenant THEN
-            p_heads[i] := seek(p_lanes[i], spot_of(p_tenant + 1));
+            p_heads[i] := seek(p_lanes[i], spot_of(p_tenant + 1), p_idle);
         END IF;
     END LOOP;
     RETURN p_heads;
@@ -539,21 +596,24 @@ DECLARE
     free integer := p_slots;
     lap_is_whole boolean := false;
     lap_gave boolean := false;
+    idle boolean := false;
 BEGIN
     IF lanes IS NULL OR NOT worker_hold(p_worker) THEN
         RETURN;
     END IF;
     PERFORM promote(200);
     SELECT * INTO turn.tenant_id, turn.used FROM resume_turn();
-    heads := seek_all(lanes, spot_of(turn.tenant_id));
+    heads := seek_all(lanes, spot_of(turn.tenant_id), false);
     WHILE free > 0 LOOP
         pick.lane := next_lane(heads);
         IF pick.lane IS NULL THEN
-            EXIT WHEN lap_is_whole AND NOT lap_gave;
+            EXIT WHEN idle;
+            -- After a whole lap in vain a last one looks where there was nothing a moment ago.
+            idle := lap_is_whole AND NOT lap_gave;
             lap_is_whole := true;
             lap_gave := false;
             turn := NULL;
-            heads := seek_all(lanes, spot_of(0));
+            heads := seek_all(lanes, spot_of(0), idle);
             CONTINUE;
         END IF;
         head := heads[pick.lane];
@@ -561,7 +621,7 @@ BEGIN
             turn := begin_turn(head.tenant_id, CASE WHEN turn.tenant_id = head.tenant_id THEN turn.used ELSE 0 END);
         END IF;
         IF turn.used >= turn.allowed THEN
-            heads := pass_tenant(lanes, heads, turn.tenant_id);
+            heads := pass_tenant(lanes, heads, turn.tenant_id, idle);
             CONTINUE;
         END IF;
 
@@ -587,11 +647,11 @@ BEGIN
             turn.used := turn.used + 1;
             PERFORM remember_turn(turn);
             IF turn.used < turn.allowed AND free > 0 THEN
-                heads[pick.lane] := seek(lanes[pick.lane], heads[pick.lane]);
+                heads[pick.lane] := seek(lanes[pick.lane], heads[pick.lane], idle);
             END IF;
         ELSIF pick.spot = heads[pick.lane] THEN
             -- Others are taking all there is in this band.
-            heads[pick.lane] := seek(lanes[pick.lane], spot_of(turn.tenant_id, heads[pick.lane].priority + 1));
+            heads[pick.lane] := seek(lanes[pick.lane], spot_of(turn.tenant_id, heads[pick.lane].priority + 1), idle);
         END IF;
     END LOOP;
 END $$;
