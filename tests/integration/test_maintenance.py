@@ -42,7 +42,7 @@ def sweep(world: World, *, dry_run: bool = False) -> dict[str, int]:
 def lose_a_worker(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
-    assert tickets.claim_job(world.engine, worker, job_id, types=["batch_invoicing"])
+    assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
@@ -96,7 +96,7 @@ def test_a_pass_mends_what_it_is_for_once(world: World, damage: Any, counted: st
 def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    assert tickets.claim_job(world.engine, worker, job_id, types=["batch_invoicing"])
+    assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET started_at = now() - interval '1 day', alive_at = now() - interval '25 s'")
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 day'")
     assert sweep(world) == NOTHING
