@@ -209,6 +209,21 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Run the SQL, then keep its locks for long; later attempts return at once."""
+    if job.attempt == 1:
+        job.connection.execute(payload.text)
+        time.sleep(600)
+    return {}
+
+
+def print_much(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Print `number` megabytes."""
+    for _ in range(payload.number):
+        sys.stdout.write("x" * 2**20)
+    return {}
+
+
 def fail_then_reschedule(job: JobContext, _payload: OddPayload) -> Reschedule:
     if job.attempt < 3:
         raise ValueError("not yet")
@@ -296,6 +311,8 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "leave_the_batch_early": leave_the_batch_early,
     "deadlock_once": deadlock_once,
     "who": who,
+    "hold_a_lock": hold_a_lock,
+    "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
     "pid": lambda _job, _payload: {"pid": os.getpid()},

@@ -76,6 +76,7 @@ class Dispatcher:
             pending_limit=self._pending_limit,
         )
         with self._connection() as connection:
+            crash_points.reach("received")
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = Verdict(row["verdict"], row["job_id"])
         if verdict.word == "accepted" and (wanted.run_at is None or wanted.run_at <= datetime.now(UTC)):

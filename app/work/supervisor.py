@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOGIN_RETRY = 30.0
+UNFIT_PAUSE = 30.0
 RETRY = 1.0  # seconds between two tries to reach a database that is away
 STOPPING = "its worker was stopped"
 CUT_OFF = "its worker could not reach the database for too long"
@@ -176,8 +177,16 @@ class Supervisor:
             return
         for claim in self._source.take(self._worker, free):
             crash_points.reach("claimed")
-            child = next((child for child in self._children.values() if child.idle), None) or self._fork()
-            child.assign(claim)
+            if claim.version > self._handler(claim).version:
+                self._give_back(claim, f"written for version {claim.version} of its type; it waits for newer code")
+                continue
+            try:
+                child = next((child for child in self._children.values() if child.idle), None) or self._fork()
+            except OSError as error:
+                self._give_back(claim, f"no process could be had for it: {error}")
+            else:
+                child.assign(claim)
+        self._pay()
 
     def _fit(self) -> None:
         """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
@@ -187,7 +196,11 @@ class Supervisor:
                 child.dismiss()
             return
         while len(self._children) < self._size.fewest:
-            self._fork()
+            try:
+                self._fork()
+            except OSError as error:
+                log.warning("no child could be started: %s", error)
+                break
         spare = len(self._children) - self._size.fewest
         for child in idle[:spare]:
             if monotonic() >= child.since + self._pace.idle_child:
@@ -279,6 +292,10 @@ class Supervisor:
         self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=not blameless))
         self._pay_due = monotonic()
         self._pay()
+
+    def _give_back(self, claim: Claim, cause: str) -> None:
+        """Have a job that cannot be started here wait, for somebody else or for better times."""
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=UNFIT_PAUSE, counted=False))
 
     def _pay(self) -> None:
         """Take back what dead children left; while the database is away, try again every second or so."""
@@ -411,6 +428,7 @@ class DeclaredDead(TurnoError):
 class Defaults:
     """The limits of a handler that cannot be loaded here."""
 
+    version = 32767  # none is newer: the child meets the error and records it
     timeout = 3600.0
     retry = RetryPolicy()
 

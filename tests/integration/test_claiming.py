@@ -18,7 +18,7 @@ def worker(world: World) -> UUID:
     return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
 
 
-def claim(world: World, slots: int, *, types: tuple[str, ...] = ("batch_invoicing",)) -> list[Claim]:
+def claim(world: World, slots: int, *, types: tuple[tuple[str, int], ...] = (("batch_invoicing", 1),)) -> list[Claim]:
     return tickets.claim(world.engine, worker(world), queues=["default"], types=types, backend="exec", slots=slots)
 
 
@@ -47,15 +47,15 @@ def test_the_best_band_first_and_the_oldest_within_it(world: World) -> None:
 def test_a_future_job_is_not_taken_before_its_time(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     assert claim(world, 1) == []
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=["batch_invoicing"]) is None
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     world.time_passes()
     assert [held.job_id for held in claim(world, 1)] == [job_id]
 
 
 def test_a_type_nobody_knows_here_is_left_alone(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    assert claim(world, 1, types=("other",)) == []
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=["other"]) is None
+    assert claim(world, 1, types=(("other", 1),)) == []
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("other", 1)]) is None
     ticket = world.ticket(job_id)
     assert ticket is not None
     assert ticket["state"] == "ready"
@@ -110,7 +110,7 @@ def test_eight_claimers_never_take_the_same_ticket(world: World) -> None:
         with service_session(world.logins, world.logins.engine, application="test") as engine:
             me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
             while held := tickets.claim(
-                engine, me, queues=["default"], types=["batch_invoicing"], backend="exec", slots=3
+                engine, me, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):
                 mine += [one.job_id for one in held]
         return mine
