@@ -66,7 +66,7 @@ def test_a_paused_tenant_waits_and_the_others_do_not(world: World) -> None:
     other = world.enqueue({"order_ids": [1]}, tenant=world.other)
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
     try:
-        assert tickets.claim_job(world.engine, worker(world), paused, types=["batch_invoicing"]) is None
+        assert tickets.claim_job(world.engine, worker(world), paused, types=[("batch_invoicing", 1)]) is None
         assert [held.job_id for held in claim(world, 4)] == [other]
     finally:
         world.rows("UPDATE turno.tenants SET paused_at = NULL")
@@ -77,7 +77,7 @@ def test_a_tenant_that_is_not_active_is_left_alone(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
     try:
-        assert tickets.claim_job(world.engine, worker(world), job_id, types=["batch_invoicing"]) is None
+        assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
         assert claim(world, 4) == []
     finally:
         world.rows("UPDATE turno.tenants SET state = 'active'")
@@ -87,7 +87,7 @@ def test_a_claimed_ticket_is_not_taken_again(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert len(claim(world, 1)) == 1
     before = world.ticket(job_id)
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=["batch_invoicing"]) is None
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     assert claim(world, 4) == []
     assert world.ticket(job_id) == before
 

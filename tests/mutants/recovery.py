@@ -189,8 +189,8 @@ MUTANTS = (
         "a job is offered again at once",
         "section 6: an offer is a hint, not a storm",
         CONTROL,
-        "AND t.run_at <= clock_timestamp() - p_waiting_for",
-        "AND t.run_at <= clock_timestamp()",
+        "t.backend = p_backend AND t.run_at <= clock_timestamp() - p_waiting_for",
+        "t.backend = p_backend AND t.run_at <= clock_timestamp()",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
     ),
     Mutant(
