@@ -1,4 +1,4 @@
-"""A bad link as a process: delays, cuts into slices, resets, or when stopped by a signal, stalls what goes through it."""
+"""A bad link as a process: it delays, slices, resets, or when stopped by a signal, stalls what goes through it."""
 
 from __future__ import annotations
 

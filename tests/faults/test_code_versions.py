@@ -1,4 +1,4 @@
-"""Two releases side by side, each a tree of its own: a worker runs what its code knows and leaves the rest to others."""
+"""Two releases side by side, each a tree of its own: a worker runs what its code knows and leaves the rest."""
 
 import shutil
 import subprocess

@@ -49,7 +49,7 @@ class Hands:
 
     def claim_next(self) -> list[Claim]:
         return tickets.claim(
-            self._world.engine, self.worker, queues=["default"], types=["batch_invoicing"], backend="exec", slots=1
+            self._world.engine, self.worker, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=1
         )
 
     def session(self, claim: Claim) -> HandlerConnection:

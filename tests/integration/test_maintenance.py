@@ -140,7 +140,7 @@ def test_a_job_that_is_being_claimed_does_not_expire(world: World) -> None:
     expire(world)
     (job,) = world.rows("SELECT id FROM background_jobs")
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    held = tickets.claim_job(world.engine, worker, job["id"], types=["batch_invoicing"])
+    held = tickets.claim_job(world.engine, worker, job["id"], types=[("batch_invoicing", 1)])
     assert held
     assert sweep(world)["expired"] == 0
     assert world.job(job["id"])["status"] == "pending"
