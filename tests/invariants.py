@@ -151,12 +151,20 @@ RULES: dict[str, LiteralString] = {
         SELECT j.id
         FROM background_jobs j
         CROSS JOIN LATERAL (
-            SELECT count(*) AS runs, count(*) FILTER (WHERE a.outcome = 'error') AS errors,
-                   count(*) FILTER (WHERE a.outcome = 'crashed') AS crashes
-            FROM background_job_attempts a WHERE a.job_id = j.id) AS seen
-        -- The one that found the job cancelled ended it, and needs no count.
-        WHERE j.errors + j.crashes > seen.runs OR j.errors > seen.errors OR j.crashes > seen.crashes
-           OR seen.errors + seen.crashes - j.errors - j.crashes > (j.status = 'cancelled')::integer
+            SELECT count(*) FILTER (WHERE a.outcome = 'crashed') AS crashes,
+                   -- A run that was rescheduled, or healthy for long, takes the errors before it off the count.
+                   count(*) FILTER (WHERE a.outcome = 'error' AND a.attempt > coalesce(well.attempt, 0)) AS errors
+            FROM background_job_attempts a,
+                 (SELECT max(attempt) AS attempt FROM background_job_attempts
+                  WHERE job_id = j.id AND outcome = 'rescheduled') AS well
+            WHERE a.job_id = j.id) AS seen
+        -- The crash that found its job cancelled ended it, and needs no count.
+        WHERE j.errors > seen.errors OR seen.crashes - j.crashes NOT BETWEEN 0 AND (j.status = 'cancelled')::integer
+           OR j.errors + j.crashes > j.attempt
+    """,
+    "I5: a ticket asks for a stop that nobody wants": """
+        SELECT t.job_id FROM turno.tickets t JOIN background_jobs j ON j.id = t.job_id
+        WHERE t.cancel_at IS NOT NULL AND (j.status <> 'running' OR j.cancel_requested_at IS NULL)
     """,
     "I5: failed is not dead-lettered, or the other way round": """
         SELECT coalesce(j.id, d.job_id)

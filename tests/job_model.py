@@ -48,6 +48,7 @@ class Job:
     errors: int = 0
     crashes: int = 0
     cancel_requested: bool = False
+    to_stop: bool = False  # as the ticket says
     checkpoint: int | None = None
     items: dict[str, str] = field(default_factory=dict)
     held: Held | None = None
@@ -82,6 +83,7 @@ class Job:
             *(self.status, self.attempt, self.errors, self.crashes, self.cancel_requested, self.checkpoint),
             *(self.parent, self.successor.id if self.successor else None, self.items),
             *(self.ticket, self.ticket_attempt if self.ticket else None, self.held.claim.token if self.held else None),
+            self.to_stop,
         )
 
     def claim(self, claim: Claim, worker: int) -> Held:
@@ -97,23 +99,26 @@ class Job:
 
     def wait(self, *, due: bool = True, parked: bool = False) -> str:
         """Go back to waiting; whoever held the job has lost it."""
-        self.status, self.held = "pending", None
+        self.status, self.held, self.to_stop = "pending", None, False
         self.ticket = "ready" if due else "scheduled"
         self.due, self.parked = due, parked
         return self.status
 
     def end(self, status: str) -> str:
-        self.status, self.held, self.ticket = status, None, None
+        self.status, self.held, self.ticket, self.to_stop = status, None, None, False
         return status
 
-    def fail(self, *, again: bool, due: bool) -> str:
+    def fail(self, *, again: bool, due: bool, afresh: bool) -> str:
         if self.cancel_requested:
             return self.end("cancelled")
-        self.errors += 1
+        self.errors = 1 if afresh else self.errors + 1
         return self.wait(due=due) if again else self.end("failed")
 
-    def release(self, *, due: bool, parked: bool) -> str:
-        return self.end("cancelled") if self.cancel_requested else self.wait(due=due, parked=parked)
+    def release(self, *, well: bool, due: bool, parked: bool) -> str:
+        if self.cancel_requested:
+            return self.end("cancelled")
+        self.errors = 0 if well else self.errors
+        return self.wait(due=due, parked=parked)
 
     def rescue(self, *, counted: bool, due: bool) -> str:
         if self.status == "pending":
@@ -130,11 +135,13 @@ class Job:
             return "ended"
         if self.status == "running":
             self.cancel_requested = True
+            self.to_stop = self.ticket is not None
             return "requested"
         return self.end("cancelled")
 
     def lose_ticket(self) -> None:
         self.ticket = self.held = None
+        self.to_stop = False
 
     def repair(self) -> None:
         if self.status == "running":
