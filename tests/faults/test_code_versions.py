@@ -1,4 +1,4 @@
-"""Two releases side by side, each a tree of its own: a worker runs what its code knows and leaves the rest to others."""
+"""Two releases side by side, each a tree of its own: a worker runs what its code knows and leaves the rest."""
 
 import shutil
 import subprocess
@@ -35,9 +35,14 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = handlers.read_text()
     text = text.replace('    type = "odd"\n', '    type = "odd"\n    version = 2\n', 1)
     text = text.replace(
-        "class OddHurried(Odd):", 'class OddNew(Odd):\n    type = "odd_new"\n    version = 1\n\n\nclass OddHurried(Odd):', 1
+        "class OddHurried(Odd):",
+        'class OddNew(Odd):\n    type = "odd_new"\n    version = 1\n\n\nclass OddHurried(Odd):',
+        1,
     )
-    text = text.replace('REGISTRY = Registry(\n    {\n', 'REGISTRY = Registry(\n    {\n        "odd_new": "tests.odd_handlers:OddNew",\n')
+    text = text.replace(
+        "REGISTRY = Registry(\n    {\n",
+        'REGISTRY = Registry(\n    {\n        "odd_new": "tests.odd_handlers:OddNew",\n',
+    )
     handlers.write_text(text)
     return tree
 
@@ -100,9 +105,7 @@ def test_an_old_worker_gives_a_newer_version_back_however_often_it_meets_it(worl
     assert old.poll() is None
 
 
-def test_two_releases_share_the_work_and_each_job_runs_once(
-    world: World, new_worker: subprocess.Popen[bytes]
-) -> None:
+def test_two_releases_share_the_work_and_each_job_runs_once(world: World, new_worker: subprocess.Popen[bytes]) -> None:
     counting = world.enqueue({"how": "resume", "text": "kill_self", "number": 20}, handler=Odd)
     jobs = [world.enqueue({"how": "ok"}, handler=kind) for kind in (Odd, OddNext, OddNew) for _ in range(4)]
     old = world.start_pool()
