@@ -1,4 +1,4 @@
-"""A bad link as a process: it delays, cuts into slices, resets, or when stopped by a signal stalls what goes through."""
+"""A bad link as a process: it delays, cuts into slices, resets, or when stopped by a signal stalls."""
 
 from __future__ import annotations
 
