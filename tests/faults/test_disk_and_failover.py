@@ -116,6 +116,3 @@ def test_after_a_failover_the_worker_goes_on_at_the_new_primary(tmp_path: Path, 
             assert pool.poll() is None
             assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
             assert world.job(job_id)["crashes"] == 0
-            world.stop_workers()
-            for session in (world.admin, world.web, world.engine):
-                session.close()
