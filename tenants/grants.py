@@ -130,7 +130,7 @@ _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 _CLAIM_STEPS = frozenset(
     {
         "begin_turn",
-        "known_stretches",
+        "believed",
         "lane_stretches",
         "lanes_of",
         "learn",

@@ -258,8 +258,9 @@ CREATE TYPE turn AS (
     weight smallint, used integer, allowed integer
 );
 
-CREATE FUNCTION spot_of(p_tenant integer, p_priority integer DEFAULT 0) RETURNS spot LANGUAGE sql IMMUTABLE
-RETURN (p_tenant, p_priority, timestamptz '-infinity', uuid '00000000-0000-0000-0000-000000000000')::spot;
+CREATE FUNCTION spot_of(p_tenant integer, p_priority integer DEFAULT 0, p_run_at timestamptz DEFAULT '-infinity')
+RETURNS spot LANGUAGE sql IMMUTABLE
+RETURN (p_tenant, p_priority, p_run_at, uuid '00000000-0000-0000-0000-000000000000')::spot;
 
 -- The first waiting ticket of a lane between two spots. The counter counts dead entries, too; with
 -- track_counts off it stands still, and nothing is remembered below.
@@ -277,7 +278,8 @@ BEGIN
       AND (t.tenant_id, t.priority, t.run_at, t.job_id)
           < (p_edge.tenant_id, p_edge.priority, p_edge.run_at, p_edge.job_id)
     ORDER BY t.tenant_id, t.priority, t.run_at, t.job_id LIMIT 1;
-    RETURN (head, pg_stat_get_xact_tuples_returned('tickets_ready'::regclass) - before, clock_timestamp() - since)::walk;
+    RETURN (head, pg_stat_get_xact_tuples_returned('tickets_ready'::regclass) - before,
+            clock_timestamp() - since)::walk;
 END $$;
 
 -- Barren stretches. While anybody's transaction is open, no vacuum removes what was finished since, and
@@ -294,27 +296,25 @@ RETURN 'turno.barren_' || p_lane.key;
 CREATE FUNCTION stretches(p_setting text) RETURNS stretch[] LANGUAGE sql STABLE
 RETURN nullif(current_setting(p_setting, true), '')::stretch[];
 
--- What is believed of a lane around a tenant; null on a healthy system.
-CREATE FUNCTION known_stretches(p_lane lane, p_tenant integer, p_idle boolean) RETURNS stretch[] LANGUAGE plpgsql AS $$
-DECLARE
-    known stretch[] := stretches(tenant_stretches(p_lane, p_tenant)) || stretches(lane_stretches(p_lane));
+CREATE FUNCTION believed(p_stretches stretch[], p_idle boolean) RETURNS stretch[] LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN CASE WHEN known IS NOT NULL THEN
-        (SELECT array_agg(s::stretch) FROM unnest(known) AS s
-         WHERE clock_timestamp() < CASE WHEN p_idle THEN s.idle_until ELSE s.busy_until END) END;
+    RETURN (SELECT array_agg(s::stretch) FROM unnest(p_stretches) AS s
+            WHERE clock_timestamp() < CASE WHEN p_idle THEN s.idle_until ELSE s.busy_until END);
 END $$;
 
 -- It is believed for as long as makes walking take a twentieth of the time, or a quarter while there is nothing
 -- else to do. It grows together with the one it continues, but not older: the whole is walked anew in time.
-CREATE FUNCTION remember_stretch(p_setting text, p_opens spot, p_closes spot, p_walked bigint, p_took interval, p_least interval)
-RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION remember_stretch(
+    p_setting text, p_opens spot, p_closes spot, p_walked bigint, p_took interval, p_least interval) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     now timestamptz := clock_timestamp();
     found stretch := (p_opens, p_closes, p_walked,
                       now + least(greatest(20 * p_took, p_least), '5 s'), now + least(3 * p_took, '5 s'));
     before stretch;
 BEGIN
-    SELECT * INTO before FROM unnest(stretches(p_setting)) AS s WHERE s.closes = p_opens AND s.busy_until > now LIMIT 1;
+    SELECT * INTO before FROM unnest(stretches(p_setting)) AS s
+    WHERE s.closes = p_opens AND s.busy_until > now LIMIT 1;
     IF before IS NOT NULL THEN
         found := (before.opens, p_closes, before.walked + p_walked,
                   least(before.busy_until, found.busy_until), least(before.idle_until, found.idle_until));
@@ -327,26 +327,35 @@ BEGIN
               ORDER BY walked DESC LIMIT 16) AS s), false);
 END $$;
 
--- Learn from a walk. Within a tenant a stretch may delay that tenant's other tickets only, and is believed for a
--- second at least. Across tenants it hides tickets of those who have nothing to do with it: so the part
--- before the tenant that was found is told from that tenant's own, and never covers a tenant that is new.
+-- Learn from a walk. Within a tenant it is put down band by band, and of a band without a ticket only up to now: what
+-- is enqueued later is not hidden by it, so it may be believed for long. Across tenants it hides tickets of those
+-- who have nothing to do with it: so that part is told from the tenant's that was found, and covers no new tenant.
 CREATE FUNCTION learn(p_lane lane, p_from spot, p_edge spot, p_walk walk) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     stop spot := CASE WHEN (p_walk.head).job_id IS NULL
                       THEN least(p_edge, spot_of((SELECT max(id) + 1 FROM tenants))) ELSE p_walk.head END;
+    opens spot := p_from;
+    setting text := tenant_stretches(p_lane, stop.tenant_id);
+    own bigint := p_walk.walked;
     hop walk;
 BEGIN
-    IF stop.tenant_id = p_from.tenant_id THEN
-        PERFORM remember_stretch(tenant_stretches(p_lane, stop.tenant_id), p_from, stop, p_walk.walked, p_walk.took, '1 s');
-        RETURN;
+    IF stop.tenant_id <> p_from.tenant_id THEN
+        opens := spot_of(stop.tenant_id);
+        setting := lane_stretches(p_lane);
+        hop := walk(p_lane, p_from, opens);
+        own := own - hop.walked;
+        IF hop.walked > 100 THEN
+            PERFORM remember_stretch(setting, p_from, opens, hop.walked, hop.took, '0 s');
+        END IF;
     END IF;
-    hop := walk(p_lane, p_from, spot_of(stop.tenant_id));
-    IF hop.walked > 100 THEN
-        PERFORM remember_stretch(lane_stretches(p_lane), p_from, spot_of(stop.tenant_id), hop.walked, hop.took, '0 s');
-    END IF;
-    IF p_walk.walked - hop.walked > 100 THEN
-        PERFORM remember_stretch(lane_stretches(p_lane), spot_of(stop.tenant_id), stop,
-                                 p_walk.walked - hop.walked, p_walk.took, '1 s');
+    IF own > 100 THEN
+        FOR band IN opens.priority .. stop.priority LOOP
+            PERFORM remember_stretch(
+                setting, greatest(opens, spot_of(stop.tenant_id, band)),
+                CASE WHEN band = stop.priority THEN stop
+                     ELSE spot_of(stop.tenant_id, band, clock_timestamp() - p_walk.took) END,
+                own, p_walk.took, '5 s');
+        END LOOP;
     END IF;
 END $$;
 
@@ -372,11 +381,15 @@ RETURN (SELECT s.opens FROM unnest(p_known) AS s WHERE s.opens > p_here ORDER BY
 -- The first waiting ticket of a lane at a spot or after it; null at the lane's end.
 CREATE FUNCTION seek(p_lane lane, p_from spot, p_idle boolean DEFAULT false) RETURNS spot LANGUAGE plpgsql AS $$
 DECLARE
-    known stretch[] := known_stretches(p_lane, p_from.tenant_id, p_idle);
+    -- Null on a healthy system.
+    known stretch[] := stretches(tenant_stretches(p_lane, p_from.tenant_id)) || stretches(lane_stretches(p_lane));
     here spot := p_from;
     edge spot := spot_of(2147483647);
     look walk;
 BEGIN
+    IF known IS NOT NULL THEN
+        known := believed(known, p_idle);
+    END IF;
     LOOP
         IF known IS NOT NULL THEN
             here := past_stretches(known, here);
@@ -396,10 +409,12 @@ END $$;
 -- Due tickets become ready, the oldest first; bounded, so that a claim never pays for a night's worth at once.
 -- What was promoted leaves dead entries as well, so those that wait for their time are a lane, too.
 CREATE FUNCTION promote(p_limit integer, p_dry_run boolean DEFAULT false) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     waiting lane := ('', '', '', 0, 'due', false, false);
-    here spot := past_stretches(known_stretches(waiting, 0, false), spot_of(0));
+    setting text := tenant_stretches(waiting, 0);
+    here spot := past_stretches(believed(stretches(setting), false), spot_of(0));
     since timestamptz := clock_timestamp();
     walked bigint := pg_stat_get_xact_tuples_returned('tickets_due'::regclass);
     promoted spot[];
@@ -418,8 +433,8 @@ BEGIN
     SELECT array_agg((0, 0, run_at, job_id)::spot ORDER BY run_at, job_id) INTO promoted FROM ready;
     walked := pg_stat_get_xact_tuples_returned('tickets_due'::regclass) - walked;
     IF walked > p_limit + 100 THEN
-        PERFORM remember_stretch(tenant_stretches(waiting, 0), here, coalesce(promoted[1], (0, 0, since, here.job_id)::spot),
-                                 walked, clock_timestamp() - since, '1 s');
+        PERFORM remember_stretch(setting, here, coalesce(promoted[1], spot_of(0, 0, since)), walked,
+                                 clock_timestamp() - since, '1 s');
     END IF;
     RETURN coalesce(cardinality(promoted), 0);
 END $$;
@@ -493,13 +508,16 @@ END $$;
 
 -- The lanes of what a worker knows, without the paused types.
 CREATE FUNCTION lanes_of(p_backend text, p_queues text[], p_types text[], p_versions smallint[]) RETURNS lane[]
-LANGUAGE sql STABLE
-RETURN (SELECT array_agg((p_backend, queue, known.type, known.version,
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (
+        SELECT array_agg((p_backend, queue, known.type, known.version,
                           to_hex(hashtextextended(concat_ws('/', p_backend, queue, known.version, known.type), 0)),
                           j.cap IS NOT NULL, false)::lane)
         FROM unnest(p_queues) AS queue, unnest(p_types, p_versions) AS known (type, version)
         LEFT JOIN job_types j ON j.type = known.type
         WHERE j.paused_at IS NULL);
+END $$;
 
 -- The first waiting ticket of each open lane at a spot or after it.
 CREATE FUNCTION seek_all(p_lanes lane[], p_from spot, p_idle boolean) RETURNS spot[] LANGUAGE plpgsql AS $$
@@ -513,10 +531,17 @@ BEGIN
 END $$;
 
 -- Which lane is next: the first tenant, its best band, the oldest in it.
-CREATE FUNCTION next_lane(p_heads spot[]) RETURNS integer LANGUAGE sql STABLE
-RETURN (SELECT i FROM unnest(p_heads) WITH ORDINALITY AS h (tenant_id, priority, run_at, job_id, i)
-        WHERE tenant_id IS NOT NULL
-        ORDER BY tenant_id, priority, run_at, job_id LIMIT 1);
+CREATE FUNCTION next_lane(p_heads spot[]) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    best integer;
+BEGIN
+    FOR i IN 1 .. cardinality(p_heads) LOOP
+        IF p_heads[i].tenant_id IS NOT NULL AND (best IS NULL OR p_heads[i] < p_heads[best]) THEN
+            best := i;
+        END IF;
+    END LOOP;
+    RETURN best;
+END $$;
 
 -- The oldest ticket of a tenant over all bands and lanes.
 CREATE FUNCTION oldest(p_lanes lane[], p_heads spot[], p_tenant integer) RETURNS pick LANGUAGE plpgsql AS $$
@@ -593,7 +618,8 @@ BEGIN
 END $$;
 
 -- The heads when a tenant's turn is over.
-CREATE FUNCTION pass_tenant(p_lanes lane[], p_heads spot[], p_tenant integer, p_idle boolean) RETURNS spot[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION pass_tenant(p_lanes lane[], p_heads spot[], p_tenant integer, p_idle boolean) RETURNS spot[]
+LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1 .. cardinality(p_lanes) LOOP
         IF p_heads[i].tenant_id = p_tenant THEN
@@ -606,7 +632,8 @@ END $$;
 -- Take up to p_slots tickets: tenant after tenant, each for as many as its weight; of the tenant the best band,
 -- oldest first, but one claim in eight takes its oldest of all bands, so that nothing starves. Each lane's head is
 -- its next waiting ticket; the first tenant's among the heads is taken.
-CREATE FUNCTION claim(p_worker uuid, p_queues text[], p_types text[], p_versions smallint[], p_backend text, p_slots integer)
+CREATE FUNCTION claim(
+    p_worker uuid, p_queues text[], p_types text[], p_versions smallint[], p_backend text, p_slots integer)
 RETURNS SETOF claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- Plans are made while the table is small and kept when it is not.
@@ -670,7 +697,6 @@ BEGIN
             free := free - 1;
             lap_gave := true;
             turn.used := turn.used + 1;
-            PERFORM remember_turn(turn);
             IF turn.used < turn.allowed AND free > 0 THEN
                 heads[pick.lane] := seek(lanes[pick.lane], heads[pick.lane], idle);
             END IF;
@@ -679,6 +705,9 @@ BEGIN
             heads[pick.lane] := seek(lanes[pick.lane], spot_of(turn.tenant_id, heads[pick.lane].priority + 1), idle);
         END IF;
     END LOOP;
+    IF turn.allowed IS NOT NULL THEN
+        PERFORM remember_turn(turn);
+    END IF;
 END $$;
 
 -- What a worker holds by these records. More than it knows of is a claim whose answer was lost.

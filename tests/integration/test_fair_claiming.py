@@ -406,12 +406,13 @@ def test_nothing_is_remembered_where_nothing_is_in_the_way(world: World) -> None
 
 def remembers(world: World) -> bool:
     """Whether the engine's session knows of any stretch."""
-    settings = world.rows(
-        "SELECT s AS name FROM unnest(turno.lanes_of('exec', '{default}', '{work}', '{1}')) AS l, turno.tenants n,"
-        " unnest(ARRAY[turno.lane_stretches(l), turno.tenant_stretches(l, n.id)]) AS s"
-    )
+    world.admin.execute("SET search_path = turno")
+    settings = world.admin.execute(
+        "SELECT s FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l, tenants n,"
+        " unnest(ARRAY[lane_stretches(l), tenant_stretches(l, n.id)]) AS s"
+    ).fetchall()
     values = world.engine.execute(
-        "SELECT current_setting(name, true) FROM unnest(%s::text[]) AS name", [[row["name"] for row in settings]]
+        "SELECT current_setting(name, true) FROM unnest(%s::text[]) AS name", [[name for (name,) in settings]]
     ).fetchall()
     return any(value for (value,) in values)
 
