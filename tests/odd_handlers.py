@@ -64,12 +64,15 @@ def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
-def sleep_in_sql(job: JobContext, _payload: OddPayload) -> None:
-    job.connection.execute("SELECT pg_sleep(600)")
+def sleep_in_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SELECT pg_sleep({payload.number or 600})".encode())
+    return {}
 
 
 def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    # Silent, so that nobody who reads the worker's output to its end has to wait for it.
+    quiet = subprocess.DEVNULL
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
 
 

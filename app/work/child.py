@@ -35,12 +35,15 @@ class Child:
         self._stop.withdraw()
         try:
             self.channel.send(pickle.dumps(claim))
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionResetError):
             return
 
     def hear(self) -> None:
         """Read the child's news: its attempt was recorded, and whether it takes another."""
-        news = self.channel.recv(1)
+        try:
+            news = self.channel.recv(1)
+        except ConnectionResetError:
+            return  # it died with a claim unread; its death is told apart
         if news:
             self.claim, self.since = None, monotonic()
             self.leaving = news == LEAVING

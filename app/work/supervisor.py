@@ -39,6 +39,7 @@ UNFIT_PAUSE = 30.0
 RETRY = 1.0  # seconds between two tries to reach a database that is away
 STOPPING = "its worker was stopped"
 CUT_OFF = "its worker could not reach the database for too long"
+UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 HOST = socket.gethostname()
 
@@ -147,7 +148,14 @@ class Supervisor:
                 child.kill("its supervisor failed")
             if self._janitor is not None:
                 self._janitor.dismiss()
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
             self._engine.run(tickets.stop_worker, self._worker)
+        except psycopg.OperationalError as error:
+            log.warning("left without a word, the database does not answer: %s", error)
+        self._engine.close()
 
     def _go_on(self) -> bool:
         self._heartbeat()
@@ -357,6 +365,7 @@ class Supervisor:
             return
         try:
             to_stop = self._engine.run(tickets.keep_alive, self._worker)
+            held = self._engine.run(tickets.held, self._worker)
         except psycopg.OperationalError as error:
             log.warning("heartbeat failed; the database does not answer: %s", error)
             self._beat_due = min(self._soon(), monotonic() + self._pace.heartbeat)
@@ -371,6 +380,7 @@ class Supervisor:
         self._last_alive = monotonic()
         self._beat_due = self._last_alive + self._pace.heartbeat
         self._note_cancelled(to_stop)
+        self._note_unheard(held)
 
     def _note_cancelled(self, to_stop: set[UUID]) -> None:
         """Remember which jobs should stop by themselves, and end those that have had their grace."""
@@ -380,6 +390,13 @@ class Supervisor:
             child.cancelled_at = child.cancelled_at or monotonic()
             if monotonic() >= child.cancelled_at + self._pace.grace:
                 child.kill(CANCELLED)
+
+    def _note_unheard(self, held: list[Claim]) -> None:
+        """Give back claims whose answer was lost with a connection: nobody runs them, and we are alive."""
+        known = {child.claim.token for child in self._children.values() if child.claim is not None}
+        known |= {owed.claim.token for owed in self._owed}
+        unheard = [claim for claim in held if claim.token not in known]
+        self._owed += [TakeBack(claim=claim, cause=UNHEARD, pause=0.0, counted=False) for claim in unheard]
 
     def _listen(self) -> None:
         wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -254,8 +255,9 @@ def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: World) -> No
     world.start_pool()
     assert becomes_true(lambda: ended(world, job_id), within=30)
     finished = world.job(job_id)
-    for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+    for pid in reversed(frozen):  # the parent last: awake, it kills its children at once
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     log, _ = old.communicate(timeout=30)
     assert old.returncode == 1, log
     assert world.job(job_id) == finished
@@ -301,7 +303,7 @@ def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: World)
 def test_residents_mend_what_other_hosts_left_behind(world: World) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     gone = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
-    assert tickets.claim_job(world.engine, gone, job_id, types=["odd"])
+    assert tickets.claim_job(world.engine, gone, job_id, types=[("odd", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
     world.start_pool()
     assert becomes_true(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
@@ -328,3 +330,14 @@ def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: Worl
     assert becomes_true(lambda: world.job(job_id)["attempt"] >= 8, within=30)
     world.cancel(job_id)
     assert world.job(job_id)["errors"] <= 1
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: World) -> None:
+    world.start_pool("nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    (worker,) = world.rows("SELECT id FROM turno.workers")
+    assert tickets.claim_job(world.engine, worker["id"], job_id, types=[("odd", 1)])
+    assert becomes_true(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
+    job = world.job(job_id)
+    assert (job["status"], job["crashes"]) == ("pending", 0)

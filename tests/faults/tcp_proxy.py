@@ -1,4 +1,4 @@
-"""A bad link as a process: it delays, cuts into slices, resets, or when stopped by a signal stalls."""
+"""A bad link as a process: it delays, slices, resets, or when stopped by a signal, stalls what goes through it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def forward(source: socket.socket, sink: socket.socket, how: str, *, resets_afte
 def main(target: int, how: str, address: str) -> None:
     """Serve until killed; with `reset` each connection lives a little longer than the last."""
     with socket.create_server((address, 0)) as listener:
-        print(listener.getsockname()[1], flush=True)  # noqa: T201 - to the test that started it
+        print(listener.getsockname()[1], flush=True)
         for number in count():
             near, _ = listener.accept()
             far = socket.create_connection(("127.0.0.1", target))

@@ -168,6 +168,13 @@ def test_a_session_with_memberships_is_not_used(module_world: World) -> None:
         log_in(module_world, module_world.one)
 
 
+@pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
+def test_a_session_with_powers_is_not_used(module_world: World, power: LiteralString) -> None:
+    guard = Guard("ALTER ROLE {r_a} " + power, "ALTER ROLE {r_a} NO" + power)
+    with without(module_world, guard), pytest.raises(NotConfined):
+        log_in(module_world, module_world.one)
+
+
 PATHS: list[LiteralString] = ["{b}", "{b}, {a}", "{a}, {b}", "{b}, pg_catalog", "pg_temp, {b}", "public, {b}"]
 
 
@@ -315,6 +322,15 @@ def test_a_role_set_as_a_default_is_not_taken(module_world: World) -> None:
     # Not even by one that could: whoever logs in is who was asked for.
     with without(module_world, NO_MEMBER), raw_log_in(module_world, module_world.one) as session:
         assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: World) -> None:
+    with without(module_world, NO_MEMBER):
+        with raw_log_in(module_world, module_world.one) as session:
+            session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
+        with raw_log_in(module_world, module_world.one) as session:
+            assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
 
 
 @pytest.mark.usefixtures("mended")

@@ -17,7 +17,7 @@ from app.work.session import HandlerConnection
 from tenants.session import handler_session, service_session
 from tests.world import World
 
-KINDS = ("batch_invoicing",)
+KINDS = (("batch_invoicing", 1),)
 
 
 def lose_workers(world: World, number: int) -> None:

@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import pytest
+
 from app.jobs.claim import Claim
 from app.jobs.job import Priority
 from app.store import tickets
@@ -16,7 +18,7 @@ def worker(world: World) -> UUID:
     return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
 
 
-def claim(world: World, slots: int, *, types: tuple[str, ...] = ("batch_invoicing",)) -> list[Claim]:
+def claim(world: World, slots: int, *, types: tuple[tuple[str, int], ...] = (("batch_invoicing", 1),)) -> list[Claim]:
     return tickets.claim(world.engine, worker(world), queues=["default"], types=types, backend="exec", slots=slots)
 
 
@@ -45,28 +47,59 @@ def test_the_best_band_first_and_the_oldest_within_it(world: World) -> None:
 def test_a_future_job_is_not_taken_before_its_time(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     assert claim(world, 1) == []
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=["batch_invoicing"]) is None
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     world.time_passes()
     assert [held.job_id for held in claim(world, 1)] == [job_id]
 
 
 def test_a_type_nobody_knows_here_is_left_alone(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    assert claim(world, 1, types=("other",)) == []
-    assert tickets.claim_job(world.engine, worker(world), job_id, types=["other"]) is None
+    assert claim(world, 1, types=(("other", 1),)) == []
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("other", 1)]) is None
     ticket = world.ticket(job_id)
     assert ticket is not None
     assert ticket["state"] == "ready"
 
 
 def test_a_paused_tenant_waits_and_the_others_do_not(world: World) -> None:
-    world.enqueue({"order_ids": [1]})
+    paused = world.enqueue({"order_ids": [1]})
     other = world.enqueue({"order_ids": [1]}, tenant=world.other)
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
     try:
+        assert tickets.claim_job(world.engine, worker(world), paused, types=[("batch_invoicing", 1)]) is None
         assert [held.job_id for held in claim(world, 4)] == [other]
     finally:
         world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert [held.job_id for held in claim(world, 4)] == [paused]
+
+
+def test_a_tenant_that_is_not_active_is_left_alone(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
+    try:
+        assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
+        assert claim(world, 4) == []
+    finally:
+        world.rows("UPDATE turno.tenants SET state = 'active'")
+
+
+def test_a_claimed_ticket_is_not_taken_again(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    assert len(claim(world, 1)) == 1
+    before = world.ticket(job_id)
+    assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
+    assert claim(world, 4) == []
+    assert world.ticket(job_id) == before
+
+
+@pytest.mark.parametrize("run_at", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["ready", "due"])
+def test_a_ticket_that_somebody_holds_is_stepped_over(world: World, run_at: datetime | None) -> None:
+    """A cancellation or another claimer has it; nobody waits for that."""
+    held, free = (world.enqueue({"order_ids": [1]}, run_at=run_at) for _ in range(2))
+    world.time_passes()
+    with world.admin.transaction():
+        world.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))
+        assert [taken.job_id for taken in claim(world, 2)] == [free]
 
 
 def test_eight_claimers_never_take_the_same_ticket(world: World) -> None:
@@ -77,7 +110,7 @@ def test_eight_claimers_never_take_the_same_ticket(world: World) -> None:
         with service_session(world.logins, world.logins.engine, application="test") as engine:
             me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
             while held := tickets.claim(
-                engine, me, queues=["default"], types=["batch_invoicing"], backend="exec", slots=3
+                engine, me, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):
                 mine += [one.job_id for one in held]
         return mine
