@@ -33,17 +33,13 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
     handlers = tree / "tests" / "odd_handlers.py"
     text = handlers.read_text()
-    text = text.replace('    type = "odd"\n', '    type = "odd"\n    version = 2\n', 1)
-    text = text.replace(
-        "class OddHurried(Odd):",
-        'class OddNew(Odd):\n    type = "odd_new"\n    version = 1\n\n\nclass OddHurried(Odd):',
-        1,
+    classes = (
+        "class OddNext(Odd):\n    version = 2\n\n\n"
+        'class OddNew(Odd):\n    type = "odd_new"\n\n\nREGISTRY = Registry(\n    {\n'
+        '        "odd_new": "tests.odd_handlers:OddNew",\n'
     )
-    text = text.replace(
-        "REGISTRY = Registry(\n    {\n",
-        'REGISTRY = Registry(\n    {\n        "odd_new": "tests.odd_handlers:OddNew",\n',
-    )
-    text = text.replace('"tests.odd_handlers:Odd",', '"tests.odd_handlers:Odd@2",')
+    text = text.replace("REGISTRY = Registry(\n    {\n", classes)
+    text = text.replace('"tests.odd_handlers:Odd",', '"tests.odd_handlers:OddNext@2",')
     handlers.write_text(text)
     return tree
 
