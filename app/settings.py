@@ -57,19 +57,21 @@ def _text(text: str) -> str:
     return text
 
 
-def _setting(default: Any, about: str, read: Callable[[str], Any] = _text) -> Any:
-    return field(default=default, metadata={"about": about, "read": read})
+def _setting(default: Any, about: str, read: Callable[[str], Any] = _text, *, secret: bool = False) -> Any:
+    return field(default=default, repr=not secret, metadata={"about": about, "read": read})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The configuration of one process; each field is the environment variable of the same name in capitals."""
 
-    database_url: str = _setting("", "where PostgreSQL is; every service derives its own user and password")
-    admin_database_url: str = _setting(
-        "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL"
+    database_url: str = _setting(
+        "", "where PostgreSQL is; every service derives its own user and password", secret=True
     )
-    master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more")
+    admin_database_url: str = _setting(
+        "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL", secret=True
+    )
+    master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more", secret=True)
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))
@@ -91,7 +93,7 @@ class Settings:
         5.0, "time a job past its limit has to stop before it is killed", _seconds(0, 3600)
     )
     retention_days: int = _setting(30, "days that ended jobs are kept", _whole(1, 3650))
-    jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with")
+    jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with", secret=True)
     jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)
     jwt_issuer: str = _setting("turno", "the iss a token must carry")
     jwt_audience: str = _setting("turno", "the aud a token must carry")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from importlib import import_module
 
@@ -17,6 +18,8 @@ def main(arguments: list[str]) -> int:
     if asked.name is None:
         print(*(f"{name:<12} {_load(name).about}" for name in NAMES), sep="\n")
         return 0
+    # Ended from outside, it still stops its server and leaves no folder behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     report = _load(asked.name).run(Options(quick=asked.quick, peers=asked.peers))
     print(*report.lines(), sep="\n")
     if asked.json:

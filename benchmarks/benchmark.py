@@ -21,7 +21,7 @@ class Options:
     @property
     def seconds(self) -> float:
         """How long sampling may go on at most, on however busy a machine."""
-        return 20.0 if self.quick else 300.0
+        return 20.0 if self.quick else 120.0
 
 
 @dataclass(frozen=True, slots=True)

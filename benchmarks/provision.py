@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from benchmarks.sampling import Contestant
 
 MANY = 200
+TURN = 4  # tenants for each bare schema
 FLOOR, OURS = "bare files", "tenant"
 
 
@@ -30,7 +31,9 @@ def run(options: Options) -> Report:
     report = Report("provision", "ms")
     with open_ground() as ground, psycopg.connect(ground.database("floor"), autocommit=True) as beside:
         contestants = {FLOOR: _bare(beside), OURS: _add(ground)}
-        samples = interleaved(contestants, rounds=40 if options.quick else MANY, warm_up=0, seconds=options.seconds)
+        samples = interleaved(
+            contestants, rounds=8 if options.quick else MANY // TURN, warm_up=0, seconds=options.seconds
+        )
         outcomes: list[Any] = []
         again = milliseconds(lambda: outcomes.extend(migrate(lambda: psycopg.connect(ground.url), ground.logins)))
     report.add({**samples, "migrate again": [again]})
@@ -46,7 +49,7 @@ def run(options: Options) -> Report:
 
 def _add(ground: Ground) -> Contestant:
     slugs = (f"suc{number:04d}" for number in count())
-    return timed(lambda: ground.tenant(next(slugs)))
+    return timed(lambda: ground.tenant(next(slugs)), times=TURN)
 
 
 def _bare(admin: psycopg.Connection[Any]) -> Contestant:

@@ -44,11 +44,12 @@ class Report:
         """Return the report for people."""
         figures = (
             f"{name:<34} median {figure.median:9.3f} {self.unit}  p99 {figure.p99:9.3f}"
-            f"  {figure.low:.3f} to {figure.high:.3f}  n={figure.n}"
+            f"  p10 {figure.p10:.3f}, {figure.low:.3f} to {figure.high:.3f}  n={figure.n}"
             for name, figure in self.figures.items()
         )
         ratios = (
-            f"{name:<34} {ratio.median:.2f} x  ({ratio.low:.2f} to {ratio.high:.2f}){self._wish(name)}"
+            f"{name:<34} {ratio.median:.2f} x  ({ratio.low:.2f} to {ratio.high:.2f}, quiet {ratio.quiet:.2f})"
+            f"{self._wish(name)}"
             for name, ratio in self.ratios.items()
         )
         return [*figures, *ratios, *(f"{name:<34} {fact}" for name, fact in self.facts.items())]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Contestant = Callable[[], Sequence[float]]
 
 BLOCKS = 10
+QUIET = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Figure:
     """What one contestant took: its middle, its slow end and how far it strays, in one unit."""
 
     n: int
+    p10: float
     median: float
     p99: float
     low: float
@@ -35,6 +37,7 @@ class Figure:
         quarters = [quantile(samples, share) for share in (0.25, 0.75)]
         return cls(
             n=len(samples),
+            p10=quantile(samples, QUIET),
             median=statistics.median(samples),
             p99=quantile(samples, 0.99),
             low=min(samples),
@@ -45,18 +48,25 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times a floor something costs, and between which bounds that moved during the run."""
+    """How many times a floor something costs, and between which bounds that moved during the run.
+
+    Others on the machine slow both by about the same time, which flatters the ratio of the medians; `quiet` is the
+    ratio of the fastest tenths, which met nobody.
+    """
 
     median: float
     low: float
     high: float
+    quiet: float
 
     @classmethod
     def of(cls, samples: Sequence[float], floor: Sequence[float], *, blocks: int = BLOCKS) -> Ratio:
         """Return the ratio of the medians, block of neighbours by block: what slows both at once cancels out."""
+        blocks = min(blocks, len(samples), len(floor))
         pairs = zip(divided(samples, blocks), divided(floor, blocks), strict=True)
         ratios = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
-        return cls(statistics.median(ratios), min(ratios), max(ratios))
+        quiet = quantile(samples, QUIET) / quantile(floor, QUIET)
+        return cls(statistics.median(ratios), min(ratios), max(ratios), quiet)
 
 
 def quantile(samples: Sequence[float], share: float) -> float:

@@ -3,9 +3,9 @@
 import sys
 from uuid import UUID
 
-from app.errors import TurnoError
 from app.logs import log_to_stderr
 from cli.environment import read_settings
+from cli.failures import run_plainly
 from cli.wiring import exec_supervisor
 
 
@@ -19,14 +19,13 @@ def main(arguments: list[str]) -> int:
     except ValueError:
         print(f"{arguments[0][:60]!r} is not a job id: expected a UUID", file=sys.stderr)
         return 2
-    try:
+
+    def work() -> None:
         settings = read_settings()
         log_to_stderr(settings.log_level)
         exec_supervisor(settings, job_id).run()
-    except TurnoError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+
+    return run_plainly(work)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("cli.demo_command:demo", "Start everything here, invoice 830 orders and show the pages."),
+    "demo": Entry("cli.demo_command:demo", "Start everything here, invoice 830 orders and leave the API open."),
     "serve": Entry("cli.serve_command:serve", "Serve HTTP."),
     "worker": Entry("cli.worker_command:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("cli.worker_pool:main", "Stay and run what waits, with resident children."),
+    "maintain": Entry("cli.maintain:main", "Stay and run the maintenance passes, where no pool does."),
     "cleanup": Entry("cli.cleanup:main", "Run every maintenance pass once, as cron does."),
     "migrate": Entry("cli.migrate:main", "Bring the database and every tenant to this release, or back."),
     "jobs": Entry("cli.jobs_command:jobs", "List, show, retry and cancel jobs."),

@@ -4,7 +4,6 @@ import atexit
 from typing import Any
 
 from flask import Flask
-from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from app.dispatch.dispatcher import Dispatcher, Submission
@@ -14,6 +13,7 @@ from app.web.services import Inline
 from cli.wiring import inline_runner, logins, open_queue
 from handlers import build_registry
 from tenants.directory import Directory
+from tenants.punctual import PunctualConnection
 from tenants.session import SERVICE_TIMEOUTS
 from tenants.tenant import Tenant
 
@@ -43,11 +43,12 @@ def web_application(settings: Settings) -> Flask:
     )
 
 
-def web_pool(settings: Settings) -> ConnectionPool[Connection[Any]]:
+def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:
     """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
     known = logins(settings)
-    pool: ConnectionPool[Connection[Any]] = ConnectionPool(
+    pool: ConnectionPool[PunctualConnection] = ConnectionPool(
         known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=SERVICE_TIMEOUTS),
+        connection_class=PunctualConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
         # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
         check=ConnectionPool.check_connection,

@@ -23,7 +23,8 @@ from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
 from app.work.inline import InlineRunner
-from app.work.maintenance import Maintenance, Terms
+from app.work.janitor import Janitor
+from app.work.maintenance import SWEEP, Maintenance, Terms
 from app.work.pool_source import PoolSource
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
@@ -31,9 +32,11 @@ from app.work.stop import StopRequest
 from app.work.supervisor import Pace, Size, Supervisor
 from handlers import build_registry
 from tenants.logins import Logins
+from tenants.punctual import PunctualConnection
 from tenants.session import handler_session, service_session
 
 ROOT = Path(__file__).resolve().parent.parent
+LEAST_PATIENCE = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
 
 
 def logins(settings: Settings) -> Logins:
@@ -61,6 +64,18 @@ def engine_link(settings: Settings) -> EngineLink:
     return EngineLink(lambda: service_session(known, known.engine, application="turno-engine"))
 
 
+def supervisor_link(settings: Settings, application: str = "turno-engine") -> EngineLink:
+    """Return an engine's connection that is given up before this worker would count as dead."""
+    known = logins(settings)
+
+    def connect() -> PunctualConnection:
+        connection = service_session(known, known.engine, application=application)
+        connection.answer_within = max(LEAST_PATIENCE, settings.dead_after_seconds / 2)
+        return connection
+
+    return EngineLink(connect)
+
+
 def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:
     """Return the backend that launches workers on this host, with this environment."""
     slots = SlotFolder(settings.slot_dir, settings.exec_max_processes)
@@ -86,7 +101,7 @@ def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) 
 
 def exec_supervisor(settings: Settings, job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
     """Return a worker that runs this job, then what else waits for the exec backend, and leaves."""
-    engine = engine_link(settings)
+    engine = supervisor_link(settings)
     registry = registry or build_registry()
     return Supervisor(
         backend="exec",
@@ -101,7 +116,7 @@ def exec_supervisor(settings: Settings, job_id: UUID | None, registry: Registry 
 
 def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Registry | None = None) -> Supervisor:
     """Return a resident worker that runs what waits in these queues, or in all that its handlers name."""
-    engine = engine_link(settings)
+    engine = supervisor_link(settings)
     registry = registry or build_registry()
     lent = sessions(settings, keep=settings.pool_sessions_per_child)
     return Supervisor(
@@ -112,7 +127,14 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
+        janitor=Janitor(lambda: _tidy(settings), every=SWEEP.total_seconds()),
     )
+
+
+def _tidy(settings: Settings) -> None:
+    passes = maintenance(settings)
+    passes.run_leased_or_log(f"{socket.gethostname()}:{os.getpid()}")
+    passes.close()
 
 
 def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:
@@ -133,8 +155,7 @@ def _pace(settings: Settings) -> Pace:
 
 
 def _hints(settings: Settings) -> EngineLink:
-    known = logins(settings)
-    return EngineLink(lambda: service_session(known, known.engine, application="turno-listener"))
+    return supervisor_link(settings, "turno-listener")
 
 
 def maintenance(settings: Settings, environment: Mapping[str, str] = os.environ) -> Maintenance:

@@ -21,7 +21,7 @@ from tenants.roles import (
     tenant_roles,
 )
 from tenants.schema_migration import bring_up
-from tenants.schemas import tenant_schemas
+from tenants.schemas import tenant_schema
 from tenants.tenant import Company, Slug, Tenant
 
 
@@ -71,7 +71,7 @@ def add_tenant(
     connections: int = HANDLER_CONNECTIONS,
     migrations: Migrations | None = None,
 ) -> Tenant:
-    """Make the tenant with its schema and roles and return it active, or return it if it is there already.
+    """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
 
     `company` is a slug, `connections` how many sessions its handlers may have at a time. `admin` is idle.
     A removed tenant's slug starts anew: another schema, no old password, no old token.
@@ -80,16 +80,13 @@ def add_tenant(
     with admin.transaction():
         lock_roles(admin)
         tenant = _register(admin, logins, slug, read_company(admin, company))
-        if tenant.state == "active":
-            return tenant
         _make_roles(admin, logins, tenant, connections)
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
                 sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
             )
         )
-    (schema,) = (s for s in tenant_schemas(admin, logins, state="provisioning") if s.slug == slug)
-    bring_up(admin, schema, migrations)
+    bring_up(admin, tenant_schema(admin, logins, tenant), migrations)
     admin.execute("UPDATE turno.tenants SET state = 'active' WHERE slug = %s AND state = 'provisioning'", [slug])
     return _read(admin, slug)
 

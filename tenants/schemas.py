@@ -9,6 +9,7 @@ from psycopg.rows import TupleRow
 
 from tenants.grants import CONTROL, TENANT, Matrix, Role
 from tenants.logins import Logins
+from tenants.tenant import Tenant
 
 CONTROL_SCHEMA = "turno"
 # What every function's path is pinned to: temporary objects come last, or they would shadow ours.
@@ -44,15 +45,20 @@ def control_schema(logins: Logins) -> Schema:
 
 def tenant_schemas(admin: Connection[Any], logins: Logins, *, state: str = "active") -> list[Schema]:
     """Return the tenants' schemas in this state, in the order the tenants came."""
-    rows = admin.execute(
-        """
-        SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role
-        FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
-        WHERE n.state = %s ORDER BY n.id
-        """,
-        [state],
-    )
+    rows = admin.execute(_SCHEMAS + "WHERE n.state = %s ORDER BY n.id", [state])
     return [_tenant_schema(logins, row) for row in rows]
+
+
+def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Schema:
+    """Return one tenant's schema, whatever state it is in."""
+    (row,) = admin.execute(_SCHEMAS + "WHERE n.id = %s", [tenant.id])
+    return _tenant_schema(logins, row)
+
+
+_SCHEMAS = """
+SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role
+FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
+"""
 
 
 def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:

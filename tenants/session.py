@@ -10,6 +10,7 @@ from psycopg import sql
 from psycopg.rows import TupleRow, dict_row
 
 from tenants.logins import Logins
+from tenants.punctual import PunctualConnection
 from tenants.tenant import HandlerLogin, Tenant
 
 # Milliseconds. A handler's statements may be long; what holds locks for others must not wait.
@@ -75,10 +76,10 @@ def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None
         raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
 
 
-def service_session(logins: Logins, role: str, *, application: str) -> psycopg.Connection[TupleRow]:
+def service_session(logins: Logins, role: str, *, application: str) -> PunctualConnection:
     """Log in as one of the installation's service roles (engine, web, operator), in autocommit."""
     conninfo = logins.conninfo(role, search_path="turno,pg_temp", application=application, timeouts=SERVICE_TIMEOUTS)
-    return psycopg.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    return PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import jwt
 import psycopg
 import pytest
 from psycopg import sql
@@ -18,7 +17,6 @@ from psycopg_pool import ConnectionPool
 
 from app.dispatch.dispatcher import Dispatcher
 from app.settings import Settings
-from app.web import create_app
 from tenants.directory import Directory
 from tenants.install import install
 from tenants.logins import Logins
@@ -42,6 +40,8 @@ MOST_CONNECTIONS = 20
 
 def token(user: str = "ana", *tenants: str, **claims: Any) -> str:
     """Return a valid token; a claim given as None is left out."""
+    import jwt  # noqa: PLC0415 - half a second that only tests of the web should pay
+
     now = int(time.time())
     usual = {"iss": "turno", "aud": "turno", "iat": now, "exp": now + 600, "sub": user, "tenants": list(tenants)}
     return jwt.encode({name: value for name, value in (usual | claims).items() if value is not None}, KEY, "HS256")
@@ -135,6 +135,8 @@ def a_service(url: str) -> Iterator[Service]:
     with ConnectionPool(
         conninfo, min_size=1, max_size=MOST_CONNECTIONS, kwargs={"autocommit": True}, timeout=30, open=True
     ) as pool:
+        from app.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
+
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 
         def build(**changed: Any) -> Flask:

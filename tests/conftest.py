@@ -6,11 +6,15 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest_plugins = ["tests.servers", "tests.no_skips", "tests.world", "tests.api"]
+
+# `--hypothesis-profile=soak` lets the stateful tests run for hours; CI itself runs the same examples each time.
+settings.register_profile("soak", max_examples=40_000, deadline=None)
 
 MARKED_BY_FIXTURE = ("rabbitmq", "chromium")
 

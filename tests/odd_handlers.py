@@ -64,12 +64,15 @@ def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
     re.match(r"(a+)+$", "a" * 60 + "b")
 
 
-def sleep_in_sql(job: JobContext, _payload: OddPayload) -> None:
-    job.connection.execute("SELECT pg_sleep(600)")
+def sleep_in_sql(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SELECT pg_sleep({payload.number or 600})".encode())
+    return {}
 
 
 def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    # Silent, so that nobody who reads the worker's output to its end has to wait for it.
+    quiet = subprocess.DEVNULL
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
 
 
@@ -206,6 +209,27 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Run the SQL, then keep its locks for long; later attempts return at once."""
+    if job.attempt == 1:
+        job.connection.execute(payload.text)
+        time.sleep(600)
+    return {}
+
+
+def print_much(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Print `number` megabytes."""
+    for _ in range(payload.number):
+        sys.stdout.write("x" * 2**20)
+    return {}
+
+
+def fail_then_reschedule(job: JobContext, _payload: OddPayload) -> Reschedule:
+    if job.attempt < 3:
+        raise ValueError("not yet")
+    return Reschedule(after=3600)
+
+
 def grow(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Keep `number` megabytes for good."""
     HOARD.append(bytearray(payload.number << 20))
@@ -287,6 +311,9 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "leave_the_batch_early": leave_the_batch_early,
     "deadlock_once": deadlock_once,
     "who": who,
+    "hold_a_lock": hold_a_lock,
+    "print_much": print_much,
+    "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,
@@ -328,8 +355,16 @@ class OddOnce(Odd):
     retry = RetryPolicy.never()
 
 
+class OddHealthy(Odd):
+    """The same, with attempts that count as healthy at once."""
+
+    type = "odd_healthy"
+    retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
+
+
 REGISTRY = Registry(
     {
+        "odd_healthy": "tests.odd_handlers:OddHealthy",
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",

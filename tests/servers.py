@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
-from playwright.sync_api import sync_playwright
 from psycopg import sql
 
 from cli.embedded_postgres import Cluster
@@ -95,6 +94,8 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """A headless Chromium, new for each module; open a new context or page for each test."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - half a second that only browser tests should pay
+
     program = CHROMIUM.find()
     if program is None:
         pytest.fail("Chromium is not installed: install chromium, or let `turno test` do it")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -76,9 +76,10 @@ class Dispatcher:
             pending_limit=self._pending_limit,
         )
         with self._connection() as connection:
+            crash_points.reach("received")
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = Verdict(row["verdict"], row["job_id"])
-        if verdict.word == "accepted" and wanted.run_at is None:
+        if verdict.word == "accepted" and (wanted.run_at is None or wanted.run_at <= datetime.now(UTC)):
             self._hint(tenant, verdict)
         return verdict
 

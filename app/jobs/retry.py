@@ -11,7 +11,8 @@ class RetryPolicy:
     """At most `max_attempts` runs that end in an error, `first` seconds apart, then doubling up to `longest`.
 
     Jitter: `percent` takes up to a fifth off or adds it, `decorrelated` draws between `first` and three times
-    the plain delay, `none` keeps it exact. The result never exceeds `longest`.
+    the plain delay, `none` keeps it exact. The result never exceeds `longest`. An attempt that ran for
+    `healthy_after` seconds before its error starts the count again: meant for pollers that run for hours.
     """
 
     max_attempts: int = 4
@@ -19,6 +20,7 @@ class RetryPolicy:
     factor: float = 2.0
     longest: float = 3600.0
     jitter: Jitter = "percent"
+    healthy_after: float | None = None
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -30,6 +32,10 @@ class RetryPolicy:
     def never(cls) -> "RetryPolicy":
         """Return the policy of a handler that is never retried after an error."""
         return cls(max_attempts=1)
+
+    def afresh(self, ran_for: float) -> bool:
+        """Say whether an attempt that took so many seconds makes the errors before it count no more."""
+        return self.healthy_after is not None and ran_for >= self.healthy_after
 
     def delay(self, errors: int, chance: float) -> float:
         """Return the seconds to wait after the `errors`-th error (from 1); `chance` is drawn from [0, 1)."""

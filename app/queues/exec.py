@@ -33,18 +33,21 @@ class ExecQueue:
 
     def offer(self, ref: JobRef) -> bool:
         """Launch a worker for this job if a slot is free; otherwise a worker that finishes will take it."""
-        slot = self._slots.take()
-        if slot is None:
-            return False
+        slot = None
         try:
+            slot = self._slots.take()
+            if slot is None:
+                return False
             crash_points.reach("slot_taken")
             self._launch(ref, slot)
+            crash_points.reach("launched")
         except OSError as error:
             # No process, no file descriptor: the job waits, and the sweep offers it again.
             log.warning("worker not launched: %s", error, extra={"tenant": ref.tenant, "job_id": str(ref.job_id)})
             return False
         finally:
-            slot.close()
+            if slot is not None:
+                slot.close()
         return True
 
     def close(self) -> None:

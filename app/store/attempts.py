@@ -65,9 +65,20 @@ def complete(session: Session, claim: Claim, result: str) -> None:
         session.execute("SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result))
 
 
-def fail(session: Session, claim: Claim, reason: str, error: dict[str, Any], retry_in: timedelta | None) -> str:
-    """Record an error: pending again after `retry_in`, or failed for good; returns the new status."""
-    return _status(session, "SELECT job_fail(%s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in)
+def fail(
+    session: Session,
+    claim: Claim,
+    reason: str,
+    error: dict[str, Any],
+    retry_in: timedelta | None,
+    *,
+    afresh: bool = False,
+) -> str:
+    """Record an error: pending again after `retry_in`, or failed for good; returns the new status.
+
+    With `afresh` the errors before this one no longer count.
+    """
+    return _status(session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, afresh)
 
 
 def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:

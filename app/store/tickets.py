@@ -23,9 +23,15 @@ def start_worker(engine: Engine, *, backend: str, host: str, pid: int) -> UUID:
     return worker
 
 
-def keep_alive(engine: Engine, worker: UUID) -> bool:
-    """Say that a worker lives; False means it was declared dead and must stop."""
-    return bool(_value(engine, "SELECT worker_alive(%s)", (worker,)))
+def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
+    """Say that a worker lives; returns which of its jobs are to be stopped, None if it was declared dead."""
+    to_stop: list[UUID] | None = _value(engine, "SELECT worker_alive(%s)", (worker,))
+    return None if to_stop is None else set(to_stop)
+
+
+def take_lease(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
+    """Ask to be the one that does something in this period; False if another is."""
+    return bool(_value(engine, "SELECT lease_take(%s, %s, %s)", (name, holder, period)))
 
 
 def stop_worker(engine: Engine, worker: UUID) -> None:
@@ -54,10 +60,20 @@ def claim(
     return [_claim(row) for row in rows]
 
 
+def held(engine: Engine, worker: UUID) -> list[Claim]:
+    """Return every claim that the tickets say this worker has."""
+    return [_claim(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
+
+
 def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
     """Return ready jobs of a backend that nobody took for that long, oldest first."""
     rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()
     return [JobRef(slug, job_id) for job_id, slug in rows]
+
+
+def restamp(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
+    """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
+    return int(_value(engine, "SELECT restamp(%s, %s, %s)", (backend, waiting_for, dry_run)))
 
 
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:

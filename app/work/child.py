@@ -24,21 +24,26 @@ class Child:
         self.since = monotonic()
         self.killed_for: str | None = None
         self.leaving = self.overdue = self.asked = False
+        self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
         self._stop = stop
 
     def assign(self, claim: Claim) -> None:
         """Give the idle child a claim to run; one that is dead by now is buried with it."""
         self.claim, self.since = claim, monotonic()
         self.overdue = self.asked = False
+        self.cancelled_at = None
         self._stop.withdraw()
         try:
             self.channel.send(pickle.dumps(claim))
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionResetError):
             return
 
     def hear(self) -> None:
         """Read the child's news: its attempt was recorded, and whether it takes another."""
-        news = self.channel.recv(1)
+        try:
+            news = self.channel.recv(1)
+        except ConnectionResetError:
+            return  # it died with a claim unread; its death is told apart
         if news:
             self.claim, self.since = None, monotonic()
             self.leaving = news == LEAVING

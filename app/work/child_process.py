@@ -46,13 +46,24 @@ def fork_child(duty: Duty, *, before: Callable[[], None]) -> Child:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # A SIGTERM between the fork and the child's own handler would be taken by the parent's copy and lost.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    pid = os.fork()
-    if pid == 0:
+    try:
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            _live(duty, theirs, stop, parent, before)
+    except OSError:
         ours.close()
-        _live(duty, theirs, stop, parent, before)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    theirs.close()
-    return Child(pid, ours, stop)
+        raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        theirs.close()
+    try:
+        return Child(pid, ours, stop)
+    except OSError:
+        # Without a descriptor to watch it by, the child is of no use; it learns from the closed channel.
+        ours.close()
+        os.waitpid(pid, 0)
+        raise
 
 
 def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, before: Callable[[], None]) -> NoReturn:

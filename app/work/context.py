@@ -3,12 +3,13 @@
 import logging
 import os
 from collections.abc import Callable, Iterable
+from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
 
-from app.errors import CancelRequested
+from app.errors import CancelRequested, HandlerMisuse
 from app.store import attempts
 from app.store.attempts import Started
 from app.work.exit_codes import TIME_LIMIT
@@ -72,12 +73,19 @@ class AttemptContext:
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
+        if self._batch is not None and self._batch.inside_an_item:
+            raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
+        self.finish()
         asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
         self._transaction.commit_and_go_on()
+        # The same attempt may start its handler again, after a collision: from here, as a later one would.
+        self.checkpoint_state = loads(dumps(state))
         self.safe_place(asked=asked)
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
-        """Run a batch through the ledger; see LedgerBatch."""
+        """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
+        if self._batch is not None:
+            raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
         self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
         return batch
 
@@ -101,8 +109,12 @@ class AttemptContext:
         if self._stop.overdue:
             os._exit(TIME_LIMIT)
 
+    def start_over(self) -> None:
+        """Forget a batch that a collision with another transaction has undone: the handler runs again."""
+        self._batch = None
+
     def finish(self) -> None:
-        """Enter what a batch that was left early has done, so that it commits with its record."""
+        """Enter what a batch has done since its last chunk, so that it commits with its record."""
         if self._batch is not None:
             self._batch.record()
 

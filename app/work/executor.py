@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from json import dumps
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import psycopg
@@ -54,6 +54,12 @@ class Attempt:
     transaction: JobTransaction
     started: Started
     context: AttemptContext
+    began: float
+
+    @property
+    def afresh(self) -> bool:
+        """Say whether this attempt was healthy for so long that earlier errors no longer count."""
+        return self.handler.retry.afresh(monotonic() - self.began)
 
 
 class Executor:
@@ -92,7 +98,7 @@ class Executor:
         started = attempts.start(transaction.connection, claim, self._worker)
         crash_points.reach("started")
         context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)
-        return Attempt(claim, handler, transaction, started, context)
+        return Attempt(claim, handler, transaction, started, context, monotonic())
 
     def _work(self, attempt: Attempt) -> Outcome:
         outcome = self._try(attempt)
@@ -112,6 +118,7 @@ class Executor:
                 if tries == COLLISIONS or not collided(error):
                     return self._raised(error)
                 attempt.transaction.rollback()
+                attempt.context.start_over()
                 sleep(0.05 * tries * self._chance())
         raise AssertionError("the last try returns")
 
@@ -146,7 +153,7 @@ class Executor:
         now = attempts.now(attempt.transaction.connection) if isinstance(outcome, Reschedule | HandedBack) else None
         return decide(
             outcome,
-            errors=attempt.started.errors,
+            errors=0 if attempt.afresh else attempt.started.errors,
             max_attempts=attempt.started.max_attempts,
             policy=attempt.handler.retry,
             now=now,
@@ -160,9 +167,10 @@ class Executor:
         session = transaction.connection
         match decision:
             case Retry(delay, error):
-                return attempts.fail(session, claim, "an attempt failed", error, timedelta(seconds=delay))
+                pause = timedelta(seconds=delay)
+                return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=attempt.afresh)
             case Fail(cause, error):
-                return attempts.fail(session, claim, cause, error, None)
+                return attempts.fail(session, claim, cause, error, None, afresh=attempt.afresh)
             case Release(run_at, outcome, reason):
                 return attempts.release(session, claim, outcome, reason, run_at)
             case Abandon(reason):

@@ -59,14 +59,15 @@ class LedgerBatch(Generic[T]):
         self._transaction = transaction
         self._chunk = chunk
         self._entries: list[dict[str, Any]] = []
+        self._step: Step[T] | None = None
         self.counts = Counts(total=len(items))
 
     def __iter__(self) -> "Iterator[Step[T]]":
         """Yield the items still to do, committing a chunk at a time."""
         for key in self._outstanding():
-            step = Step(key, self._items[key], self._transaction)
-            yield step
-            self._entries.append(step.entry())
+            self._step = Step(key, self._items[key], self._transaction)
+            yield self._step
+            self._enter()
             if len(self._entries) == self._chunk:
                 self._commit_chunk()
         if self._entries:
@@ -87,8 +88,16 @@ class LedgerBatch(Generic[T]):
         crash_points.reach("chunk_committed")
         self._context.safe_place(asked=asked)
 
+    @property
+    def inside_an_item(self) -> bool:
+        """Say whether an item is being run, so that nothing may be committed now."""
+        return self._step is not None and self._step.open
+
     def record(self) -> bool:
         """Enter the finished items into the ledger, in the transaction that did their work."""
+        # The loop may have been left, or a checkpoint been set, before it came back for this one.
+        if self._step is not None and self._step.finished:
+            self._enter()
         if not self._entries:
             return False
         entries, self._entries = self._entries, []
@@ -96,6 +105,11 @@ class LedgerBatch(Generic[T]):
         for entry in entries:
             self._count(entry["state"])
         return asked
+
+    def _enter(self) -> None:
+        if self._step is not None:
+            self._entries.append(self._step.entry())
+            self._step = None
 
     def _count(self, state: str) -> None:
         setattr(self.counts, state, getattr(self.counts, state) + 1)
@@ -143,9 +157,19 @@ class Step(Generic[T]):
             return error
         return None
 
+    @property
+    def open(self) -> bool:
+        """Say whether the item is being run."""
+        return self._state == "open"
+
+    @property
+    def finished(self) -> bool:
+        """Say whether the item was run to its end, good or bad."""
+        return self._state in ("done", "failed")
+
     def entry(self) -> dict[str, Any]:
         """Return the item's line for the ledger; raises HandlerMisuse if the item was never run."""
-        if self._state not in ("done", "failed"):
+        if not self.finished:
             raise HandlerMisuse("an item of job.each was passed over: run each one inside `with step as item:`")
         ref = None if self.ref is None else str(self.ref)
         return {"key": self._key, "state": self._state, "ref": ref, "error": self._error}

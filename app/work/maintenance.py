@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+import psycopg
+
+from app.errors import TurnoError
 from app.queues.interface import QueueInterface
 from app.store import recovery, tickets
 from app.work.engine import EngineLink
@@ -12,6 +15,7 @@ from app.work.engine import EngineLink
 log = logging.getLogger(__name__)
 
 RESCUE_PAUSE = timedelta(seconds=5)
+SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
 OFFERS = 256  # more workers than any host has slots for
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
@@ -33,6 +37,27 @@ class Maintenance:
         self._queue = queue
         self._terms = terms
 
+    def run_leased(self, holder: str) -> None:
+        """Run the passes whose period has come and that no other process of the installation runs."""
+        if self._engine.run(tickets.take_lease, "sweep", holder, SWEEP):
+            often = {
+                "rescued": self.rescue,
+                "promoted": self.promote,
+                "restamped": self.restamp,
+                "offered": self.offer,
+            }
+            self._run(often, dry_run=False)
+        # These ask every tenant, so they are rare: what they mend is rare too.
+        if self._engine.run(tickets.take_lease, "upkeep", holder, UPKEEP):
+            self._run({"repaired": self.repair, "expired": self.expire, "purged": self.purge}, dry_run=False)
+
+    def run_leased_or_log(self, holder: str) -> None:
+        """Run what is due; a failure is logged, because the next round tries again."""
+        try:
+            self.run_leased(holder)
+        except (psycopg.Error, PassesFailed) as error:
+            log.warning("maintenance failed, the next round tries again: %s", error)
+
     def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
         """Run all passes in their order; returns each one's count."""
         passes: dict[str, Callable[..., int]] = {
@@ -41,10 +66,24 @@ class Maintenance:
             "repaired": self.repair,
             "expired": self.expire,
             "purged": self.purge,
+            "restamped": self.restamp,
             "offered": self.offer,
         }
-        counts = {name: run(dry_run=dry_run) for name, run in passes.items()}
+        return self._run(passes, dry_run=dry_run)
+
+    def _run(self, passes: dict[str, Callable[..., int]], *, dry_run: bool) -> dict[str, int]:
+        """Run each pass, whatever the others do; raises PassesFailed at the end if one could not be done."""
+        counts, failed = {}, []
+        for name, run in passes.items():
+            try:
+                counts[name] = run(dry_run=dry_run)
+            except (psycopg.Error, PassesFailed) as error:
+                if _away(error):
+                    raise
+                failed.append(f"{name}: {str(error).strip()}")
         log.info("maintenance", extra={"dry_run": dry_run, **counts})
+        if failed:
+            raise PassesFailed("; ".join(failed))
         return counts
 
     def rescue(self, *, dry_run: bool) -> int:
@@ -90,6 +129,13 @@ class Maintenance:
             lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH, dry_run=dry_run), once=dry_run
         )
 
+    def restamp(self, *, dry_run: bool) -> int:
+        """Give to this backend what waits for one that nobody serves any more."""
+        return self._until_done(
+            lambda: self._engine.run(tickets.restamp, self._queue.name, self._terms.reoffer_after, dry_run=dry_run),
+            once=dry_run,
+        )
+
     def offer(self, *, dry_run: bool) -> int:
         """Hint again at jobs that nobody took for a while."""
         waiting = self._engine.run(
@@ -105,7 +151,8 @@ class Maintenance:
         return offered
 
     def close(self) -> None:
-        """End the engine's session."""
+        """Send the last hints and end the engine's session."""
+        self._queue.close()
         self._engine.close()
 
     def _until_done(self, run_batch: Callable[[], int], *, once: bool) -> int:
@@ -116,7 +163,24 @@ class Maintenance:
         return total
 
     def _in_each_tenant(self, run: Callable[..., int], *parameters: object, dry_run: bool) -> int:
-        return sum(
-            self._engine.run(run, schema, *parameters, dry_run=dry_run)
-            for _, schema in self._engine.run(tickets.active_tenants)
-        )
+        total, failed = 0, []
+        for slug, schema in self._engine.run(tickets.active_tenants):
+            try:
+                total += self._engine.run(run, schema, *parameters, dry_run=dry_run)
+            except psycopg.Error as error:
+                if _away(error):
+                    raise
+                # One tenant in trouble must not keep the others from being mended.
+                failed.append(f"{slug}: {str(error).strip()}")
+        if failed:
+            raise PassesFailed("; ".join(failed))
+        return total
+
+
+def _away(error: Exception) -> bool:
+    # A refusal carries the server's code; without one, it was the server that could not be asked.
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+
+
+class PassesFailed(TurnoError):
+    """What could be mended was; the rest is named, and the next run tries it again."""

@@ -26,6 +26,7 @@ from app.work import exit_codes
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
+from app.work.janitor import Janitor
 from app.work.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOGIN_RETRY = 30.0
+UNFIT_PAUSE = 30.0
+RETRY = 1.0  # seconds between two tries to reach a database that is away
 STOPPING = "its worker was stopped"
+CUT_OFF = "its worker could not reach the database for too long"
+UNHEARD = "its worker never heard of its claim"
+CANCELLED = "did not stop when it was cancelled"
 HOST = socket.gethostname()
 
 
@@ -80,6 +86,16 @@ class Size:
     most: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    """A job that its dead child left unfinished, and what is to be said about it."""
+
+    claim: Claim
+    cause: str
+    pause: float
+    counted: bool
+
+
 class Supervisor:
     """Runs claims in forked children until its source is exhausted or it is told to stop."""
 
@@ -93,8 +109,10 @@ class Supervisor:
         registry: Registry,
         pace: Pace,
         size: Size,
+        janitor: Janitor | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self._janitor = janitor
         self._backend = backend
         self._engine = engine
         self._source = source
@@ -108,7 +126,9 @@ class Supervisor:
         self._hints: int | None = None
         self._stop_asked_at: float | None = None
         self._forced = False
-        self._last_alive = monotonic()
+        self._last_alive = self._beat_due = monotonic()
+        self._owed: list[TakeBack] = []
+        self._pay_due = monotonic()
 
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
@@ -118,28 +138,55 @@ class Supervisor:
             while self._go_on():
                 self._fill()
                 self._fit()
-                if self._source.exhausted and not self._children:
+                if self._janitor is not None:
+                    self._janitor.tend(before=self._drop_in_child)
+                if self._source.exhausted and not self._children and not self._owed:
                     break
                 self._watch()
         finally:
             for child in list(self._children.values()):
                 child.kill("its supervisor failed")
+            if self._janitor is not None:
+                self._janitor.dismiss()
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
             self._engine.run(tickets.stop_worker, self._worker)
+        except psycopg.OperationalError as error:
+            log.warning("left without a word, the database does not answer: %s", error)
+        self._engine.close()
 
     def _go_on(self) -> bool:
         self._heartbeat()
-        return bool(self._children) or self._stop_asked_at is None
+        self._pay()
+        if self._stop_asked_at is None:
+            return True
+        return bool(self._children or (self._owed and not self._grace_over()))
+
+    def _free(self) -> int:
+        """Count the claims that could be taken now: none while the database is away, or when told to stop."""
+        if self._owed or self._stop_asked_at is not None:
+            return 0
+        return self._size.most - sum(not child.idle for child in self._children.values())
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked."""
-        busy = sum(not child.idle for child in self._children.values())
-        free = self._size.most - busy
-        if free <= 0 or self._stop_asked_at is not None:
+        free = self._free()
+        if free <= 0:
             return
         for claim in self._source.take(self._worker, free):
             crash_points.reach("claimed")
-            child = next((child for child in self._children.values() if child.idle), None) or self._fork()
-            child.assign(claim)
+            if claim.version > self._handler(claim).version:
+                self._give_back(claim, f"written for version {claim.version} of its type; it waits for newer code")
+                continue
+            try:
+                child = next((child for child in self._children.values() if child.idle), None) or self._fork()
+            except OSError as error:
+                self._give_back(claim, f"no process could be had for it: {error}")
+            else:
+                child.assign(claim)
+        self._pay()
 
     def _fit(self) -> None:
         """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
@@ -149,7 +196,11 @@ class Supervisor:
                 child.dismiss()
             return
         while len(self._children) < self._size.fewest:
-            self._fork()
+            try:
+                self._fork()
+            except OSError as error:
+                log.warning("no child could be started: %s", error)
+                break
         spare = len(self._children) - self._size.fewest
         for child in idle[:spare]:
             if monotonic() >= child.since + self._pace.idle_child:
@@ -182,11 +233,16 @@ class Supervisor:
             self._hints = current
 
     def _patience(self) -> float:
-        moments = [self._last_alive + self._pace.heartbeat]
+        moments = [self._beat_due]
+        if self._janitor is not None:
+            moments.append(self._janitor.due)
         moments += [self._deadline(child) for child in self._children.values()]
+        if self._owed:
+            moments.append(self._pay_due)
         if self._stop_asked_at is not None:
             moments.append(self._stop_asked_at + self._pace.grace)
-        else:
+        # A source that is not asked while every child is busy would call for attention all the time.
+        elif self._free() > 0:
             moments.append(monotonic() + self._source.patience())
         return max(0.001, min(moments) - monotonic())
 
@@ -198,15 +254,20 @@ class Supervisor:
 
     def _enforce(self) -> None:
         stopping = self._stop_asked_at is not None
-        grace_over = self._stop_asked_at is not None and monotonic() >= self._stop_asked_at + self._pace.grace
+        grace_over = self._grace_over()
         for child in self._children.values():
-            if grace_over or self._forced:
+            if grace_over:
                 child.kill(STOPPING)
             elif child.claim is not None and monotonic() >= self._deadline(child):
                 self._end_overdue(child, child.claim)
             elif child.claim is not None and stopping and not child.asked:
                 log.info("stopping: the job ends at its next safe place", extra=_fields(child.claim))
                 child.ask_to_stop(StopRequest.GRACEFUL)
+
+    def _grace_over(self) -> bool:
+        if self._stop_asked_at is None:
+            return False
+        return self._forced or monotonic() >= self._stop_asked_at + self._pace.grace
 
     def _end_overdue(self, child: Child, claim: Claim) -> None:
         if child.overdue:
@@ -226,18 +287,45 @@ class Supervisor:
 
     def _take_back(self, child: Child, claim: Claim, code: int) -> None:
         cause = child.killed_for or self._cause(code, claim)
-        blameless = code == exit_codes.LOGIN_REFUSED or cause == STOPPING
+        blameless = code == exit_codes.LOGIN_REFUSED or cause in (STOPPING, CUT_OFF)
+        pause = self._pause(code, cause, claim)
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=not blameless))
+        self._pay_due = monotonic()
+        self._pay()
+
+    def _give_back(self, claim: Claim, cause: str) -> None:
+        """Have a job that cannot be started here wait, for somebody else or for better times."""
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=UNFIT_PAUSE, counted=False))
+
+    def _pay(self) -> None:
+        """Take back what dead children left; while the database is away, try again every second or so."""
+        if monotonic() < self._pay_due:
+            return
+        while self._owed:
+            try:
+                self._rescue(self._owed[0])
+            except psycopg.OperationalError as error:
+                log.warning("job not taken back yet: %s", error, extra=_fields(self._owed[0].claim))
+                self._pay_due = self._soon()
+                return
+            del self._owed[0]
+
+    def _rescue(self, owed: TakeBack) -> None:
+        claim = owed.claim
         verdict = self._engine.run(
             recovery.rescue,
             claim.login.schema,
             claim.job_id,
             claim.token,
-            cause=cause,
-            retry_in=timedelta(seconds=self._pause(code, cause, claim)),
-            counted=not blameless,
+            cause=owed.cause,
+            retry_in=timedelta(seconds=owed.pause),
+            counted=owed.counted,
         )
         if verdict != "gone":
-            log.warning("job taken back: %s; now %s", cause, verdict, extra=_fields(claim))
+            log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=_fields(claim))
+
+    def _soon(self) -> float:
+        return monotonic() + RETRY * (0.8 + 0.4 * self._chance())
 
     def _cause(self, code: int, claim: Claim) -> str:
         if code < 0:
@@ -259,7 +347,7 @@ class Supervisor:
         return f"time limit of {self._handler(claim).timeout:g} s"
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
-        if cause == STOPPING:
+        if cause in (STOPPING, CUT_OFF):
             return 0.0
         if code == exit_codes.LOGIN_REFUSED:
             return LOGIN_RETRY
@@ -273,19 +361,42 @@ class Supervisor:
             return Defaults
 
     def _heartbeat(self) -> None:
-        if monotonic() < self._last_alive + self._pace.heartbeat:
+        if monotonic() < self._beat_due:
             return
         try:
-            known = self._engine.run(tickets.keep_alive, self._worker)
-        except psycopg.OperationalError:
-            # The database is away. Past the time after which others may take our jobs, we must not run them.
+            to_stop = self._engine.run(tickets.keep_alive, self._worker)
+            held = self._engine.run(tickets.held, self._worker)
+        except psycopg.OperationalError as error:
+            log.warning("heartbeat failed; the database does not answer: %s", error)
+            self._beat_due = min(self._soon(), monotonic() + self._pace.heartbeat)
+            # Past the time after which others may take our jobs, we must not run them.
             if monotonic() > self._last_alive + self._pace.dead_after:
-                raise
-            log.warning("heartbeat failed; the database does not answer")
+                for child in self._children.values():
+                    if child.claim is not None:
+                        child.kill(CUT_OFF)
             return
-        if not known:
+        if to_stop is None:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._last_alive = monotonic()
+        self._beat_due = self._last_alive + self._pace.heartbeat
+        self._note_cancelled(to_stop)
+        self._note_unheard(held)
+
+    def _note_cancelled(self, to_stop: set[UUID]) -> None:
+        """Remember which jobs should stop by themselves, and end those that have had their grace."""
+        for child in self._children.values():
+            if child.claim is None or child.claim.job_id not in to_stop:
+                continue
+            child.cancelled_at = child.cancelled_at or monotonic()
+            if monotonic() >= child.cancelled_at + self._pace.grace:
+                child.kill(CANCELLED)
+
+    def _note_unheard(self, held: list[Claim]) -> None:
+        """Give back claims whose answer was lost with a connection: nobody runs them, and we are alive."""
+        known = {child.claim.token for child in self._children.values() if child.claim is not None}
+        known |= {owed.claim.token for owed in self._owed}
+        unheard = [claim for claim in held if claim.token not in known]
+        self._owed += [TakeBack(claim=claim, cause=UNHEARD, pause=0.0, counted=False) for claim in unheard]
 
     def _listen(self) -> None:
         wakeup, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -317,6 +428,7 @@ class DeclaredDead(TurnoError):
 class Defaults:
     """The limits of a handler that cannot be loaded here."""
 
+    version = 32767  # none is newer: the child meets the error and records it
     timeout = 3600.0
     retry = RetryPolicy()
 

@@ -73,6 +73,8 @@ CREATE TABLE tickets (
     worker_id    uuid,
     token        uuid,
     attempt      integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    -- Somebody wants this running job to stop: how its worker hears of it, who may not read the job.
+    cancel_at    timestamptz,
     CHECK ((state = 'running') = (worker_id IS NOT NULL)),
     CHECK ((state = 'running') = (token IS NOT NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
@@ -82,7 +84,15 @@ CREATE TABLE tickets (
 CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready';
 CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
-CREATE INDEX tickets_running ON tickets (tenant_id, type) WHERE state = 'running';
+-- Few run at a time: for a cap it is read from end to end, which goes over dead entries without a look at the table.
+CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
+
+-- Which process does what only one should do at a time; over when `until` has passed.
+CREATE TABLE leases (
+    name   text PRIMARY KEY,
+    holder text NOT NULL,
+    until  timestamptz NOT NULL
+);
 
 -- What metrics and alerts read; append-only, pruned.
 CREATE TABLE outcomes (
@@ -157,12 +167,17 @@ BEGIN ATOMIC
     INSERT INTO workers (backend, host, pid) VALUES (p_backend, p_host, p_pid) RETURNING id;
 END;
 
--- False means: this worker was declared dead, others may run its jobs, and it must stop.
-CREATE FUNCTION worker_alive(p_worker uuid) RETURNS boolean
+-- Returns which of this worker's jobs somebody wants stopped; NULL means that it was declared
+-- dead, that others may run its jobs, and that it must stop itself.
+CREATE FUNCTION worker_alive(p_worker uuid) RETURNS uuid[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE workers SET alive_at = clock_timestamp() WHERE id = p_worker;
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    RETURN ARRAY(SELECT job_id FROM tickets
+                 WHERE state = 'running' AND worker_id = p_worker AND cancel_at IS NOT NULL);
 END $$;
 
 CREATE FUNCTION worker_stop(p_worker uuid) RETURNS void
@@ -202,6 +217,17 @@ BEGIN ATOMIC
     ORDER BY t.job_id
     LIMIT 1000;
 END;
+
+-- True for one caller at a time: the lease was free or over, and is now the caller's. Never given
+-- back early, so that the period of what it guards is the same however many processes ask.
+CREATE FUNCTION lease_take(p_name text, p_holder text, p_for interval) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO leases (name, holder, until) VALUES (p_name, p_holder, clock_timestamp() + p_for)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+    WHERE leases.until <= clock_timestamp();
+    RETURN FOUND;
+END $$;
 
 -- Claiming -----------------------------------------------------------------------------------
 -- Functions that only others here call are no definers and pin no path: they run within one that does.
@@ -683,6 +709,35 @@ BEGIN
     IF turn.allowed IS NOT NULL THEN
         PERFORM remember_turn(turn);
     END IF;
+END $$;
+
+-- What a worker holds by these records. More than it knows of is a claim whose answer was lost.
+CREATE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT t.job_id, t.token, t.attempt, t.type, t.version, n.id, n.slug, n.schema, n.handler_role, n.login_epoch
+    FROM tickets t JOIN tenants n ON n.id = t.tenant_id
+    WHERE t.state = 'running' AND t.worker_id = p_worker;
+END;
+
+-- What waits for a backend that nobody serves any more is stamped over to one that is served.
+CREATE FUNCTION restamp(p_backend text, p_waiting_for interval, p_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    stamped bigint;
+BEGIN
+    IF p_dry_run THEN
+        SELECT count(*) INTO stamped FROM tickets
+        WHERE state = 'ready' AND backend <> p_backend AND run_at <= clock_timestamp() - p_waiting_for;
+        RETURN stamped;
+    END IF;
+    UPDATE tickets SET backend = p_backend, published_at = NULL
+    WHERE job_id IN (SELECT t.job_id FROM tickets t
+                     WHERE t.state = 'ready' AND t.backend <> p_backend
+                       AND t.run_at <= clock_timestamp() - p_waiting_for
+                     LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS stamped = ROW_COUNT;
+    RETURN stamped;
 END $$;
 
 -- Ready tickets that no worker took for a while: the hint was lost, or there was no room.

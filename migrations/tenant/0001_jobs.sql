@@ -184,13 +184,17 @@ BEGIN
     END IF;
 END $$;
 
+-- Close the open attempt, or raise: a claim that was never started has nothing to end.
 CREATE FUNCTION attempt_end(p_job uuid, p_outcome text, p_error jsonb) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-BEGIN ATOMIC
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
     UPDATE background_job_attempts
     SET finished_at = clock_timestamp(), outcome = p_outcome, error = p_error
     WHERE job_id = p_job AND finished_at IS NULL;
-END;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'no attempt of job % is open; start it first', p_job USING ERRCODE = 'TU001';
+    END IF;
+END $$;
 
 -- The end of a job, whatever end: state, dead letter, notification, outcome, and its ticket goes.
 -- The caller holds the ticket. Returns false if the job had ended already.
@@ -200,7 +204,8 @@ DECLARE
     job background_jobs;
 BEGIN
     UPDATE background_jobs
-    SET status = p_status, reason = p_reason, result = p_result, error = coalesce(p_error, error),
+    SET status = p_status, reason = p_reason, result = p_result,
+        error = CASE WHEN p_status <> 'completed' THEN coalesce(p_error, error) END,
         finished_at = clock_timestamp()
     WHERE id = p_job AND status IN ('pending', 'running')
     RETURNING * INTO job;
@@ -237,7 +242,7 @@ BEGIN
     WHERE id = p_job AND status IN ('pending', 'running');
     UPDATE turno.tickets
     SET state = CASE WHEN p_run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END,
-        run_at = p_run_at, worker_id = NULL, token = NULL, published_at = NULL
+        run_at = p_run_at, worker_id = NULL, token = NULL, published_at = NULL, cancel_at = NULL
     WHERE job_id = p_job;
 END $$;
 
@@ -275,26 +280,29 @@ BEGIN
             verdict := 'quota';
         END IF;
     END IF;
-    IF verdict IS NULL THEN
-        INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
-        VALUES (p_type, p_version, p_queue, p_priority, p_payload, p_payload_hash, p_user, p_correlation_id,
-                p_trace_context, p_idempotency_key, p_max_attempts, due, p_expires_at, p_parent)
-        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        RETURNING id INTO job_id;
-        IF FOUND THEN
-            verdict := 'accepted';
-            PERFORM ticket_put(job_id, p_queue, p_type, p_version, p_priority, due, p_backend, 0);
+    LOOP
+        IF verdict IS NULL THEN
+            INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
+                                         trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
+            VALUES (p_type, p_version, p_queue, p_priority, p_payload, p_payload_hash, p_user, p_correlation_id,
+                    p_trace_context, p_idempotency_key, p_max_attempts, due, p_expires_at, p_parent)
+            ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+            RETURNING id INTO job_id;
+            IF FOUND THEN
+                verdict := 'accepted';
+                PERFORM ticket_put(job_id, p_queue, p_type, p_version, p_priority, due, p_backend, 0);
+                EXIT;
+            END IF;
         END IF;
-    END IF;
-    IF job_id IS NULL AND p_idempotency_key IS NOT NULL THEN
         -- A statement of its own: its snapshot sees the winner that the insert waited for.
         SELECT id, payload_hash INTO job_id, first_hash FROM background_jobs
         WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;
         IF FOUND THEN
             verdict := CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END;
         END IF;
-    END IF;
+        -- Neither inserted nor found: the first job was purged between the two, and the key is free again.
+        EXIT WHEN verdict IS NOT NULL;
+    END LOOP;
     RETURN NEXT;
 END $$;
 
@@ -305,6 +313,7 @@ RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     old background_jobs;
+    due timestamptz := clock_timestamp();
 BEGIN
     SELECT * INTO old FROM background_jobs j WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;
     IF NOT FOUND THEN
@@ -316,9 +325,9 @@ BEGIN
           OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
                                                   WHERE i.job_id = p_job AND i.state = 'failed') THEN
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, max_attempts, parent_id)
+                                     trace_context, max_attempts, run_at, parent_id)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
-                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, p_job)
+                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job)
         RETURNING id INTO job_id;
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
@@ -326,7 +335,7 @@ BEGIN
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
-        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, clock_timestamp(), p_backend, 0);
+        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
         verdict := 'accepted';
     ELSE
         verdict := 'not_retryable';
@@ -348,6 +357,7 @@ BEGIN
         RETURN 'ended';
     ELSIF job.status = 'running' THEN
         UPDATE background_jobs SET cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()) WHERE id = p_job;
+        UPDATE turno.tickets SET cancel_at = coalesce(cancel_at, clock_timestamp()) WHERE job_id = p_job;
         RETURN 'requested';
     END IF;
     PERFORM job_end(p_job, 'cancelled', p_reason, NULL, NULL);
@@ -372,7 +382,7 @@ BEGIN
         WHERE j.id = p_job AND j.status = 'pending'
         RETURNING j.payload, j.user_id, j.correlation_id, j.trace_context, j.attempt, j.errors, j.max_attempts,
                   (SELECT c.state FROM background_job_checkpoints c WHERE c.job_id = p_job),
-                  j.expires_at <= clock_timestamp(), j.cancel_requested_at IS NOT NULL;
+                  coalesce(j.expires_at <= clock_timestamp(), false), j.cancel_requested_at IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'job % is not waiting; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
@@ -449,8 +459,10 @@ BEGIN
 END $$;
 
 -- The attempt ended in an error. With a delay the job waits that long and runs again; without
--- one it is failed for good. A job that somebody wants cancelled is not tried again.
-CREATE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval) RETURNS text
+-- one it is failed for good. A job that somebody wants cancelled is not tried again. p_afresh: the
+-- attempt was healthy for so long that the errors before it no longer count.
+CREATE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval, p_afresh boolean)
+RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM claim_hold(p_job, p_token);
@@ -458,6 +470,9 @@ BEGIN
     IF job_cancel_requested(p_job) THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
         RETURN 'cancelled';
+    END IF;
+    IF p_afresh THEN
+        UPDATE background_jobs SET errors = 0 WHERE id = p_job;
     END IF;
     IF p_retry_in IS NULL THEN
         UPDATE background_jobs SET errors = errors + 1 WHERE id = p_job;
@@ -468,7 +483,8 @@ BEGIN
     RETURN 'pending';
 END $$;
 
--- The attempt ended without fault: rescheduled by its handler, or handed back. Nothing is counted.
+-- The attempt ended without fault: rescheduled by its handler, or handed back. Nothing is counted,
+-- and a poller that ended well starts with no errors next time.
 CREATE FUNCTION job_release(p_job uuid, p_token uuid, p_outcome text, p_reason text, p_run_at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
@@ -477,6 +493,9 @@ BEGIN
     IF job_cancel_requested(p_job) THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, NULL);
         RETURN 'cancelled';
+    END IF;
+    IF p_outcome = 'rescheduled' THEN
+        UPDATE background_jobs SET errors = 0 WHERE id = p_job AND errors > 0;
     END IF;
     PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);
     RETURN 'pending';
@@ -521,7 +540,10 @@ BEGIN
         PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, job.error, 0, 0);
         RETURN 'pending';
     END IF;
-    PERFORM attempt_end(p_job, CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, crash);
+    -- Not attempt_end: a rescue mends what it finds and refuses nothing.
+    UPDATE background_job_attempts
+    SET finished_at = clock_timestamp(), outcome = CASE WHEN p_counted THEN 'crashed' ELSE 'released' END, error = crash
+    WHERE job_id = p_job AND finished_at IS NULL;
     IF job.cancel_requested_at IS NOT NULL THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, crash);
         RETURN 'cancelled';
@@ -565,6 +587,8 @@ BEGIN
            CASE WHEN j.run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, j.attempt
     FROM background_jobs j
     WHERE j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
+    -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
+    FOR UPDATE SKIP LOCKED
     ON CONFLICT (job_id) DO NOTHING;
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := greatest(changed, n);
@@ -596,7 +620,7 @@ BEGIN
 END $$;
 
 -- Remove ended jobs with all their history, a batch at a time. A failed one stays as long as its
--- dead letter waits for somebody, a job that others point to as long as they are there.
+-- dead letter waits for somebody. A job may outlive the one that it continues.
 CREATE FUNCTION job_purge(p_older_than interval, p_limit integer, p_dry_run boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

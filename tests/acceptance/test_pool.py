@@ -5,6 +5,8 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -12,9 +14,10 @@ import pytest
 
 from app.jobs.job import JobRef
 from app.queues.pool import PoolQueue
+from app.store import tickets
 from cli.deadline import becomes_true
 from cli.wiring import pool_queue
-from tests.odd_handlers import Odd, OddHurried
+from tests.odd_handlers import Odd, OddHealthy, OddHurried
 from tests.world import World
 
 
@@ -64,9 +67,8 @@ def test_without_any_hint_polling_finds_the_job(world: World) -> None:
 
 def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: World) -> None:
     jobs = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(4)]
-    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="4")
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="4")
     assert becomes_true(lambda: running(world, *jobs), within=30)
-    assert len(children(pool)) == 4
 
 
 def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: World) -> None:
@@ -253,8 +255,9 @@ def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: World) -> No
     world.start_pool()
     assert becomes_true(lambda: ended(world, job_id), within=30)
     finished = world.job(job_id)
-    for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+    for pid in reversed(frozen):  # the parent last: awake, it kills its children at once
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
     log, _ = old.communicate(timeout=30)
     assert old.returncode == 1, log
     assert world.job(job_id) == finished
@@ -285,3 +288,56 @@ def test_its_log_is_json_with_the_ids(world: World) -> None:
     pool.send_signal(signal.SIGTERM)
     log, _ = pool.communicate(timeout=20)
     assert re.search(rf'"message": "attempt ended: completed", "tenant": "suc0001", "job_id": "{job_id}"', log), log
+
+
+def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: World) -> None:
+    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    world.start_pool(HEARTBEAT_SECONDS="0.1", SHUTDOWN_GRACE_SECONDS="0.3")
+    assert becomes_true(lambda: running(world, job_id), within=30)
+    assert world.cancel(job_id) == "requested"
+    assert becomes_true(lambda: ended(world, job_id), within=20)
+    job = world.job(job_id)
+    assert (job["status"], job["reason"]) == ("cancelled", "cancelled on request")
+
+
+def test_residents_mend_what_other_hosts_left_behind(world: World) -> None:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    gone = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
+    assert tickets.claim_job(world.engine, gone, job_id, types=[("odd", 1)])
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
+    world.start_pool()
+    assert becomes_true(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
+
+
+def test_one_process_at_a_time_maintains(world: World) -> None:
+    minute = timedelta(minutes=1)
+    assert tickets.take_lease(world.engine, "a test's", "one", minute)
+    assert not tickets.take_lease(world.engine, "a test's", "other", minute)
+    world.rows("UPDATE turno.leases SET until = now() WHERE name = 'a test''s'")
+    assert tickets.take_lease(world.engine, "a test's", "other", minute)
+
+
+def test_a_poller_that_reschedules_itself_starts_with_no_errors(world: World) -> None:
+    job_id = world.enqueue({"how": "fail_then_reschedule"}, handler=Odd)
+    world.start_pool()
+    assert becomes_true(lambda: world.job(job_id)["reason"] == "rescheduled by its handler", within=30)
+    assert (world.job(job_id)["errors"], world.job(job_id)["attempt"]) == (0, 3)
+
+
+def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: World) -> None:
+    job_id = world.enqueue({"how": "error"}, handler=OddHealthy)
+    world.start_pool()
+    assert becomes_true(lambda: world.job(job_id)["attempt"] >= 8, within=30)
+    world.cancel(job_id)
+    assert world.job(job_id)["errors"] <= 1
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: World) -> None:
+    world.start_pool("nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    (worker,) = world.rows("SELECT id FROM turno.workers")
+    assert tickets.claim_job(world.engine, worker["id"], job_id, types=[("odd", 1)])
+    assert becomes_true(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
+    job = world.job(job_id)
+    assert (job["status"], job["crashes"]) == ("pending", 0)

@@ -146,7 +146,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
         "SELECT pg_read_file('PG_VERSION')",
         _not_granted("EXECUTE", "FUNCTION pg_read_file(text)"),
     ),
-    "a program": ("COPY (SELECT) TO PROGRAM 'true'", NO_PROGRAMS),
+    "a program": ("COPY (SELECT) TO PROGRAM 'cat > /dev/null'", NO_PROGRAMS),
     "a way out": ("CREATE FOREIGN DATA WRAPPER out", NO_SUPERUSER),
     "passwords": ("SELECT FROM pg_authid", NO_SUPERUSER),
     "a role": ("CREATE ROLE {stray}", NO_SUPERUSER),

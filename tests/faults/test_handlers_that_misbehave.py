@@ -60,6 +60,12 @@ def test_a_job_past_its_time_limit_is_ended_from_outside(world: World, how: str)
     )
 
 
+def test_a_job_that_takes_a_little_too_long_is_not_completed(world: World) -> None:
+    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    job = run(world, "sleep_in_sql", OddHurried, number=4)
+    assert (job["status"], job["reason"]) == ("failed", "time limit of 1 s"), job["log"]
+
+
 @pytest.mark.parametrize(
     ("how", "name", "says"),
     [

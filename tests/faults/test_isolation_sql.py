@@ -59,8 +59,15 @@ def log_in(world: World, tenant: Tenant) -> Session:
 
 def raw_log_in(world: World, tenant: Tenant) -> Session:
     """Log in without asking whether the session is confined."""
-    path = f"{tenant.schema},pg_temp"
-    conninfo = world.logins.conninfo(tenant.handler_role, search_path=path, application="test", timeouts={})
+    current = read_tenant(world.admin, tenant.slug)
+    assert current
+    conninfo = world.logins.conninfo(
+        current.handler_role,
+        epoch=current.login_epoch,
+        search_path=f"{tenant.schema},pg_temp",
+        application="test",
+        timeouts={},
+    )
     return psycopg.connect(conninfo)
 
 
@@ -158,6 +165,13 @@ def test_what_holds_the_web_would_not_hold_a_handler(module_world: World) -> Non
 
 def test_a_session_with_memberships_is_not_used(module_world: World) -> None:
     with without(module_world, NO_MEMBER), pytest.raises(NotConfined):
+        log_in(module_world, module_world.one)
+
+
+@pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
+def test_a_session_with_powers_is_not_used(module_world: World, power: LiteralString) -> None:
+    guard = Guard("ALTER ROLE {r_a} " + power, "ALTER ROLE {r_a} NO" + power)
+    with without(module_world, guard), pytest.raises(NotConfined):
         log_in(module_world, module_world.one)
 
 
@@ -305,8 +319,18 @@ def unguarded_login(world: World, setting: str) -> tuple[str] | None:
 def test_a_role_set_as_a_default_is_not_taken(module_world: World) -> None:
     with log_in(module_world, module_world.one) as session:
         session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
-    with log_in(module_world, module_world.one) as session:
-        assert_confined(session, module_world.one.handler_role)
+    # Not even by one that could: whoever logs in is who was asked for.
+    with without(module_world, NO_MEMBER), raw_log_in(module_world, module_world.one) as session:
+        assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: World) -> None:
+    with without(module_world, NO_MEMBER):
+        with raw_log_in(module_world, module_world.one) as session:
+            session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
+        with raw_log_in(module_world, module_world.one) as session:
+            assert session.execute("SELECT current_user").fetchone() == (module_world.one.handler_role,)
 
 
 @pytest.mark.usefixtures("mended")

@@ -2,14 +2,18 @@
 
 import os
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from app.jobs.job import JobRef
 from app.queues.exec import ExecQueue
 from app.queues.slots import SlotFolder
+from app.store import tickets
+from app.work.engine import EngineLink
+from app.work.exec_source import ExecSource
 from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
+from tests.odd_handlers import REGISTRY, Odd
 from tests.world import ROOT, World
 
 
@@ -66,6 +70,34 @@ def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: World, 
     assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
 
 
+class LastPlace:
+    """The only place on this host; while it is given up, somebody who found none leaves a job."""
+
+    def __init__(self, world: World, *, regained: bool) -> None:
+        self._world = world
+        self._regained = regained
+        self.left: UUID | None = None
+
+    def release(self) -> None:
+        self.left = self._world.enqueue({"order_ids": [1]})
+
+    def regain(self) -> bool:
+        return self._regained
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("regained", [True, False])
+def test_who_leaves_looks_once_more_after_giving_up_its_place(world: World, *, regained: bool) -> None:
+    place = LastPlace(world, regained=regained)
+    engine = EngineLink(lambda: world.engine)
+    source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, place=place)
+    worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
+    assert [claim.job_id for claim in source.take(worker, 1)] == ([place.left] if regained else [])
+    assert source.exhausted is not regained
+
+
 def test_a_heartbeat_that_a_handler_cannot_block(world: World) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
@@ -91,9 +123,31 @@ def test_a_child_s_death_is_recorded_within_a_second(world: World) -> None:
     assert becomes_true(lambda: world.job(job_id)["crashes"] == 1, within=1)
 
 
-def test_a_worker_that_others_declared_dead_stops_itself(world: World) -> None:
+def test_a_child_does_not_outlive_its_supervisor(world: World) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    worker = world.start_worker(job_id)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    (child,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    worker.kill()
+    try:
+        assert becomes_true(lambda: not runs(int(child)), within=5)
+    finally:
+        if runs(int(child)):
+            os.kill(int(child), 9)
+        worker.communicate()
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_worker_that_others_declared_dead_stops_itself(world: World) -> None:
+    world.odd = True
+    job_id = world.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Odd)
     worker = world.start_worker(job_id, HEARTBEAT_SECONDS="0.1")
     assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
     world.rows("DELETE FROM turno.workers")

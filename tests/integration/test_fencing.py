@@ -12,7 +12,7 @@ from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
 from app.store import attempts, recovery, tickets
 from app.work.session import HandlerConnection
-from tenants.session import handler_session
+from tenants.session import handler_session, service_session
 from tests.world import World
 
 Write = Callable[[HandlerConnection, Claim], Any]
@@ -47,14 +47,25 @@ class Hands:
         assert claim is not None
         return claim
 
+    def claim_next(self) -> list[Claim]:
+        return tickets.claim(
+            self._world.engine, self.worker, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=1
+        )
+
     def session(self, claim: Claim) -> HandlerConnection:
         session = handler_session(self._world.logins, claim.login, application="test", kind=HandlerConnection)
         self._stack.callback(psycopg.Connection.close, session)
         return session
 
-    def rescue(self, claim: Claim) -> str:
+    def rescue(self, claim: Claim, *, counted: bool = True) -> str:
         return recovery.rescue(
-            self._world.engine, claim.login.schema, claim.job_id, claim.token, cause="test", retry_in=timedelta(0)
+            self._world.engine,
+            claim.login.schema,
+            claim.job_id,
+            claim.token,
+            cause="test",
+            retry_in=timedelta(0),
+            counted=counted,
         )
 
 
@@ -90,6 +101,25 @@ def test_a_zombie_writes_nothing_while_another_attempt_runs(world: World, hands:
         WRITES[name](zombie, old)
     psycopg.Connection.rollback(zombie)
     assert snapshot(world, new) == before
+
+
+def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: World, hands: Hands) -> None:
+    old = hands.claim()
+    assert hands.rescue(old) == "pending"
+    new = hands.claim_again(old.job_id)
+    before = snapshot(world, new)
+    with pytest.raises(ClaimLost):
+        attempts.start(hands.session(old), old, "old")
+    assert snapshot(world, new) == before
+
+
+def test_a_claim_is_started_once(world: World, hands: Hands) -> None:
+    claim = hands.claim()
+    attempts.start(hands.session(claim), claim, "test")
+    before = snapshot(world, claim)
+    with pytest.raises(ClaimLost, match="not waiting"):
+        attempts.start(hands.session(claim), claim, "again")
+    assert snapshot(world, claim) == before
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -139,6 +169,97 @@ def test_a_second_rescue_with_the_same_token_does_nothing(world: World, hands: H
     assert world.job(claim.job_id)["crashes"] == 1
 
 
+def test_a_late_rescue_harms_no_later_attempt(world: World, hands: Hands) -> None:
+    old = hands.claim()
+    attempts.start(hands.session(old), old, "old")
+    assert hands.rescue(old) == "pending"
+    new = hands.claim_again(old.job_id)
+    session = hands.session(new)
+    attempts.start(session, new, "new")
+    # As if the first rescue had died before it closed the old attempt, whose backend's place the new one has.
+    world.rows("UPDATE background_job_attempts SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
+    before = snapshot(world, new)
+    assert hands.rescue(old) == "gone"
+    assert snapshot(world, new) == before
+    assert session.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: World, hands: Hands) -> None:
+    claim = hands.claim()
+    session = hands.session(claim)
+    attempts.start(session, claim, "test")
+    world.rows("UPDATE background_job_attempts SET backend_start = backend_start - interval '1 s'")
+    assert hands.rescue(claim) == "pending"
+    assert session.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: World, hands: Hands) -> None:
+    """An attempt that had to open a new session works in one that is not written down."""
+    claim = hands.claim()
+    attempts.start(hands.session(claim), claim, "test")
+    session = hands.session(claim)
+    attempts.begin(session, claim)
+    attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
+    with world.engine.transaction(force_rollback=True):
+        world.engine.execute("SET LOCAL lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            hands.rescue(claim)
+    psycopg.Connection.commit(session)
+    assert hands.rescue(claim) == "pending"
+    assert len(world.rows("SELECT 1 FROM background_job_items")) == 1
+
+
+def test_the_third_crash_is_the_last(world: World, hands: Hands) -> None:
+    claim = hands.claim()
+    for crash in (1, 2, 3):
+        attempts.start(hands.session(claim), claim, "test")
+        assert hands.rescue(claim) == ("failed" if crash == 3 else "pending")
+        assert world.job(claim.job_id)["crashes"] == crash
+        if crash < 3:
+            claim = hands.claim_again(claim.job_id)
+    (letter,) = world.rows("SELECT cause, attempts FROM background_jobs_dead_letter")
+    assert (letter["cause"], len(letter["attempts"])) == ("test", 3)
+
+
+def test_a_job_taken_back_without_blame_is_never_worn_out(world: World, hands: Hands) -> None:
+    claim = hands.claim()
+    for _ in range(5):
+        attempts.start(hands.session(claim), claim, "test")
+        assert hands.rescue(claim, counted=False) == "pending"
+        claim = hands.claim_again(claim.job_id)
+    job = world.job(claim.job_id)
+    assert (job["crashes"], job["errors"], job["attempt"]) == (0, 0, 5)
+
+
+def test_a_job_that_has_ended_does_not_end_again(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    end = "SELECT job_end(%s, 'cancelled', 'because', NULL, NULL) AS ended"
+    assert world.rows(end, job_id) == [{"ended": True}]
+    before = world.job(job_id)
+    assert world.rows(end, job_id) == [{"ended": False}]
+    assert world.job(job_id) == before
+    assert len(world.rows("SELECT 1 FROM notifications")) == 1
+
+
+def test_the_tables_refuse_a_second_notification_of_one_job(world: World) -> None:
+    world.cancel(world.enqueue({"order_ids": [1]}))
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        world.rows("INSERT INTO notifications (job_id, user_id, kind, data) SELECT job_id, user_id, kind, data"
+                   " FROM notifications")  # fmt: skip
+
+
+def test_an_item_is_entered_into_the_ledger_once(world: World, hands: Hands) -> None:
+    claim = hands.claim()
+    session = hands.session(claim)
+    attempts.start(session, claim, "test")
+    attempts.begin(session, claim)
+    attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
+    psycopg.Connection.rollback(session)
+    assert world.rows("SELECT 1 FROM background_job_items") == []
+
+
 def test_a_claim_that_never_started_goes_back_uncounted(world: World, hands: Hands) -> None:
     claim = hands.claim()
     assert hands.rescue(claim) == "pending"
@@ -156,14 +277,39 @@ def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:
         )
         == []
     )
-    assert tickets.keep_alive(world.engine, hands.worker) is False
+    assert tickets.keep_alive(world.engine, hands.worker) is None
 
 
-def test_every_claim_has_a_fresh_token_and_a_higher_attempt(hands: Hands) -> None:
-    claims = [hands.claim()]
+ROADS: dict[str, Callable[[Hands, Any], Claim]] = {
+    "by id": lambda hands, job_id: hands.claim_again(job_id),
+    "the next": lambda hands, _: hands.claim_next()[0],
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_every_claim_has_a_fresh_token_and_a_higher_attempt(world: World, hands: Hands, road: str) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    claims = [ROADS[road](hands, job_id)]
     for _ in range(3):
         attempts.start(hands.session(claims[-1]), claims[-1], "test")
         attempts.release(hands.session(claims[-1]), claims[-1], "released", "again", datetime(2000, 1, 1, tzinfo=UTC))
-        claims.append(hands.claim_again(claims[0].job_id))
+        claims.append(ROADS[road](hands, job_id))
     assert [claim.attempt for claim in claims] == [1, 2, 3, 4]
     assert len({claim.token for claim in claims}) == 4
+    assert (world.job(job_id)["errors"], world.job(job_id)["crashes"]) == (0, 0)
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives(
+    world: World, hands: Hands, road: str
+) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    with service_session(world.logins, world.logins.engine, application="test") as cron:
+        cron.execute("SET lock_timeout = '100ms'")
+        with world.engine.transaction():
+            ROADS[road](hands, job_id)
+            assert tickets.keep_alive(cron, hands.worker) is not None
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                tickets.bury_workers(cron, timedelta(0), dry_run=False)
+        assert tickets.bury_workers(cron, timedelta(0), dry_run=False) == 1
+        assert [orphan.job_id for orphan in tickets.orphans(cron)] == [job_id]

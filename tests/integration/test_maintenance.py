@@ -1,14 +1,21 @@
 """Every pass of cron: what it mends, that a dry run changes nothing, that twice is as good as once."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
-from app.store import tickets
+from app.jobs.job import JobRef
+from app.store import attempts, tickets
+from app.work.engine import EngineLink
+from app.work.maintenance import Maintenance, Terms
+from tenants.session import handler_session, service_session
+from tests.fakes import RecordingQueue
 from tests.world import World
 
-NOTHING = {"rescued": 0, "promoted": 0, "repaired": 0, "expired": 0, "purged": 0, "offered": 0}
+NOTHING = {"rescued": 0, "promoted": 0, "repaired": 0, "expired": 0, "purged": 0, "restamped": 0, "offered": 0}
 
 
 def state(world: World) -> list[Any]:
@@ -18,6 +25,7 @@ def state(world: World) -> list[Any]:
         world.rows("SELECT * FROM turno.tickets ORDER BY job_id"),
         world.rows("SELECT * FROM turno.workers ORDER BY id"),
         world.rows("SELECT * FROM notifications ORDER BY id"),
+        world.rows("SELECT * FROM turno.outcomes ORDER BY id"),
     ]
 
 
@@ -62,6 +70,7 @@ def grow_old(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.cancel(job_id)
     world.rows("UPDATE background_jobs SET finished_at = now() - interval '31 days' WHERE id = %s", job_id)
+    world.rows("UPDATE turno.outcomes SET at = now() - interval '31 days'")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +136,69 @@ def test_pending_and_running_jobs_are_never_purged(world: World) -> None:
     assert world.job(job_id)["status"] == "pending"
 
 
+def test_a_job_that_is_being_claimed_does_not_expire(world: World) -> None:
+    expire(world)
+    (job,) = world.rows("SELECT id FROM background_jobs")
+    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
+    held = tickets.claim_job(world.engine, worker, job["id"], types=[("batch_invoicing", 1)])
+    assert held
+    assert sweep(world)["expired"] == 0
+    assert world.job(job["id"])["status"] == "pending"
+    with handler_session(world.logins, held.login, application="test", kind=psycopg.Connection) as session:
+        assert attempts.start(session, held, "test").expired
+
+
+def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: World) -> None:
+    grow_old(world)
+    world.cancel(world.enqueue({"order_ids": [1]}))
+    assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 2
+    sweep(world)
+    assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
+
+
+@pytest.fixture
+def queue() -> RecordingQueue:
+    return RecordingQueue()
+
+
+@pytest.fixture
+def passes(world: World, queue: RecordingQueue) -> Iterator[Maintenance]:
+    """The passes over a queue that only remembers; a job is offered again after a minute."""
+    minute, month = timedelta(minutes=1), timedelta(days=30)
+    engine = EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test"))
+    terms = Terms(dead_after=minute, reoffer_after=minute, retention=month)
+    passes = Maintenance(engine=engine, queue=queue, terms=terms)
+    yield passes
+    passes.close()
+
+
+def wait_long(world: World) -> None:
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '61 s' WHERE state = 'ready'")
+
+
+def test_a_job_that_nobody_took_for_a_while_is_offered_again(
+    world: World, passes: Maintenance, queue: RecordingQueue
+) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    assert passes.run_once() == NOTHING
+    wait_long(world)
+    assert passes.run_once(dry_run=True) == NOTHING | {"offered": 1}
+    assert queue.offered == []
+    assert passes.run_once() == NOTHING | {"offered": 1}
+    assert queue.offered == [JobRef("suc0001", job_id)]
+
+
+def test_what_may_not_run_is_not_offered(world: World, passes: Maintenance) -> None:
+    world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
+    world.enqueue({"order_ids": [1]}, tenant=world.other)
+    wait_long(world)
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")
+    try:
+        assert passes.run_once() == NOTHING
+    finally:
+        world.rows("UPDATE turno.tenants SET paused_at = NULL")
+
+
 def test_an_expired_job_says_why_it_never_ran(world: World) -> None:
     expire(world)
     sweep(world)
@@ -134,3 +206,15 @@ def test_an_expired_job_says_why_it_never_ran(world: World) -> None:
     assert (job["status"], job["reason"], job["attempt"]) == ("cancelled", "expired", 0)
     assert world.ticket(job["id"]) is None
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
+
+
+def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(world: World) -> None:
+    world.backend = "pool"
+    stranded = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 hours'")
+    fresh = world.enqueue({"order_ids": [1]})
+    world.backend = "exec"
+    assert sweep(world, dry_run=True)["restamped"] == 1
+    assert sweep(world)["restamped"] == 1
+    backends = {job_id: (world.ticket(job_id) or {})["backend"] for job_id in (stranded, fresh)}
+    assert backends == {stranded: "exec", fresh: "pool"}

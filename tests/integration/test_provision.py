@@ -79,6 +79,24 @@ def test_all_acts_can_be_repeated(admin: psycopg.Connection[Any], logins: Logins
     assert check(admin, logins) == []
 
 
+def test_what_was_taken_from_a_tenant_is_mended_by_adding_it_again(
+    admin: psycopg.Connection[Any], logins: Logins
+) -> None:
+    tenant = add_tenant(admin, logins, "suc0001", "acme")
+    names = {"h": tenant.handler_role, "o": tenant.owner_role, "a": tenant.api_role, "web": logins.web}
+    damage = sql.SQL(
+        "REVOKE {h} FROM {o}; REVOKE {a} FROM {web}; ALTER ROLE {h} NOLOGIN INHERIT CONNECTION LIMIT -1 PASSWORD NULL;"
+        "REVOKE CONNECT ON DATABASE {database} FROM {h}; REVOKE USAGE ON SCHEMA {schema} FROM {h}"
+    )
+    things = {"database": admin.info.dbname, "schema": tenant.schema}
+    admin.execute(damage.format(**{name: sql.Identifier(value) for name, value in (names | things).items()}))
+    assert check(admin, logins) != []
+    assert add_tenant(admin, logins, "suc0001", "acme") == tenant
+    assert check(admin, logins) == []
+    with log_in(logins, tenant):
+        pass
+
+
 def test_names_in_the_database_tell_nothing(admin: psycopg.Connection[Any], logins: Logins) -> None:
     tenant = add_tenant(admin, logins, "suc0001", "acme")
     report = read_company(admin, "acme").report_role

@@ -16,8 +16,16 @@ def test_the_json_line_is_one_line_with_figures_ratios_wishes_and_facts() -> Non
     line = report().json(quick=True)
     assert "\n" not in line
     found = json.loads(line)
-    assert found["figures"]["floor"] == {"n": 2, "median": 1.0, "p99": 1.0, "low": 1.0, "high": 1.0, "iqr": 0.0}
-    assert found["ratios"] == {"ours / floor": {"median": 2.0, "low": 2.0, "high": 2.0}}
+    assert found["figures"]["floor"] == {
+        "n": 2,
+        "p10": 1.0,
+        "median": 1.0,
+        "p99": 1.0,
+        "low": 1.0,
+        "high": 1.0,
+        "iqr": 0.0,
+    }
+    assert found["ratios"] == {"ours / floor": {"median": 2.0, "low": 2.0, "high": 2.0, "quiet": 2.0}}
     assert (found["wanted"], found["facts"], found["quick"]) == ({"ours / floor": 1.5}, {"jobs": 2}, True)
 
 

@@ -14,11 +14,11 @@ def test_a_quantile_is_the_smallest_sample_that_enough_others_do_not_exceed(shar
 
 def test_a_figure_has_the_middle_the_slow_end_and_the_bounds() -> None:
     figure = Figure.of([4.0, 1.0, 3.0, 2.0])
-    assert figure == Figure(n=4, median=2.5, p99=4.0, low=1.0, high=4.0, iqr=2.0)
+    assert figure == Figure(n=4, p10=1.0, median=2.5, p99=4.0, low=1.0, high=4.0, iqr=2.0)
 
 
 def test_one_sample_is_a_figure() -> None:
-    assert Figure.of([7.0]) == Figure(n=1, median=7.0, p99=7.0, low=7.0, high=7.0, iqr=0.0)
+    assert Figure.of([7.0]) == Figure(n=1, p10=7.0, median=7.0, p99=7.0, low=7.0, high=7.0, iqr=0.0)
 
 
 @pytest.mark.parametrize(("number", "blocks"), [(10, 3), (9, 3), (3, 10), (1, 1), (101, 10)])
@@ -32,15 +32,22 @@ def test_cutting_into_blocks_loses_nothing_and_leaves_none_empty(number: int, bl
 def test_a_ratio_is_taken_among_neighbours_so_that_a_slow_hour_cancels_out() -> None:
     floor = [1.0, 1.0, 10.0, 10.0]
     ours = [2.0, 2.0, 20.0, 20.0]
-    assert Ratio.of(ours, floor, blocks=4) == Ratio(2.0, 2.0, 2.0)
+    assert Ratio.of(ours, floor, blocks=4) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
 
 
 def test_a_ratio_tells_how_far_it_moved() -> None:
-    assert Ratio.of([1.0, 2.0, 6.0], [1.0, 1.0, 2.0], blocks=3) == Ratio(2.0, 1.0, 3.0)
+    assert Ratio.of([1.0, 2.0, 6.0], [1.0, 1.0, 2.0], blocks=3) == Ratio(2.0, 1.0, 3.0, quiet=1.0)
 
 
 def test_a_ratio_takes_contestants_with_different_numbers_of_samples() -> None:
-    assert Ratio.of([2.0] * 30, [1.0] * 70, blocks=10) == Ratio(2.0, 2.0, 2.0)
+    assert Ratio.of([2.0] * 30, [1.0] * 70, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
+    assert Ratio.of([2.0] * 32, [1.0] * 8, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
+
+
+def test_the_quiet_ratio_is_not_flattered_by_what_slows_both() -> None:
+    disturbed = Ratio.of([2.0] * 2 + [12.0] * 8, [1.0] * 2 + [11.0] * 8, blocks=1)
+    assert disturbed.median < 1.1
+    assert disturbed.quiet == 2.0
 
 
 def test_contestants_take_turns_and_the_first_rounds_do_not_count() -> None:

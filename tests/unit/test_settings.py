@@ -56,3 +56,8 @@ def test_the_slot_folder_is_one_per_installation_unless_set() -> None:
     one, other = (Settings.read({"DATABASE_URL": f"postgresql:///{name}"}) for name in "ab")
     assert one.slot_dir != other.slot_dir
     assert Settings.read({"EXEC_SLOT_DIR": "/run/turno"}).slot_dir == Path("/run/turno")
+
+
+def test_no_secret_is_in_the_text_of_the_settings() -> None:
+    environment = {"DATABASE_URL": "postgresql://u:hush@h/d", "MASTER_KEY": "hush" * 4, "JWT_KEY": "hush" * 8}
+    assert "hush" not in repr(Settings.read(environment))

@@ -1,0 +1,58 @@
+"""A short-lived process of a resident worker that runs the passes of cron, apart from the jobs."""
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from time import monotonic
+from typing import NoReturn
+
+from app.work import exit_codes, limits
+
+log = logging.getLogger(__name__)
+
+
+class Janitor:
+    """Forks a process for `work` every so many seconds, one at a time; what it does cannot delay a job."""
+
+    def __init__(self, work: Callable[[], None], *, every: float) -> None:
+        self._work = work
+        self._every = every
+        self._pid: int | None = None
+        self.due = monotonic()
+
+    def tend(self, *, before: Callable[[], None]) -> None:
+        """Start the next round if it is time; `before` lets it drop what is only its parent's."""
+        if monotonic() < self.due:
+            return
+        self.due = monotonic() + self._every
+        if self._pid is not None and os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            log.warning("maintenance takes longer than its period of %g s", self._every)
+            return
+        parent = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._be_janitor(parent, before)
+
+    def dismiss(self) -> None:
+        """End a round that is under way: the next process that asks goes on with it."""
+        if self._pid is not None and os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        self._pid = None
+
+    def _be_janitor(self, parent: int, before: Callable[[], None]) -> NoReturn:
+        code = exit_codes.BROKEN
+        try:
+            limits.die_with_parent(parent)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            before()
+            self._work()
+            code = exit_codes.FINISHED
+        except Exception:
+            log.exception("maintenance failed; the next round tries again")
+        finally:
+            logging.shutdown()
+            os._exit(code)

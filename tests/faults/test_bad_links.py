@@ -1,0 +1,105 @@
+"""What lies between a worker and its database: slow, cut to pieces, reset, or alive and silent."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from cli.deadline import becomes_true
+from tenants.logins import Logins
+from tenants.punctual import AnswerOverdue, PunctualConnection
+from tenants.session import service_session
+from tests.faults.own_server import own_world
+from tests.faults.tcp_proxy import bad_link
+from tests.odd_handlers import Odd
+from tests.world import World
+
+
+@pytest.fixture(scope="module")
+def module_tcp_world(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[World]:
+    with own_world(tmp_path_factory.mktemp("tcp"), postgres_template, tcp=True) as (_, world):
+        yield world
+
+
+@pytest.fixture
+def tcp_world(module_tcp_world: World) -> World:
+    module_tcp_world.forget()
+    module_tcp_world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    module_tcp_world.backend = "pool"
+    return module_tcp_world
+
+
+def port_of(world: World) -> int:
+    port = urlsplit(world.url).port
+    assert port is not None
+    return port
+
+
+def through(world: World, port: int) -> str:
+    return world.url.replace(f":{port_of(world)}/", f":{port}/")
+
+
+@pytest.mark.parametrize("how", ["latency", "slice", "reset"])
+def test_a_bad_link_makes_jobs_late_and_neither_loses_nor_doubles(tcp_world: World, how: str) -> None:
+    jobs = [tcp_world.enqueue({"how": "resume", "text": "ok", "number": 12}, handler=Odd)]
+    jobs += [tcp_world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
+    with bad_link(port_of(tcp_world), how) as (port, _):
+        pool = tcp_world.start_pool(
+            DATABASE_URL=through(tcp_world, port), POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5"
+        )
+
+        def ended() -> bool:
+            # A refused login waits half a minute; here that time passes faster.
+            tcp_world.time_passes()
+            return all(tcp_world.job(job_id)["finished_at"] for job_id in jobs)
+
+        assert becomes_true(ended, within=40, every=0.2)
+        assert pool.poll() is None
+    assert {tcp_world.job(job_id)["status"] for job_id in jobs} == {"completed"}
+    assert len(tcp_world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 12
+    assert len(tcp_world.rows("SELECT 1 FROM notifications")) == len(jobs)
+
+
+def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: World) -> None:
+    with bad_link(port_of(tcp_world)) as (port, link):
+        logins = Logins(through(tcp_world, port), tcp_world.logins.master_key)
+        session = service_session(logins, logins.engine, application="test")
+        session.answer_within = 0.5
+        session.execute("SELECT 1")
+        link.send_signal(signal.SIGSTOP)
+        with pytest.raises(AnswerOverdue):
+            session.execute("SELECT 1")
+        assert session.closed
+
+
+def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: World) -> None:
+    conninfo = tcp_world.url
+    with PunctualConnection.connect(conninfo, autocommit=True) as session:
+        session.answer_within = 0.5
+        with pytest.raises(AnswerOverdue):
+            session.execute("SELECT pg_sleep(5)")
+        assert session.closed
+    with PunctualConnection.connect(conninfo, autocommit=True) as session:
+        session.answer_within = 5
+        assert session.execute("SELECT pg_sleep(0.6) IS NULL").fetchone() == (False,)
+
+
+def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(tcp_world: World) -> None:
+    job_id = tcp_world.enqueue({"how": "loop_forever"}, handler=Odd)
+    with bad_link(port_of(tcp_world)) as (port, link):
+        pool = tcp_world.start_pool(
+            DATABASE_URL=through(tcp_world, port), HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5", LOG_LEVEL="INFO"
+        )
+        assert becomes_true(lambda: tcp_world.job(job_id)["status"] == "running", within=30)
+        link.send_signal(signal.SIGSTOP)
+        assert pool.stdout is not None
+        assert any("the database does not answer" in line for line in pool.stdout)
+        assert pool.poll() is None
+        link.send_signal(signal.SIGCONT)
+        assert any("could not reach the database for too long; now pending" in line for line in pool.stdout)
+        tcp_world.cancel(job_id)
+        later = tcp_world.enqueue({"how": "ok"}, handler=Odd)
+        assert becomes_true(lambda: tcp_world.job(later)["status"] == "completed", within=30)
+        assert tcp_world.job(job_id)["crashes"] == 0

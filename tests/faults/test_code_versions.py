@@ -1,0 +1,118 @@
+"""Two releases side by side, each a tree of its own: a worker runs what its code knows and leaves the rest."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.deadline import becomes_true
+from tests.odd_handlers import Odd
+from tests.world import ROOT, World
+
+ROOMS = ("app", "cli", "handlers", "migrations", "tenants", "tests")
+
+
+class OddNext(Odd):
+    """What the next release makes of the handler."""
+
+    version = 2
+
+
+class OddNew(Odd):
+    type = "odd_new"
+
+
+@pytest.fixture(scope="module")
+def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with a second version of one handler, and another handler more."""
+    tree = tmp_path_factory.mktemp("next-release")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    handlers = tree / "tests" / "odd_handlers.py"
+    text = handlers.read_text()
+    text = text.replace('    type = "odd"\n', '    type = "odd"\n    version = 2\n', 1)
+    text = text.replace(
+        "class OddHurried(Odd):",
+        'class OddNew(Odd):\n    type = "odd_new"\n    version = 1\n\n\nclass OddHurried(Odd):',
+        1,
+    )
+    text = text.replace(
+        "REGISTRY = Registry(\n    {\n",
+        'REGISTRY = Registry(\n    {\n        "odd_new": "tests.odd_handlers:OddNew",\n',
+    )
+    handlers.write_text(text)
+    return tree
+
+
+@pytest.fixture(autouse=True)
+def pool(world: World) -> None:
+    world.odd = True
+    world.backend = "pool"
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+
+
+@pytest.fixture
+def new_worker(world: World, next_release: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A resident worker of the next release."""
+    worker = subprocess.Popen(
+        [sys.executable, "tests/odd_worker.py", "pool"],
+        cwd=next_release,
+        env=world.environment | {"PYTHONPATH": str(next_release)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    yield worker
+    worker.kill()
+    worker.wait()
+
+
+def completed(world: World, *jobs: object) -> bool:
+    world.time_passes()
+    found = world.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
+    return {row["id"] for row in found} >= set(jobs)
+
+
+def test_an_old_worker_leaves_a_type_it_does_not_know(world: World) -> None:
+    unknown = world.enqueue({"how": "ok"}, handler=OddNew)
+    known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
+    old = world.start_pool()
+    assert becomes_true(lambda: completed(world, *known), within=20)
+    assert (world.job(unknown)["status"], world.job(unknown)["attempt"]) == ("pending", 0)
+    ticket = world.ticket(unknown)
+    assert ticket is not None
+    assert (ticket["state"], ticket["attempt"]) == ("ready", 0)
+    assert old.poll() is None
+
+
+def test_an_old_worker_gives_a_newer_version_back_however_often_it_meets_it(world: World) -> None:
+    newer = world.enqueue({"how": "ok", "a_field_of_the_next_release": 1}, handler=OddNext)
+    old = world.start_pool()
+
+    def met_five_times() -> bool:
+        world.time_passes()
+        ticket = world.ticket(newer)
+        return ticket is not None and ticket["attempt"] >= 5
+
+    assert becomes_true(met_five_times, within=20, every=0.1)
+    job = world.job(newer)
+    assert (job["status"], job["attempt"], job["errors"], job["crashes"]) == ("pending", 0, 0, 0)
+    assert becomes_true(lambda: "version 2" in (world.job(newer)["reason"] or ""), within=10)
+    assert old.poll() is None
+
+
+def test_two_releases_share_the_work_and_each_job_runs_once(world: World, new_worker: subprocess.Popen[bytes]) -> None:
+    counting = world.enqueue({"how": "resume", "text": "kill_self", "number": 20}, handler=Odd)
+    jobs = [world.enqueue({"how": "ok"}, handler=kind) for kind in (Odd, OddNext, OddNew) for _ in range(4)]
+    old = world.start_pool()
+    assert becomes_true(lambda: completed(world, counting, *jobs), within=40, every=0.1)
+    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 20
+    assert len(world.rows("SELECT 1 FROM notifications")) == len(jobs) + 1
+    ends = world.rows("SELECT job_id FROM background_job_events WHERE new_status = 'completed'")
+    assert len(ends) == len(jobs) + 1
+    assert old.poll() is None
+    assert new_worker.poll() is None

@@ -1,0 +1,23 @@
+"""What may have happened to a job before its attempt starts."""
+
+from datetime import UTC, datetime, timedelta
+
+from tests.attempt_here import attempt, claim_here, execute_here
+from tests.odd_handlers import Odd
+from tests.world import World
+
+
+def test_a_job_that_expired_while_it_was_claimed_does_not_run(world: World) -> None:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd, expires_at=datetime.now(UTC) + timedelta(hours=1))
+    claim = claim_here(world, job_id)
+    world.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s'")
+    job = execute_here(world, claim)
+    assert (job["status"], job["reason"], job["result"]) == ("cancelled", "expired", None)
+
+
+def test_a_job_that_is_to_be_cancelled_does_not_run_again(world: World) -> None:
+    """It ran when it was asked to stop, then lost its ticket, and was put back to wait."""
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    world.rows("UPDATE background_jobs SET cancel_requested_at = now()")
+    job = attempt(world, job_id)
+    assert (job["status"], job["reason"]) == ("cancelled", "cancelled on request")

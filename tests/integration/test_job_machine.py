@@ -1,0 +1,561 @@
+"""Any order of calls, by anybody, with any token: the database stays what a small model says it is.
+
+`--hypothesis-seed=N` repeats a run, `--hypothesis-profile=soak` goes on for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, event, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from app.errors import ClaimLost, HandlerMisuse
+from app.jobs.claim import Claim
+from app.store import attempts, recovery, tickets
+from app.store.enqueue import CANCEL, ENQUEUE, RETRY
+from app.work.session import HandlerConnection
+from tenants.session import handler_session
+from tenants.tenant import Tenant
+from tests.invariants import EFFECT, THE_END, Judge, judge_of
+from tests.job_model import Held, Job
+from tests.world import LOOK_ALIKE, World
+
+TYPES = [("batch_invoicing", 1)]
+STEPS = 50
+HOUR = timedelta(hours=1)
+NOW = timedelta(0)
+QUOTA = 4
+
+Write = Callable[[HandlerConnection, Claim], Any]
+
+# Everything that shows a token. Of these, whoever lost the claim can do nothing.
+WRITES: dict[str, Write] = {
+    "start": lambda session, claim: attempts.start(session, claim, "zombie"),
+    "progress": lambda session, claim: attempts.progress(session, claim, 7, 7, "zombie"),
+    "items": lambda session, claim: attempts.items(session, claim, [{"key": "zombie", "state": "done"}], 1),
+    "checkpoint": lambda session, claim: attempts.checkpoint(session, claim, 666),
+    "complete": lambda session, claim: attempts.complete(session, claim, "{}"),
+    "fail": lambda session, claim: attempts.fail(session, claim, "zombie", {}, NOW),
+    "fail for good": lambda session, claim: attempts.fail(session, claim, "zombie", {}, None),
+    "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
+    "abandon": lambda session, claim: attempts.abandon(session, claim, "zombie"),
+}
+# What needs an open attempt besides the token.
+OF_AN_ATTEMPT = ("complete", "fail", "fail for good", "release", "abandon")
+
+
+def one_of(choose: Callable[[JobMachine], list[Any]]) -> st.SearchStrategy[Any]:
+    """Draw from what the machine's model has now; the rule's precondition says that there is something."""
+    return st.runner().flatmap(lambda machine: st.sampled_from(choose(machine)))
+
+
+JOBS = one_of(lambda machine: machine.jobs)
+CLAIMABLE = one_of(lambda machine: machine.claimable())
+UNSTARTED = one_of(lambda machine: machine.held(started=False))
+STARTED = one_of(lambda machine: machine.held(started=True))
+LIVE = one_of(lambda machine: machine.held())
+LOST = one_of(lambda machine: machine.zombies())
+WORKERS = one_of(lambda machine: list(range(len(machine.workers))))
+SLUGS = st.sampled_from(sorted(LOOK_ALIKE))
+USERS = st.sampled_from(["ana", "eva"])
+PAYLOADS = st.sampled_from([{"order_ids": [1]}, {"order_ids": [2]}])
+
+
+class JobMachine(RuleBasedStateMachine):
+    """Two tenants' jobs under every function that can touch them."""
+
+    def __init__(self, world: World, judges: dict[str, Judge], sessions: dict[str, HandlerConnection]) -> None:
+        super().__init__()
+        self.world = world
+        self.judges = judges
+        self.sessions = sessions
+        self.jobs: list[Job] = []
+        self.purged: list[Job] = []
+        self.claims: list[Held] = []
+        self.keys: dict[tuple[str, str, str], tuple[Job, dict[str, Any]]] = {}
+        self.buried: set[int] = set()
+        world.forget()
+        for tenant in world.tenants.values():
+            world.rows("DELETE FROM customers WHERE country = 'effect'", tenant=tenant)
+        self.workers: list[UUID] = []
+        self.worker_starts()
+
+    # What the model has ----------------------------------------------------------------------
+
+    def of(self, tenant: Tenant) -> list[Job]:
+        return [job for job in self.jobs if job.tenant == tenant]
+
+    def claimable(self) -> list[Job]:
+        return [job for job in self.jobs if job.claimable]
+
+    def held(self, *, started: bool | None = None) -> list[Held]:
+        return [one for one in self.claims if one.live and started in (None, one.started)]
+
+    def zombies(self) -> list[Held]:
+        return [one for one in self.claims if not one.live]
+
+    # Enqueueing ------------------------------------------------------------------------------
+
+    @rule(slug=SLUGS, user=USERS, payload=PAYLOADS, later=st.booleans(), expires=st.booleans())
+    def enqueue(self, slug: str, user: str, payload: dict[str, Any], *, later: bool, expires: bool) -> None:
+        tenant, soon = self.world.tenants[slug], datetime.now(UTC) + HOUR
+        options: dict[str, Any] = {"run_at": soon if later else None, "expires_at": soon if expires else None}
+        new = self.world.new_job(payload, user_id=user, **options)
+        row = self.world.call(ENQUEUE, new.parameters(), tenant=tenant)
+        assert row["verdict"] == "accepted"
+        job = self._accept(row["job_id"], tenant, user)
+        if later:
+            job.due, job.ticket = False, "scheduled"
+        job.late = False if expires else None
+
+    @rule(slug=SLUGS, user=USERS, payload=PAYLOADS, key=st.sampled_from("kl"), limited=st.booleans())
+    def enqueue_under_a_key(self, slug: str, user: str, payload: dict[str, Any], key: str, *, limited: bool) -> None:
+        tenant = self.world.tenants[slug]
+        new = self.world.new_job(payload, user_id=user, idempotency_key=key, pending_limit=QUOTA if limited else None)
+        row = self.world.call(ENQUEUE, new.parameters(), tenant=tenant)
+        waiting = sum(job.open and not job.parked for job in self.of(tenant) if job.user == user)
+        if known := self.keys.get((tenant.slug, user, key)):
+            job, first = known
+            assert row == {"job_id": job.id, "verdict": "replayed" if first == payload else "conflict"}
+        elif limited and waiting >= QUOTA:
+            assert row == {"job_id": None, "verdict": "quota"}
+        else:
+            assert row["verdict"] == "accepted"
+            self.keys[tenant.slug, user, key] = (self._accept(row["job_id"], tenant, user), payload)
+
+    @precondition(lambda self: self.jobs)
+    @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]))
+    def retry(self, job: Job, user: str | None) -> None:
+        row = self.world.call(RETRY, (job.id, user, "exec", None), tenant=job.tenant)
+        if user not in (None, job.user):
+            assert row == {"job_id": None, "verdict": "unknown"}
+        elif job.successor:
+            assert row == {"job_id": job.successor.id, "verdict": "replayed"}
+        elif job.retryable:
+            assert row["verdict"] == "accepted"
+            job.successor = self._accept(row["job_id"], job.tenant, job.user)
+            job.successor.parent = job.id
+            job.successor.items = {key: "skipped" for key, state in job.items.items() if state != "failed"}
+        else:
+            assert row == {"job_id": None, "verdict": "not_retryable"}
+
+    @precondition(lambda self: self.jobs)
+    @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]))
+    def cancel(self, job: Job, user: str | None) -> None:
+        row = self.world.call(CANCEL, (job.id, user, "cancelled by the machine"), tenant=job.tenant)
+        assert row["verdict"] == (job.cancel() if user in (None, job.user) else "unknown")
+
+    # Claiming --------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.jobs)
+    @rule(job=JOBS, worker=WORKERS)
+    def claim_by_id(self, job: Job, worker: int) -> None:
+        claim = tickets.claim_job(self.world.engine, self.workers[worker], job.id, types=TYPES)
+        assert (claim is not None) == (job.claimable and worker not in self.buried)
+        if claim:
+            self._hold(claim, worker)
+
+    @rule(worker=WORKERS, slots=st.integers(1, 3), chance=st.integers(0, 9))
+    def claim_next(self, worker: int, slots: int, chance: int) -> None:
+        self.world.engine.execute("SELECT setseed(%s)", (chance / 10,))
+        claims = tickets.claim(
+            self.world.engine, self.workers[worker], queues=["default"], types=TYPES, backend="exec", slots=slots
+        )
+        may_run = {job.id for job in self.claimable()}
+        assert {claim.job_id for claim in claims} <= may_run
+        if worker in self.buried:
+            assert claims == []
+            return
+        assert len(claims) == min(slots, len(may_run))
+        for job in self.claimable():
+            job.ticket = "ready"  # each claim promotes first
+        for claim in claims:
+            self._hold(claim, worker)
+
+    @precondition(lambda self: self.claimable() and len(self.workers) - 1 not in self.buried)
+    @rule(job=CLAIMABLE)
+    def claim_and_start(self, job: Job) -> None:
+        self.claim_by_id(job, len(self.workers) - 1)
+        assert job.held
+        self.start(job.held)
+
+    @precondition(lambda self: self.held(started=False))
+    @rule(held=UNSTARTED)
+    def start(self, held: Held) -> None:
+        job = held.job
+        found = attempts.start(self._session(job.tenant), held.claim, "worker")
+        job.start()
+        assert (found.attempt, found.errors, found.user_id) == (job.attempt, job.errors, job.user)
+        assert (found.checkpoint, found.expired, found.cancelled) == (
+            job.checkpoint,
+            bool(job.late),
+            job.cancel_requested,
+        )
+
+    @precondition(lambda self: self.held(started=False))
+    @rule(held=UNSTARTED)
+    def end_what_never_started(self, held: Held) -> None:
+        for name in OF_AN_ATTEMPT:
+            self._refused(self._session(held.job.tenant), held.claim, name)
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED)
+    def start_twice(self, held: Held) -> None:
+        self._refused(self._session(held.job.tenant), held.claim, "start")
+
+    # Working ---------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED, key=st.sampled_from("abcd"), good=st.booleans(), committed=st.sampled_from([True, True, False]))
+    def item(self, held: Held, key: str, *, good: bool, committed: bool) -> None:
+        job, session = held.job, self._session(held.job.tenant)
+        if key in job.items:
+            return
+        attempts.begin(session, held.claim)
+        if good:
+            self._effect(session, held.claim, key)
+        entry = {"key": key, "state": "done"} if good else {"key": key, "state": "failed", "error": {"class": "No"}}
+        assert attempts.items(session, held.claim, [entry], 4) == job.cancel_requested
+        if committed:
+            psycopg.Connection.commit(session)
+            job.items[key] = entry["state"]  # type: ignore[assignment]
+        else:
+            psycopg.Connection.rollback(session)
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED, state=st.integers(0, 9))
+    def checkpoint(self, held: Held, state: int) -> None:
+        session = self._session(held.job.tenant)
+        attempts.begin(session, held.claim)
+        assert attempts.checkpoint(session, held.claim, state) == held.job.cancel_requested
+        psycopg.Connection.commit(session)
+        held.job.checkpoint = state
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED, done=st.integers(0, 3))
+    def progress(self, held: Held, done: int) -> None:
+        asked = attempts.progress(self._session(held.job.tenant), held.claim, done, 4, None)
+        assert asked == held.job.cancel_requested
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED, name=st.sampled_from(["items", "checkpoint", "complete"]))
+    def work_outside_the_transaction(self, held: Held, name: str) -> None:
+        with pytest.raises(HandlerMisuse):
+            WRITES[name](self._session(held.job.tenant), held.claim)
+
+    # Ending ----------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED, committed=st.sampled_from([True, True, False]))
+    def complete(self, held: Held, *, committed: bool) -> None:
+        session = self._session(held.job.tenant)
+        attempts.begin(session, held.claim)
+        self._effect(session, held.claim, THE_END)
+        attempts.complete(session, held.claim, '{"ok": true}')
+        if committed:
+            psycopg.Connection.commit(session)
+            held.job.end("completed")
+        else:
+            psycopg.Connection.rollback(session)
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED, retry_in=st.sampled_from([NOW, NOW, HOUR, None]), afresh=st.sampled_from([False, False, True]))
+    def fail(self, held: Held, retry_in: timedelta | None, *, afresh: bool) -> None:
+        session, error = self._session(held.job.tenant), {"class": "Oops"}
+        status = attempts.fail(session, held.claim, "error", error, retry_in, afresh=afresh)
+        assert status == held.job.fail(again=retry_in is not None, due=retry_in == NOW, afresh=afresh)
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(
+        held=STARTED,
+        outcome=st.sampled_from(["released", "rescheduled"]),
+        run_at=st.sampled_from(["past", "future", "infinity"]),
+    )
+    def release(self, held: Held, outcome: str, run_at: str) -> None:
+        moments: dict[str, Any] = {
+            "past": datetime(2000, 1, 1, tzinfo=UTC),
+            "future": datetime.now(UTC) + HOUR,
+            "infinity": "infinity",
+        }
+        status = attempts.release(self._session(held.job.tenant), held.claim, outcome, "back", moments[run_at])
+        assert status == held.job.release(
+            well=outcome == "rescheduled", due=run_at == "past", parked=run_at == "infinity"
+        )
+
+    @precondition(lambda self: self.held(started=True))
+    @rule(held=STARTED)
+    def abandon(self, held: Held) -> None:
+        assert attempts.abandon(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
+
+    # Recovering ------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.held())
+    @rule(held=LIVE, counted=st.sampled_from([True, True, False]), retry_in=st.sampled_from([NOW, NOW, HOUR]))
+    def rescue(self, held: Held, retry_in: timedelta, *, counted: bool) -> None:
+        status = self._rescue(held, counted=counted, retry_in=retry_in)
+        assert status == held.job.rescue(counted=counted, due=retry_in == NOW)
+        event(f"rescued: {status}")
+
+    @rule()
+    def sweep_orphans(self) -> None:
+        mine = {one.claim.token: one for one in self.held() if one.worker in self.buried}
+        orphans = tickets.orphans(self.world.engine)
+        assert {orphan.token for orphan in orphans} == set(mine)
+        for held in mine.values():
+            self.rescue(held, NOW, counted=True)
+
+    @precondition(lambda self: self.zombies())
+    @rule(held=LOST)
+    def zombie_returns(self, held: Held) -> None:
+        event("a zombie returned")
+        for name in WRITES:
+            self._refused(self._session(held.job.tenant), held.claim, name)
+        assert self._rescue(held, counted=True, retry_in=NOW) == "gone"
+
+    @precondition(lambda self: self.held())
+    @rule(held=LIVE)
+    def another_tenant_shows_the_token(self, held: Held) -> None:
+        (other,) = (tenant for tenant in self.world.tenants.values() if tenant != held.job.tenant)
+        for name in WRITES:
+            self._refused(self._session(other), held.claim, name)
+        assert recovery.rescue(
+            self.world.engine, other.schema, held.claim.job_id, held.claim.token, cause="?", retry_in=NOW
+        ) == "gone"  # fmt: skip
+
+    @precondition(lambda self: any(job.ticket for job in self.jobs))
+    @rule(job=one_of(lambda machine: [job for job in machine.jobs if job.ticket]))
+    def ticket_is_lost(self, job: Job) -> None:
+        self.world.rows("DELETE FROM turno.tickets WHERE job_id = %s", job.id)
+        job.lose_ticket()
+
+    @rule(slug=SLUGS, ghost=st.booleans())
+    def repair(self, slug: str, *, ghost: bool) -> None:
+        tenant = self.world.tenants[slug]
+        broken = [job for job in self.of(tenant) if job.open and not job.ticket]
+        ended = [job for job in self.of(tenant) if not job.open][:1] if ghost else []
+        for job in ended:
+            self.world.rows(
+                "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
+                " SELECT id, %s, queue, type, version, priority, run_at, 'ready', 'exec' FROM background_jobs"
+                " WHERE id = %s",
+                tenant.id,
+                job.id,
+                tenant=tenant,
+            )
+        count = len(broken) + len(ended)
+        assert recovery.repair(self.world.engine, tenant.schema, "exec", dry_run=True) == count
+        assert recovery.repair(self.world.engine, tenant.schema, "exec", dry_run=False) == count
+        assert recovery.repair(self.world.engine, tenant.schema, "exec", dry_run=False) == 0
+        for job in broken:
+            event(f"repaired: {job.status}")
+            job.repair()
+
+    @rule(slug=SLUGS)
+    def expire(self, slug: str) -> None:
+        tenant = self.world.tenants[slug]
+        waiting = [job for job in self.of(tenant) if job.late and job.status == "pending"]
+        mine = [job for job in waiting if job.ticket in {"scheduled", "ready"}]
+        assert recovery.expire(self.world.engine, tenant.schema, dry_run=True) == len(waiting)
+        assert recovery.expire(self.world.engine, tenant.schema, dry_run=False) == len(mine)
+        for job in mine:
+            event("expired")
+            job.end("cancelled")
+
+    @rule(slug=SLUGS, aged=st.booleans(), limit=st.integers(1, 5))
+    def purge(self, slug: str, *, aged: bool, limit: int) -> None:
+        tenant = self.world.tenants[slug]
+        if aged:
+            self.world.rows(
+                "UPDATE background_jobs SET finished_at = finished_at - interval '31 days'"
+                " WHERE finished_at IS NOT NULL",
+                tenant=tenant,
+            )
+            for job in self.of(tenant):
+                job.old = not job.open
+        month, count = timedelta(days=30), sum(job.purgeable for job in self.of(tenant))
+        assert recovery.purge(self.world.engine, tenant.schema, month, limit, dry_run=True) == min(count, limit)
+        assert recovery.purge(self.world.engine, tenant.schema, month, limit, dry_run=False) == min(count, limit)
+        gone = {job.id for job in self.of(tenant)} - {row["id"] for row in self._rows(tenant)}
+        assert len(gone) == min(count, limit)
+        for job in [job for job in self.of(tenant) if job.id in gone]:
+            event("purged")
+            assert job.purgeable
+            self.jobs.remove(job)
+            self.keys = {key: known for key, known in self.keys.items() if known[0] is not job}
+
+    # Workers and time ------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.workers) < 4)
+    @rule()
+    def worker_starts(self) -> None:
+        self.workers.append(tickets.start_worker(self.world.engine, backend="exec", host="test", pid=1))
+
+    @rule(worker=WORKERS)
+    def heartbeat(self, worker: int) -> None:
+        mine = [one for one in self.held() if one.worker == worker]
+        to_stop = tickets.keep_alive(self.world.engine, self.workers[worker])
+        assert to_stop == (None if worker in self.buried else {one.job.id for one in mine if one.job.to_stop})
+        found = tickets.held(self.world.engine, self.workers[worker])
+        assert {claim.token for claim in found} == {one.claim.token for one in mine}
+
+    @rule(worker=WORKERS)
+    def worker_is_buried(self, worker: int) -> None:
+        self.world.rows(
+            "UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE id = %s", self.workers[worker]
+        )
+        silent = timedelta(minutes=30)
+        found = int(worker not in self.buried)
+        assert tickets.bury_workers(self.world.engine, silent, dry_run=True) == found
+        assert tickets.bury_workers(self.world.engine, silent, dry_run=False) == found
+        if found:
+            self.buried.add(worker)
+
+    @rule()
+    def time_passes(self) -> None:
+        for tenant in self.world.tenants.values():
+            self.world.rows(
+                """
+                UPDATE background_jobs SET expires_at = clock_timestamp()
+                WHERE status IN ('pending', 'running') AND expires_at > clock_timestamp();
+                WITH due AS (
+                    UPDATE background_jobs SET run_at = clock_timestamp()
+                    WHERE status IN ('pending', 'running') AND isfinite(run_at) AND run_at > clock_timestamp()
+                    RETURNING id, run_at)
+                UPDATE turno.tickets t SET run_at = due.run_at FROM due WHERE t.job_id = due.id
+                """,
+                tenant=tenant,
+            )
+        for job in self.jobs:
+            job.due = not job.parked
+            job.late = job.late if job.late is None else True
+
+    @rule()
+    def promote(self) -> None:
+        due = [job for job in self.claimable() if job.ticket == "scheduled"]
+        assert tickets.promote(self.world.engine, 100, dry_run=False) == len(due)
+        for job in due:
+            job.ticket = "ready"
+
+    # What holds after every step -------------------------------------------------------------
+
+    @invariant()
+    def the_model_agrees(self) -> None:
+        for tenant in self.world.tenants.values():
+            found = {row.pop("id"): tuple(row.values()) for row in self._rows(tenant)}
+            assert found == {job.id: job.row() for job in self.of(tenant)}
+
+    @invariant()
+    def the_judge_finds_nothing(self) -> None:
+        for slug, judge in self.judges.items():
+            mine = [job for job in self.jobs if job.tenant.slug == slug]
+            lost = [job.id for job in mine if job.open and not job.ticket]
+            assert judge.broken(accepted=[job.id for job in mine], lost=lost) == []
+
+    def _rows(self, tenant: Tenant) -> list[dict[str, Any]]:
+        return self.world.rows(
+            """
+            SELECT j.id, j.status, j.attempt, j.errors, j.crashes, j.cancel_requested_at IS NOT NULL AS cancelled,
+                   (SELECT c.state FROM background_job_checkpoints c WHERE c.job_id = j.id) AS checkpoint,
+                   j.parent_id, j.successor_id,
+                   (SELECT coalesce(jsonb_object_agg(i.key, i.state), '{}') FROM background_job_items i
+                    WHERE i.job_id = j.id) AS items,
+                   t.state, t.attempt AS ticket_attempt, t.token, t.cancel_at IS NOT NULL AS to_stop
+            FROM background_jobs j LEFT JOIN turno.tickets t ON t.job_id = j.id
+            """,
+            tenant=tenant,
+        )
+
+    # How it is done --------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """Leave no transaction open, or the next machine would wait for a step that failed here."""
+        for session in self.sessions.values():
+            if not session.closed:
+                psycopg.Connection.rollback(session)
+
+    def _accept(self, job_id: Any, tenant: Tenant, user: str) -> Job:
+        job = Job(number=len(self.jobs) + len(self.purged), id=job_id, tenant=tenant, user=user)
+        self.jobs.append(job)
+        return job
+
+    def _hold(self, claim: Claim, worker: int) -> None:
+        (job,) = (job for job in self.jobs if job.id == claim.job_id)
+        self.claims.append(job.claim(claim, worker))
+        assert claim.attempt == job.ticket_attempt
+        assert len({one.claim.token for one in self.claims}) == len(self.claims)
+
+    def _session(self, tenant: Tenant) -> HandlerConnection:
+        """Return the tenant's handler session, or a new one if a rescue has ended it."""
+        session = self.sessions.get(tenant.slug)
+        if session is None or session.closed:
+            session = handler_session(
+                self.world.logins, self.world.handler_login(tenant), application="machine", kind=HandlerConnection
+            )
+            self.sessions[tenant.slug] = session
+        return session
+
+    def _rescue(self, held: Held, *, counted: bool, retry_in: timedelta) -> str:
+        claim = held.claim
+        status = recovery.rescue(
+            self.world.engine, claim.login.schema, claim.job_id, claim.token,
+            cause="crashed", retry_in=retry_in, counted=counted,
+        )  # fmt: skip
+        self._drop_if_ended(held.job.tenant)
+        return status
+
+    def _drop_if_ended(self, tenant: Tenant) -> None:
+        session = self.sessions.get(tenant.slug)
+        if session is None:
+            return
+        try:
+            session.execute("SELECT 1")
+        except psycopg.OperationalError:
+            psycopg.Connection.close(session)
+
+    def _effect(self, session: HandlerConnection, claim: Claim, item: str) -> None:
+        session.execute(EFFECT, (str(claim.job_id), item, str(claim.token)))
+
+    def _refused(self, session: HandlerConnection, claim: Claim, name: str) -> None:
+        attempts.begin(session, claim)
+        self._effect(session, claim, f"refused {name}")
+        with pytest.raises(ClaimLost):
+            WRITES[name](session, claim)
+        psycopg.Connection.rollback(session)
+
+
+@contextmanager
+def machine_of(world: World) -> Iterator[type[RuleBasedStateMachine]]:
+    """Give the machine of a world, with the judges and handler sessions that all its runs share."""
+    with ExitStack() as stack:
+        open_judges = {slug: stack.enter_context(judge_of(world.url, of)) for slug, of in world.tenants.items()}
+        open_sessions: dict[str, HandlerConnection] = {}
+
+        class MachineOfWorld(JobMachine):
+            def __init__(self) -> None:
+                super().__init__(world, open_judges, open_sessions)
+
+        try:
+            yield MachineOfWorld
+        finally:
+            for session in open_sessions.values():
+                psycopg.Connection.close(session)
+
+
+@pytest.mark.timeout(900)  # finding the smallest failing run takes a while
+def test_any_order_of_calls_keeps_every_promise(world: World) -> None:
+    bounded = settings(
+        max_examples=settings().max_examples // 4,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+    with machine_of(world) as machine:
+        run_state_machine_as_test(machine, settings=bounded)

@@ -1,0 +1,150 @@
+"""What the database should say about jobs, kept in Python by whoever calls its functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from hypothesis.vendor.pretty import RepresentationPrinter
+
+from app.jobs.claim import Claim
+from tenants.tenant import Tenant
+
+CRASHES = 3  # the one that fails the job
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A claim and what became of it. It is lost for good once its token is no longer the ticket's."""
+
+    claim: Claim
+    worker: int
+    job: Job
+    started: bool = False
+
+    @property
+    def live(self) -> bool:
+        return self.job.held is self
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - hypothesis asks so
+        printer.text(f"attempt {self.claim.attempt} of job {self.job.number}")
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One job as it should be. `ticket` is the ticket's state, or None without one."""
+
+    number: int
+    id: UUID
+    tenant: Tenant
+    user: str
+    status: str = "pending"
+    ticket: str | None = "ready"
+    due: bool = True
+    parked: bool = False
+    late: bool | None = None  # its expiry: none, ahead, behind
+    attempt: int = 0
+    ticket_attempt: int = 0
+    errors: int = 0
+    crashes: int = 0
+    cancel_requested: bool = False
+    to_stop: bool = False  # as the ticket says
+    checkpoint: int | None = None
+    items: dict[str, str] = field(default_factory=dict)
+    held: Held | None = None
+    parent: UUID | None = None
+    successor: Job | None = None
+    old: bool = False
+
+    def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - hypothesis asks so
+        printer.text(f"job {self.number}")
+
+    @property
+    def open(self) -> bool:
+        return self.status in {"pending", "running"}
+
+    @property
+    def claimable(self) -> bool:
+        return self.ticket == "ready" or (self.ticket == "scheduled" and self.due)
+
+    @property
+    def retryable(self) -> bool:
+        return self.status in {"failed", "cancelled"} or (
+            self.status == "completed" and "failed" in self.items.values()
+        )
+
+    @property
+    def purgeable(self) -> bool:
+        return self.old and (self.status != "failed" or self.successor is not None)
+
+    def row(self) -> tuple[object, ...]:
+        """Return what the database should show."""
+        return (
+            *(self.status, self.attempt, self.errors, self.crashes, self.cancel_requested, self.checkpoint),
+            *(self.parent, self.successor.id if self.successor else None, self.items),
+            *(self.ticket, self.ticket_attempt if self.ticket else None, self.held.claim.token if self.held else None),
+            self.to_stop,
+        )
+
+    def claim(self, claim: Claim, worker: int) -> Held:
+        self.ticket = "running"
+        self.ticket_attempt += 1
+        self.held = Held(claim, worker, self)
+        return self.held
+
+    def start(self) -> None:
+        assert self.held
+        self.held.started = True
+        self.status, self.attempt = "running", self.ticket_attempt
+
+    def wait(self, *, due: bool = True, parked: bool = False) -> str:
+        """Go back to waiting; whoever held the job has lost it."""
+        self.status, self.held, self.to_stop = "pending", None, False
+        self.ticket = "ready" if due else "scheduled"
+        self.due, self.parked = due, parked
+        return self.status
+
+    def end(self, status: str) -> str:
+        self.status, self.held, self.ticket, self.to_stop = status, None, None, False
+        return status
+
+    def fail(self, *, again: bool, due: bool, afresh: bool) -> str:
+        if self.cancel_requested:
+            return self.end("cancelled")
+        self.errors = 1 if afresh else self.errors + 1
+        return self.wait(due=due) if again else self.end("failed")
+
+    def release(self, *, well: bool, due: bool, parked: bool) -> str:
+        if self.cancel_requested:
+            return self.end("cancelled")
+        self.errors = 0 if well else self.errors
+        return self.wait(due=due, parked=parked)
+
+    def rescue(self, *, counted: bool, due: bool) -> str:
+        if self.status == "pending":
+            return self.wait(due=due)
+        if self.cancel_requested:
+            return self.end("cancelled")
+        self.crashes += counted
+        if counted and self.crashes == CRASHES:
+            return self.end("failed")
+        return self.wait(due=due)
+
+    def cancel(self) -> str:
+        if not self.open:
+            return "ended"
+        if self.status == "running":
+            self.cancel_requested = True
+            self.to_stop = self.ticket is not None
+            return "requested"
+        return self.end("cancelled")
+
+    def lose_ticket(self) -> None:
+        self.ticket = self.held = None
+        self.to_stop = False
+
+    def repair(self) -> None:
+        if self.status == "running":
+            self.wait()
+        self.ticket = "ready" if self.due else "scheduled"
+        self.ticket_attempt = self.attempt

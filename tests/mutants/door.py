@@ -1,0 +1,173 @@
+"""Guards of the web: who asks, for which tenant, with which payload, how often."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SQL = "migrations/tenant/0001_jobs.sql"
+SCOPE = "app/web/tenant_scope.py"
+TOKENS = "app/web/tokens.py"
+JOBS = "tests/integration/test_api_jobs.py"
+TURNS = "tests/integration/test_turns.py"
+REFUSALS = "tests/integration/test_api_refusals.py"
+FOREIGN = "tests/integration/test_api_isolation.py"
+FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
+TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
+SAME = "section 8: foreign and unknown ids give the same 404"
+ONE_KEY = "section 6: one key and one body are one job"
+ONE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
+
+MUTANTS = (
+    Mutant(
+        "users see each other's jobs",
+        SAME,
+        SCOPE,
+        "return None if self.principal.operator else self.principal.user",
+        "return None",
+        (f"{FOREIGN}::test_every_id_of_others_is_unknown[GET-/api/jobs/{{}}-job]",),
+    ),
+    Mutant(
+        "users read each other's notifications",
+        SAME,
+        SQL,
+        "WHERE id = p_notification AND user_id = p_user;",
+        "WHERE id = p_notification;",
+        (f"{FOREIGN}::test_every_id_of_others_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
+    ),
+    Mutant(
+        "a malformed id is told from an unknown one",
+        SAME,
+        "app/web/job_id.py",
+        "        raise unknown\n",
+        '        raise ValueError("no id")\n',
+        (f"{FOREIGN}::test_every_malformed_id_is_unknown[x-GET-/api/jobs/{{}}-job]",),
+    ),
+    Mutant(
+        "any tenant may be named in X-Schema",
+        "promise 5: the token says which tenants are possible",
+        SCOPE,
+        "if principal.operator or slug in principal.tenants:",
+        "if slug:",
+        (f"{REFUSALS}::test_a_tenant_that_is_not_the_token_s_is_the_same_404[south]",),
+    ),
+    Mutant(
+        "anybody is an operator",
+        "section 8: admin routes are for operators only",
+        SCOPE,
+        "    if not scope.principal.operator:\n",
+        "    if False:\n",
+        (f"{FOREIGN}::test_users_are_no_operators",),
+    ),
+    Mutant(
+        "a revoked token is good",
+        "section 8: tokens_valid_from",
+        SCOPE,
+        "if principal.issued_at < tenant.tokens_valid_from:",
+        "if False:",
+        (f"{REFUSALS}::test_a_revoked_token_opens_nothing_and_a_newer_one_does",),
+    ),
+    Mutant(
+        "a token chooses its algorithm",
+        TOKEN,
+        TOKENS,
+        "                algorithms=self._algorithms,\n",
+        '                algorithms=[*self._algorithms, "HS512"],\n',
+        (f"{FORGED}[alg not in the list]",),
+    ),
+    Mutant(
+        "a token for another service is good",
+        TOKEN,
+        TOKENS,
+        'options={"require": REQUIRED},',
+        'options={"require": REQUIRED, "verify_aud": False},',
+        (f"{FORGED}[wrong aud]",),
+    ),
+    Mutant(
+        "a token may be good for ever",
+        TOKEN,
+        TOKENS,
+        'REQUIRED = ["exp", "iat", "aud", "iss", "sub"]',
+        'REQUIRED = ["iat", "aud", "iss", "sub"]',
+        (f"{FORGED}[expires never]",),
+    ),
+    Mutant(
+        "unknown fields of a payload are passed over",
+        "section 6: the payload is validated before any row exists",
+        "app/web/payloads.py",
+        'ConfigDict(extra="forbid")',
+        'ConfigDict(extra="ignore")',
+        (f"{REFUSALS}::test_all_that_is_wrong_is_told_at_once",),
+    ),
+    Mutant(
+        "a worker passes over fields of another version",
+        "section 6: the payload is validated before any row exists",
+        "app/jobs/payload.py",
+        "if unknown := set(value) - names:",
+        "value = {name: value[name] for name in value if name in names}\n        if unknown := set(value) - names:",
+        ("tests/unit/test_payload.py::test_a_field_of_another_version_is_refused_by_name",),
+    ),
+    Mutant(
+        "a user may have any number of jobs waiting",
+        "section 8: 429",
+        SQL,
+        "            verdict := 'quota';\n",
+        "            NULL;\n",
+        (f"{JOBS}::test_the_quota_is_per_user_and_says_when_to_come_back",),
+    ),
+    Mutant(
+        "two requests at once see the same room",
+        "section 8: 429",
+        SQL,
+        "        PERFORM pg_advisory_xact_lock(turno.tenant_of(current_user), hashtext(p_user));\n",
+        "",
+        (f"{TURNS}::test_the_second_of_two_submissions_counts_the_first",),
+    ),
+    Mutant(
+        "a key may stand for two bodies",
+        ONE_KEY,
+        SQL,
+        "CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END",
+        "'replayed'",
+        (f"{JOBS}::test_the_same_key_with_another_body_is_refused",),
+    ),
+    Mutant(
+        "a second request with a key is a fault",
+        ONE_KEY,
+        SQL,
+        "        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n",
+        "",
+        (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
+    ),
+    Mutant(
+        "the loser of a race for a key hears nothing",
+        ONE_KEY,
+        SQL,
+        "WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;\n",
+        "WHERE false;\n        verdict := 'unknown';\n",
+        (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
+    ),
+    Mutant(
+        "a job may be retried twice",
+        ONE_RETRY,
+        SQL,
+        "ELSIF old.successor_id IS NOT NULL THEN",
+        "ELSIF false THEN",
+        (f"{JOBS}::test_an_ended_job_is_retried_as_one_new_job[failed]",),
+    ),
+    Mutant(
+        "two retries at once make two jobs",
+        ONE_RETRY,
+        SQL,
+        "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;",
+        "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user);",
+        (f"{TURNS}::test_the_second_of_two_retries_finds_the_first_one_s_job",),
+    ),
+    Mutant(
+        "a hint that fails is the caller's error",
+        "promise 1: the row is committed before the answer, and hints are only hints",
+        "app/dispatch/dispatcher.py",
+        "        except Exception:\n",
+        "        except ZeroDivisionError:\n",
+        (f"{JOBS}::test_a_broken_queue_is_not_the_caller_s_error",),
+    ),
+)

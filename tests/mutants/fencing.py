@@ -1,0 +1,123 @@
+"""Guards of the claim: whoever lost it, or ended the transaction behind our back, writes nothing."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SQL = "migrations/tenant/0001_jobs.sql"
+TESTS = "tests/integration/test_fencing.py"
+PROMISE = "promise 3: a worker that lost its claim can write nothing"
+ONCE = "promise 2: what a job does in our database happens exactly once"
+ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"
+OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
+
+HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
+CHECK = "    PERFORM attempt_check(p_token);\n"
+HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;\n"
+
+MUTANTS = (
+    Mutant(
+        "claim_hold does not compare the token",
+        PROMISE,
+        SQL,
+        HELD + "    IF NOT FOUND THEN\n        RAISE",
+        HELD.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
+        (f"{ZOMBIE}[complete]",),
+    ),
+    Mutant(
+        "start does not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    SELECT t.attempt INTO run_number",
+        "    SELECT t.attempt INTO run_number",
+        (f"{TESTS}::test_a_zombie_does_not_start_a_job_that_another_has_claimed",),
+    ),
+    Mutant(
+        "a job may be started twice",
+        PROMISE,
+        SQL,
+        "WHERE j.id = p_job AND j.status = 'pending'\n",
+        "WHERE j.id = p_job\n",
+        (f"{TESTS}::test_a_claim_is_started_once",),
+    ),
+    Mutant(
+        "progress does not compare the token",
+        PROMISE,
+        SQL,
+        "WHERE job_id = p_job AND token = p_token AND state = 'running';",
+        "WHERE job_id = p_job AND state = 'running';",
+        (f"{ZOMBIE}[progress]",),
+    ),
+    Mutant(
+        "items do not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    INSERT INTO background_job_items",
+        "    INSERT INTO background_job_items",
+        (f"{ZOMBIE}[items]",),
+    ),
+    Mutant(
+        "a checkpoint does not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    INSERT INTO background_job_checkpoints",
+        "    INSERT INTO background_job_checkpoints",
+        (f"{ZOMBIE}[checkpoint]",),
+    ),
+    Mutant(
+        "completion does not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    PERFORM attempt_end(p_job, 'completed', NULL);",
+        "    PERFORM attempt_end(p_job, 'completed', NULL);",
+        (f"{ZOMBIE}[complete]",),
+    ),
+    Mutant(
+        "failure does not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    PERFORM attempt_end(p_job, 'error', p_error);",
+        "    PERFORM attempt_end(p_job, 'error', p_error);",
+        (f"{ZOMBIE}[fail]",),
+    ),
+    Mutant(
+        "release does not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    PERFORM attempt_end(p_job, p_outcome, NULL);",
+        "    PERFORM attempt_end(p_job, p_outcome, NULL);",
+        (f"{ZOMBIE}[release]",),
+    ),
+    Mutant(
+        "abandoning does not ask for the claim",
+        PROMISE,
+        SQL,
+        HOLD + "    PERFORM attempt_end(p_job, 'cancelled', NULL);",
+        "    PERFORM attempt_end(p_job, 'cancelled', NULL);",
+        (f"{ZOMBIE}[abandon]",),
+    ),
+    Mutant(
+        "the attempt's mark is not compared",
+        ONCE,
+        SQL,
+        "IF current_setting('turno.attempt', true) IS DISTINCT FROM p_token::text THEN",
+        "IF false THEN",
+        (f"{OUTSIDE}[items]",),
+    ),
+    Mutant(
+        "a checkpoint does not ask for the attempt's mark",
+        ONCE,
+        SQL,
+        CHECK + HOLD + "    INSERT INTO background_job_checkpoints",
+        HOLD + "    INSERT INTO background_job_checkpoints",
+        (f"{OUTSIDE}[checkpoint]",),
+    ),
+    Mutant(
+        "completion does not ask for the attempt's mark",
+        ONCE,
+        SQL,
+        CHECK + HOLD + "    PERFORM attempt_end(p_job, 'completed', NULL);",
+        HOLD + "    PERFORM attempt_end(p_job, 'completed', NULL);",
+        (f"{OUTSIDE}[complete]",),
+    ),
+)

@@ -1,0 +1,78 @@
+"""Apply a mutant to a copy of the tree and see whether its tests notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.mutants.copied_tree import Ended, copied_tree, run_pytest
+from tests.mutants.mutant import GuardNotFound, Mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+# A test that was only too slow has noticed nothing.
+TIMED_OUT = "from pytest-timeout"
+
+
+class Fate(StrEnum):
+    """Killed: its tests failed, as they should. Broken: nothing can be said, for example because nothing ran."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one mutant, in how many seconds, and what pytest said."""
+
+    mutant: Mutant
+    fate: Fate
+    seconds: float
+    output: str
+
+    @property
+    def line(self) -> str:
+        """Return the verdict in one line."""
+        return f"{self.fate:<8} {self.seconds:5.1f} s  {self.mutant.name}: {' '.join(self.mutant.tests)}"
+
+
+def hunt(mutant: Mutant) -> Verdict:
+    """Run the mutant's tests one after another on a copy without the guard; every one of them must fail."""
+    began = monotonic()
+    fate, output = Fate.KILLED, ""
+    with copied_tree() as tree:
+        try:
+            mutant.apply(tree)
+        except GuardNotFound as error:
+            return Verdict(mutant, Fate.BROKEN, monotonic() - began, str(error))
+        for test in mutant.tests:
+            ended = run_pytest(tree, [test])
+            fate, output = _fate(ended), ended.output
+            if fate is not Fate.KILLED:
+                break
+    return Verdict(mutant, fate, monotonic() - began, output)
+
+
+def _fate(ended: Ended) -> Fate:
+    match ended.status:
+        case pytest.ExitCode.TESTS_FAILED if TIMED_OUT not in ended.output:
+            return Fate.KILLED
+        case pytest.ExitCode.OK:
+            return Fate.SURVIVED
+        case _:
+            return Fate.BROKEN
+
+
+def what_fails_unmutated(mutants: Sequence[Mutant]) -> str:
+    """Run all the mutants' tests once with every guard in place; return pytest's words if they do not all pass."""
+    tests = sorted({test for mutant in mutants for test in mutant.tests})
+    with copied_tree() as tree:
+        ended = run_pytest(tree, tests, patience=900)
+    return "" if ended.status == pytest.ExitCode.OK else ended.output

@@ -1,0 +1,139 @@
+"""Guards between tenants: rights, row security, paths, and sessions that are what they should be."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+ATTACKS = "tests/faults/test_isolation_sql.py"
+CATALOG = "tests/integration/test_catalog.py::test_a_fresh_installation_is_as_designed"
+REFUSED = f"{ATTACKS}::test_an_attack_is_refused"
+APART = "promise 5: no tenant can read or change another's data, even with SQL of its own choosing"
+GRANTS = "tenants/grants.py"
+SESSION = "tenants/session.py"
+LOGINS = "tenants/logins.py"
+PUBLIC = "tenants/public_rights.py"
+
+MUTANTS = (
+    Mutant(
+        "tickets have no row security",
+        APART,
+        "migrations/control/0001_control.sql",
+        "ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;\n",
+        "",
+        (f"{ATTACKS}::test_an_owner_sees_and_makes_its_own_tickets_only",),
+    ),
+    Mutant(
+        "row security lets every ticket through",
+        APART,
+        "migrations/control/0001_control.sql",
+        "CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(current_user)));",
+        "CREATE POLICY own_tickets ON tickets USING (true);",
+        (f"{ATTACKS}::test_the_real_token_of_another_tenant_opens_nothing",),
+    ),
+    Mutant(
+        "a function's path is its caller's",
+        APART,
+        "migrations/tenant/0001_jobs.sql",
+        "CREATE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
+        "LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$",
+        "CREATE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
+        "LANGUAGE plpgsql SECURITY DEFINER AS $$",
+        (CATALOG,),
+    ),
+    Mutant(
+        "everybody may take advisory locks",
+        APART,
+        PUBLIC,
+        '    "pg_advisory_lock(bigint)",\n',
+        "",
+        (f"{REFUSED}[an advisory lock]",),
+    ),
+    Mutant(
+        "everybody may make large objects",
+        APART,
+        PUBLIC,
+        '    "lo_from_bytea(oid,bytea)",\n',
+        "",
+        (f"{REFUSED}[a large object, filled]",),
+    ),
+    Mutant(
+        "everybody may make temporary tables",
+        APART,
+        PUBLIC,
+        "REVOKE ALL ON DATABASE {} FROM PUBLIC",
+        "REVOKE CONNECT ON DATABASE {} FROM PUBLIC",
+        (f"{REFUSED}[a temporary table]",),
+    ),
+    Mutant(
+        "a handler may call an inner function",
+        APART,
+        GRANTS,
+        '        "job_abandon": _WORKING,\n',
+        '        "job_abandon": _WORKING,\n        "job_end": _WORKING,\n',
+        (f"{REFUSED}[an inner function]",),
+    ),
+    Mutant(
+        "a handler may write jobs",
+        APART,
+        GRANTS,
+        '        "background_jobs": _READ_JOBS,\n',
+        '        "background_jobs": _may(handler="SELECT UPDATE", api="SELECT"),\n',
+        (f"{REFUSED}[a forged status]",),
+    ),
+    Mutant(
+        "the engine may read jobs",
+        "section 5: the engine needs no right to read tenant data",
+        GRANTS,
+        '_READ_JOBS = _may(handler="SELECT", api="SELECT")',
+        '_READ_JOBS = _may(handler="SELECT", api="SELECT", engine="SELECT")',
+        (f"{ATTACKS}::test_the_engine_reads_no_tenant[background_jobs]",),
+    ),
+    Mutant(
+        "a handler's session is not checked",
+        APART,
+        SESSION,
+        "        assert_confined(connection, login.role)\n",
+        "        pass\n",
+        (f"{ATTACKS}::test_a_session_with_memberships_is_not_used",),
+    ),
+    Mutant(
+        "a superuser may run handlers",
+        "section 5: boot refuses to run handlers as a superuser",
+        SESSION,
+        " AND NOT r.rolsuper AND",
+        " AND",
+        (f"{ATTACKS}::test_a_session_with_powers_is_not_used[SUPERUSER]",),
+    ),
+    Mutant(
+        "who bypasses row security may run handlers",
+        "section 5: boot refuses to run handlers as BYPASSRLS",
+        SESSION,
+        " AND NOT r.rolbypassrls\n",
+        "\n",
+        (f"{ATTACKS}::test_a_session_with_powers_is_not_used[BYPASSRLS]",),
+    ),
+    Mutant(
+        "a member of another role may run handlers",
+        "section 5: boot refuses to run handlers as a role with memberships",
+        SESSION,
+        "AND NOT EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)",
+        "",
+        (f"{ATTACKS}::test_a_session_with_memberships_is_not_used",),
+    ),
+    Mutant(
+        "a role may set its own durability",
+        "section 5: every session passes its settings as startup options",
+        LOGINS,
+        '    "synchronous_commit": "on",\n',
+        "",
+        (f"{ATTACKS}::test_a_poisoned_default_does_not_reach_the_next_session[synchronous_commit]",),
+    ),
+    Mutant(
+        "a role may make another role its default",
+        "section 5: every session passes its settings as startup options",
+        LOGINS,
+        '    "role": "none",\n',
+        "",
+        (f"{ATTACKS}::test_a_role_set_as_a_default_is_not_even_taken_by_a_member",),
+    ),
+)

@@ -1,0 +1,239 @@
+"""Guards around a handler: its transaction, its batch, its limits, its place on the host."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+LEDGER = "tests/integration/test_ledger.py"
+MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
+REFUSED = f"{MISBEHAVE}::test_what_trying_again_cannot_mend_fails_at_once_by_name"
+START = "tests/integration/test_attempt_start.py"
+POOL = "tests/acceptance/test_pool.py"
+EXEC = "tests/integration/test_exec_queue.py"
+SERIALISE = "tests/unit/test_serialise.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
+ONCE = "promise 2: each piece of work commits together with its own record"
+BLAME = "section 6: a transient error is no item's fault"
+HANDLERS_SESSION = "section 6: the handler's connection refuses commit, rollback and close"
+LIMITS = "section 6: time and memory are enforced from the parent"
+ALIVE = "promise 4: on the same host a death is noticed within a second"
+RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last statement"
+PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
+
+MUTANTS = (
+    Mutant(
+        "a handler may commit",
+        HANDLERS_SESSION,
+        "app/work/session.py",
+        '        raise HandlerMisuse("a handler must not commit;',
+        '        return psycopg.Connection.commit(self)\n        raise HandlerMisuse("a handler must not commit;',
+        (f"{LEDGER}::test_an_item_that_ends_the_transaction_fails_the_job",),
+    ),
+    Mutant(
+        "a handler may roll back",
+        HANDLERS_SESSION,
+        "app/work/session.py",
+        '        raise HandlerMisuse("a handler must not roll back;',
+        '        return psycopg.Connection.rollback(self)\n        raise HandlerMisuse("a handler must not roll back;',
+        (f"{REFUSED}[rollback-HandlerMisuse-must not roll back]",),
+    ),
+    Mutant(
+        "a handler may close its session",
+        HANDLERS_SESSION,
+        "app/work/session.py",
+        '        raise HandlerMisuse("a handler must not close',
+        '        return psycopg.Connection.close(self)\n        raise HandlerMisuse("a handler must not close',
+        (f"{REFUSED}[close-HandlerMisuse-must not close]",),
+    ),
+    Mutant(
+        "a failed item keeps its writes",
+        ONCE,
+        "app/work/ledger.py",
+        '"ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item"',
+        '"RELEASE SAVEPOINT item"',
+        (f"{LEDGER}::test_a_failed_item_keeps_nothing_and_the_others_everything",),
+    ),
+    Mutant(
+        "an item is blamed for what the database did",
+        BLAME,
+        "app/work/ledger.py",
+        " or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
+        " or isinstance(error, NOT_THE_ITEMS_FAULT):",
+        (f"{LEDGER}::test_an_item_is_not_blamed_for_what_the_database_did",),
+    ),
+    Mutant(
+        "an item is blamed for a misuse",
+        BLAME,
+        "app/work/ledger.py",
+        "(ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError)",
+        "(ClaimLost, CancelRequested, HandBack, MemoryError)",
+        (f"{LEDGER}::test_an_item_that_ends_the_transaction_fails_the_job",),
+    ),
+    Mutant(
+        "an item is blamed for a cancellation",
+        BLAME,
+        "app/work/ledger.py",
+        "(ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError)",
+        "(ClaimLost, HandBack, HandlerMisuse, MemoryError)",
+        (f"{LEDGER}::test_a_cancellation_within_an_item_is_not_the_item_s_failure",),
+    ),
+    Mutant(
+        "a later attempt does everything again",
+        ONCE,
+        "app/work/ledger.py",
+        "return [key for key in self._items if key not in known]",
+        "return list(self._items)",
+        (f"{LEDGER}::test_a_later_attempt_runs_only_what_is_not_done",),
+    ),
+    Mutant(
+        "the last item of a batch left early is not recorded",
+        ONCE,
+        "app/work/ledger.py",
+        "if self._step is not None and self._step.finished:",
+        "if False:",
+        (f"{LEDGER}::test_a_batch_left_early_is_recorded_as_far_as_it_went",),
+    ),
+    Mutant(
+        "a checkpoint does not record the items before it",
+        ONCE,
+        "app/work/context.py",
+        "        self.finish()\n        asked = attempts.checkpoint(",
+        "        asked = attempts.checkpoint(",
+        (f"{LEDGER}::test_a_checkpoint_between_two_items_commits_them_with_their_record",),
+    ),
+    Mutant(
+        "a checkpoint may commit half an item",
+        ONCE,
+        "app/work/context.py",
+        "if self._batch is not None and self._batch.inside_an_item:",
+        "if False:",
+        (f"{LEDGER}::test_a_checkpoint_within_an_item_is_refused",),
+    ),
+    Mutant(
+        "a result may hold what is no JSON",
+        RESULTS,
+        "app/work/executor.py",
+        "dumps(result, allow_nan=False)",
+        "dumps(result)",
+        (f"{SERIALISE}[nan]",),
+    ),
+    Mutant(
+        "a result may be of any size",
+        RESULTS,
+        "app/work/executor.py",
+        "if len(text) > LARGEST_RESULT:",
+        "if False:",
+        (f"{SERIALISE}[large]",),
+    ),
+    Mutant(
+        "a job may take any time",
+        LIMITS,
+        "app/work/supervisor.py",
+        "            elif child.claim is not None and monotonic() >= self._deadline(child):\n",
+        "            elif False:\n",
+        (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
+    ),
+    Mutant(
+        "an overdue job is asked and never ended",
+        LIMITS,
+        "app/work/supervisor.py",
+        "            child.kill(self._time_limit(claim))\n",
+        "            pass\n",
+        (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
+    ),
+    Mutant(
+        "what a handler started goes on without it",
+        LIMITS,
+        "app/work/child.py",
+        "        self._send_group(signal.SIGKILL)\n        os.close(self.descriptor)",
+        "        os.close(self.descriptor)",
+        (f"{MISBEHAVE}::test_what_a_handler_started_ends_with_it",),
+    ),
+    Mutant(
+        "a child outlives its supervisor",
+        LIMITS,
+        "app/work/limits.py",
+        "    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)\n",
+        "",
+        (f"{EXEC}::test_a_child_does_not_outlive_its_supervisor",),
+    ),
+    Mutant(
+        "a dead child's job is left to cron",
+        ALIVE,
+        "app/work/supervisor.py",
+        "self._engine.run(\n            recovery.rescue,",
+        "(lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
+        (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
+    ),
+    Mutant(
+        "a worker declared dead goes on",
+        "promise 4: no row back from the heartbeat: the worker stops itself",
+        "app/work/supervisor.py",
+        "        if to_stop is None:\n",
+        "        if to_stop is None:\n            return\n        if to_stop is None:\n",
+        (f"{EXEC}::test_a_worker_that_others_declared_dead_stops_itself",),
+    ),
+    Mutant(
+        "a place on the host is not locked",
+        PLACES,
+        "app/queues/slots.py",
+        "                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "                pass\n",
+        ("tests/unit/test_slots.py::test_no_more_slots_than_the_limit_over_all_processes",),
+    ),
+    Mutant(
+        "a worker leaves without a last look",
+        "promise 1: a job answered 202 is never lost",
+        "app/work/exec_source.py",
+        "if waits and self._place.regain() and",
+        "if False and",
+        (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[True]",),
+    ),
+    Mutant(
+        "a worker goes on without a place",
+        PLACES,
+        "app/work/exec_source.py",
+        "if waits and self._place.regain() and",
+        "if waits and",
+        (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[False]",),
+    ),
+    Mutant(
+        "an expired job runs all the same",
+        "section 3: expired is cancelled with a reason",
+        "app/work/executor.py",
+        "        if attempt.started.expired:\n",
+        "        if False:\n",
+        (f"{START}::test_a_job_that_expired_while_it_was_claimed_does_not_run",),
+    ),
+    Mutant(
+        "a cancelled job runs once more",
+        "section 3: cancelling",
+        "app/work/executor.py",
+        "        if attempt.started.cancelled:\n",
+        "        if False:\n",
+        (f"{START}::test_a_job_that_is_to_be_cancelled_does_not_run_again",),
+    ),
+    Mutant(
+        "a handler leaves its settings to the next job",
+        "section 5: between two jobs a session is made clean",
+        "app/work/sessions.py",
+        " RESET ALL;",
+        "",
+        (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
+    ),
+    Mutant(
+        "a poller's old errors count for ever",
+        "section 6: attempts start again after a run that stayed healthy",
+        "migrations/tenant/0001_jobs.sql",
+        "    IF p_outcome = 'rescheduled' THEN\n",
+        "    IF false THEN\n",
+        (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
+    ),
+    Mutant(
+        "two processes maintain at once",
+        "section 7: the same passes run inside any resident process, one at a time",
+        "migrations/control/0001_control.sql",
+        "    WHERE leases.until <= clock_timestamp();\n",
+        "    WHERE true;\n",
+        (f"{POOL}::test_one_process_at_a_time_maintains",),
+    ),
+)

@@ -1,0 +1,80 @@
+"""Play what a few sessions do in every order, as PostgreSQL's isolation tester does.
+
+A session is a real connection with a thread of its own. The next step is played when every session has finished its
+step or waits for a lock that another of them holds; the server says which. A step for a session that waits is played
+as soon as it waits no more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+
+from app.errors import ClaimLost
+from cli.deadline import becomes_true
+
+Session = psycopg.Connection[Any]
+Step = Callable[[Session], object]
+PATIENCE = 30.0
+
+
+def interleavings(lengths: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """Yield every order of the sessions' steps, each session's own order kept, as names of sessions."""
+    if not any(lengths.values()):
+        yield ()
+    for name, left in lengths.items():
+        if left:
+            for rest in interleavings({**lengths, name: left - 1}):
+                yield (name, *rest)
+
+
+class Stage:
+    """Plays sessions against each other; `watch` is a connection that may see what each of them waits for."""
+
+    def __init__(self, watch: Session) -> None:
+        self._watch = watch
+
+    def play(
+        self, order: Sequence[str], sessions: Mapping[str, Session], steps: Mapping[str, Sequence[Step]]
+    ) -> dict[str, list[str]]:
+        """Return what each session's steps answered: a word each, an error's code for one that failed."""
+        left = {name: deque(mine) for name, mine in steps.items()}
+        played: dict[str, list[Future[str]]] = {name: [] for name in steps}
+        threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in steps}
+        try:
+            for name in order:
+                played[name].append(threads[name].submit(_answer, left[name].popleft(), sessions[name]))
+                assert becomes_true(lambda: self._settled(sessions, played), within=PATIENCE, every=0.001), order
+            finished = [one for mine in played.values() for one in mine]
+            assert becomes_true(lambda: all(one.done() for one in finished), within=PATIENCE, every=0.001), order
+        finally:
+            for thread in threads.values():
+                thread.shutdown(wait=False)
+        return {name: [one.result() for one in mine] for name, mine in played.items()}
+
+    def _settled(self, sessions: Mapping[str, Session], played: Mapping[str, Sequence[Future[str]]]) -> bool:
+        busy = [sessions[name].info.backend_pid for name, mine in played.items() if mine and not mine[-1].done()]
+        if not busy:
+            return True
+        everybody = [session.info.backend_pid for session in sessions.values() if not session.closed]
+        # What the lock manager says now, unlike pg_stat_activity, which a session that was just let go is late to mend.
+        waiting = self._watch.execute(
+            "SELECT count(*) FROM unnest(%s::integer[]) AS busy (pid) WHERE pg_blocking_pids(pid) && %s::integer[]",
+            (busy, everybody),
+        ).fetchone()
+        return waiting == (len(busy),)
+
+
+def _answer(step: Step, session: Session) -> str:
+    if session.closed:
+        return ""  # has said so
+    try:
+        return str(step(session) or "")
+    except ClaimLost:
+        return "lost"
+    except psycopg.Error as error:
+        return "ended" if session.closed else str(error.sqlstate)

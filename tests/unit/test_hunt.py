@@ -1,0 +1,67 @@
+"""The hunt for mutants tells a test that noticed from one that did not, and from one that never ran."""
+
+import dataclasses
+
+import pytest
+
+from tests.mutants.__main__ import main
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.copied_tree import ROOT
+from tests.mutants.hunt import Fate, hunt, what_fails_unmutated
+from tests.mutants.mutant import Mutant
+
+NOTICED = Mutant(
+    "four attempts are five",
+    "a rule for this test",
+    "app/jobs/outcome.py",
+    "if errors + 1 >= max_attempts:",
+    "if errors >= max_attempts:",
+    ("tests/unit/test_outcome.py::test_a_handler_that_is_never_retried_fails_at_its_first_error",),
+)
+UNNOTICED = ("tests/unit/test_outcome.py::test_running_again_at_a_time_needs_the_clock",)
+
+
+def test_a_test_that_fails_without_the_guard_kills() -> None:
+    verdict = hunt(NOTICED)
+    assert verdict.fate is Fate.KILLED, verdict.output
+    assert verdict.line.startswith("killed ")
+
+
+def test_a_test_that_passes_without_the_guard_lets_it_survive() -> None:
+    assert hunt(dataclasses.replace(NOTICED, tests=UNNOTICED)).fate is Fate.SURVIVED
+
+
+def test_each_of_the_named_tests_must_notice() -> None:
+    assert hunt(dataclasses.replace(NOTICED, tests=NOTICED.tests + UNNOTICED)).fate is Fate.SURVIVED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tests": ("tests/unit/test_outcome.py::test_that_is_not_there",)},
+        {"old": "a guard that is not there"},
+        {"old": "return"},
+        {"new": "if errors >="},
+    ],
+    ids=["no such test", "no such guard", "not one guard", "no Python"],
+)
+def test_what_says_nothing_is_broken(changed: dict[str, object]) -> None:
+    verdict = hunt(dataclasses.replace(NOTICED, **changed))  # type: ignore[arg-type]
+    assert verdict.fate is Fate.BROKEN, verdict.output
+
+
+def test_with_every_guard_in_place_the_tests_pass() -> None:
+    assert what_fails_unmutated([NOTICED]) == ""
+    missing = dataclasses.replace(NOTICED, tests=("tests/unit/test_not_there.py",))
+    assert "not_there" in what_fails_unmutated([missing])
+
+
+def test_an_unknown_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no such name"]) == 2
+    assert "no such mutant: no such name" in capsys.readouterr().out
+
+
+def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    lost = [mutant.name for mutant in MUTANTS if (ROOT / mutant.file).read_text().count(mutant.old) != 1]
+    assert not lost
