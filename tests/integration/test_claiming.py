@@ -37,11 +37,10 @@ def test_a_lone_tenant_may_use_every_slot(world: World) -> None:
     assert len(claim(world, 8)) == 5
 
 
-def test_the_best_band_first_and_the_oldest_within_it(world: World) -> None:
-    names = {}
-    for name, priority in [("urgent", 0), ("first", 1), ("second", 1), ("low", 2)]:
-        names[world.enqueue({"order_ids": [1]}, priority=Priority(priority))] = name
-    assert [names[held.job_id] for held in claim(world, 4)] == ["urgent", "first", "second", "low"]
+def test_the_oldest_of_a_band_first(world: World) -> None:
+    """Over the bands there is chance in it: one claim in eight takes the oldest of all."""
+    jobs = [world.enqueue({"order_ids": [1]}, priority=Priority.LOW) for _ in range(4)]
+    assert [held.job_id for held in claim(world, 4)] == jobs
 
 
 def test_a_future_job_is_not_taken_before_its_time(world: World) -> None:
