@@ -8,7 +8,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from app.work.session import HandlerConnection
-from tenants.session import assert_confined
+from tenants.session import NotConfined, assert_confined
 from tenants.tenant import HandlerLogin
 
 # What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
@@ -72,6 +72,6 @@ class Sessions:
             psycopg.Connection.rollback(connection)
             connection.execute(CLEAN)
             assert_confined(connection, login.role)
-        except psycopg.Error:
+        except (psycopg.Error, NotConfined):
             return False
         return True
