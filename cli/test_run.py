@@ -22,6 +22,8 @@ STATIC_CHECKS = {
     "mypy --strict": ("mypy", "--strict", *ROOMS),
 }
 FAIL_UNDER = 85
+TESTS_FAILED = 1  # pytest's exit status for failed tests and nothing worse
+FEW = 5
 CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -49,6 +51,8 @@ def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[st
     status, closing_line = run_and_listen(
         [sys.executable, "-u", "-m", "coverage", "run", "-m", "pytest", *pytest_arguments(left_out, arguments)]
     )
+    if status == TESTS_FAILED and not arguments and few_failed(closing_line):
+        status, closing_line = _run_alone(closing_line)
     report.closing_line = closing_line
     if status != 0:
         report.failures.append(f"pytest (exit status {status})")
@@ -56,6 +60,23 @@ def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[st
     whole = not arguments and not left_out
     if _coverage("report", *([f"--fail-under={FAIL_UNDER}"] if whole else [])) != 0:
         report.failures.append(f"coverage of at least {FAIL_UNDER} %")
+
+
+def few_failed(closing_line: str) -> bool:
+    """Say whether a run failed in so few tests that a crowded machine may be why."""
+    failed = re.search(r"\b(\d+) failed\b", closing_line)
+    broken = re.search(r"\b\d+ errors?\b", closing_line)
+    return failed is not None and broken is None and int(failed[1]) <= FEW
+
+
+def _run_alone(first: str) -> tuple[int, str]:
+    """Run the few tests that failed once more, one at a time, and name them.
+
+    Tests with signals and deadlines may fail among hundreds of others on crowded cores, but never alone.
+    """
+    print(f"--- pytest, once more and alone, what failed in: {first.strip('= ')}", flush=True)
+    command = ["coverage", "run", "-m", "pytest", "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"]
+    return run_and_listen([sys.executable, "-u", "-m", *command])
 
 
 def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
