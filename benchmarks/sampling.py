@@ -62,6 +62,7 @@ class Ratio:
     @classmethod
     def of(cls, samples: Sequence[float], floor: Sequence[float], *, blocks: int = BLOCKS) -> Ratio:
         """Return the ratio of the medians, block of neighbours by block: what slows both at once cancels out."""
+        blocks = min(blocks, len(samples), len(floor))
         pairs = zip(divided(samples, blocks), divided(floor, blocks), strict=True)
         ratios = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
         quiet = quantile(samples, QUIET) / quantile(floor, QUIET)

@@ -58,7 +58,7 @@ class Demo:
         return self._add_up(settings, tenants, run)
 
     def stay(self) -> None:
-        """Leave the pages open until the demo is interrupted; raises DemoFailed if the web ends before."""
+        """Leave the API open until the demo is interrupted; raises DemoFailed if the web ends before."""
         while self.web.running:
             time.sleep(0.5)
         raise DemoFailed(f"the web has ended by itself; see {self._folder.web_log}")
@@ -72,7 +72,7 @@ class Demo:
         here = f"-H 'X-Schema: {demo_branches.SLUGS[0]}' {self.web.url}/api/jobs"
         return "\n".join(
             (
-                f"pages:  {self.web.url}/",
+                f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
                 f"try:    curl -H 'Authorization: Bearer {self.token}' {here}",

@@ -33,7 +33,7 @@ class DemoWeb:
 
     @property
     def url(self) -> str:
-        """Where its pages are."""
+        """Where it answers."""
         return f"http://127.0.0.1:{self.port}"
 
     @property

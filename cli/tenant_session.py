@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.dispatch.dispatcher import Dispatcher
 from cli.environment import read_settings
-from cli.wiring import exec_queue, logins
+from cli.wiring import logins, open_queue
 from tenants.directory import Directory
 from tenants.session import as_api, service_session
 
@@ -45,6 +45,6 @@ def session_of(slug: str) -> Iterator[TenantSession]:
             return nullcontext(connection)
 
         dispatcher = Dispatcher(
-            connection=lend, queue=exec_queue(settings), pending_limit=settings.max_pending_jobs_per_user
+            connection=lend, queue=open_queue(settings), pending_limit=settings.max_pending_jobs_per_user
         )
         yield TenantSession(Directory(lend).find(slug), connection, dispatcher)

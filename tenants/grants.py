@@ -126,6 +126,35 @@ _WORKING = _roles("handler report")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 
+# Called by `claim`, `claim_job` and `promote` alone, which have pinned the path for them.
+_CLAIM_STEPS = frozenset(
+    {
+        "begin_turn",
+        "believed",
+        "lane_stretches",
+        "lanes_of",
+        "learn",
+        "next_lane",
+        "next_stretch",
+        "oldest",
+        "pass_tenant",
+        "past_stretches",
+        "remember_stretch",
+        "remember_turn",
+        "resume_turn",
+        "seek",
+        "seek_all",
+        "spot_of",
+        "stretches",
+        "take",
+        "tenant_room",
+        "tenant_stretches",
+        "type_room",
+        "walk",
+        "worker_hold",
+    }
+)
+
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
 CONTROL = Matrix(
@@ -143,6 +172,7 @@ CONTROL = Matrix(
         "claim": _roles("engine"),
         "claim_job": _roles("engine"),
         "held": _roles("engine"),
+        "restamp": _roles("engine"),
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),
@@ -151,10 +181,12 @@ CONTROL = Matrix(
         "companies": _may(web="SELECT", operator="SELECT"),
         "tenants": _may(web="SELECT", operator="SELECT"),
         "settings": _may(web="SELECT", operator=_READ_WRITE),
+        "job_types": _may(operator=_READ_WRITE),
         "workers": _may(operator="SELECT"),
         "leases": _may(operator="SELECT"),
         "tickets": _may(owners=_READ_WRITE),
         "ticket_counts": _may(operator="SELECT"),
+        "fairness": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "schema_migrations": {},
     },
@@ -162,7 +194,7 @@ CONTROL = Matrix(
         ("tenants", column): _may(operator="UPDATE")
         for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
     },
-    invokers=frozenset({"uuid_v7"}),
+    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def claim_here(world: World, job_id: UUID) -> Claim:
     """Claim a job for this process."""
     worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
-    claim = tickets.claim_job(world.engine, worker, job_id, types=REGISTRY.types)
+    claim = tickets.claim_job(world.engine, worker, job_id, types=REGISTRY.versions)
     assert claim is not None
     return claim
 

@@ -11,14 +11,27 @@ class Registry:
     """Maps a job type to its handler class; a worker loads only the module of the job it runs."""
 
     def __init__(self, paths: dict[str, str]) -> None:
-        """`paths` gives for each type `package.module:Class`, written in code and never read from data."""
-        self._paths = dict(paths)
+        """`paths` gives for each type `package.module:Class`, written in code and never read from data.
+
+        A handler of another version than 1 is entered with it, `package.module:Class@2`: what may be claimed
+        is known before any module is loaded.
+        """
+        self._paths: dict[str, str] = {}
+        self._versions: dict[str, int] = {}
+        for job_type, entry in paths.items():
+            self._paths[job_type], _, version = entry.partition("@")
+            self._versions[job_type] = int(version or 1)
         self._loaded: dict[str, type[JobHandler[Any]]] = {}
 
     @property
     def types(self) -> list[str]:
         """Return the names of all types, without loading any."""
         return sorted(self._paths)
+
+    @property
+    def versions(self) -> list[tuple[str, int]]:
+        """Return every type with the version that is served here, without loading any."""
+        return sorted(self._versions.items())
 
     def load(self, job_type: str) -> type[JobHandler[Any]]:
         """Return the handler class of a type; raises UnknownJobType."""
@@ -29,6 +42,8 @@ class Registry:
             handler: type[JobHandler[Any]] = getattr(import_module(module), name)
             if handler.type != job_type:
                 raise ValueError(f"{self._paths[job_type]} serves {handler.type!r}, but is registered as {job_type!r}")
+            if handler.version != self._versions[job_type]:
+                raise ValueError(f"{self._paths[job_type]} is version {handler.version}; register it with that")
             self._loaded[job_type] = handler
         return self._loaded[job_type]
 

@@ -7,12 +7,14 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
+from psycopg.types.numeric import Int2
 
 from app.jobs.claim import Claim
 from app.jobs.job import JobRef
 from tenants.tenant import HandlerLogin
 
 Engine = psycopg.Connection[Any]
+TypeVersion = tuple[str, int]
 
 
 def start_worker(engine: Engine, *, backend: str, host: str, pid: int) -> UUID:
@@ -37,18 +39,23 @@ def stop_worker(engine: Engine, worker: UUID) -> None:
     engine.execute("SELECT worker_stop(%s)", (worker,))
 
 
-def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[str]) -> Claim | None:
-    """Take one named job if it may run now, its type is known here and nobody else has it."""
-    row = engine.execute("SELECT * FROM claim_job(%s, %s, %s)", (worker, job_id, list(types))).fetchone()
+def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[TypeVersion]) -> Claim | None:
+    """Take one named job if it may run now, its type and version are known here and nobody else has it.
+
+    It waits a moment where a cap is just being counted; None also means that the cap is reached.
+    """
+    names, versions = _in_step(types)
+    row = engine.execute("SELECT * FROM claim_job(%s, %s, %s, %s)", (worker, job_id, names, versions)).fetchone()
     return _claim(row) if row else None
 
 
 def claim(
-    engine: Engine, worker: UUID, *, queues: Sequence[str], types: Sequence[str], backend: str, slots: int
+    engine: Engine, worker: UUID, *, queues: Sequence[str], types: Sequence[TypeVersion], backend: str, slots: int
 ) -> list[Claim]:
-    """Take up to `slots` jobs, one tenant's turn after another."""
+    """Take up to `slots` jobs, one tenant's turn after another; the next call in this session goes on from there."""
+    names, versions = _in_step(types)
     rows = engine.execute(
-        "SELECT * FROM claim(%s, %s, %s, %s, %s)", (worker, list(queues), list(types), backend, slots)
+        "SELECT * FROM claim(%s, %s, %s, %s, %s, %s)", (worker, list(queues), names, versions, backend, slots)
     ).fetchall()
     return [_claim(row) for row in rows]
 
@@ -62,6 +69,11 @@ def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: in
     """Return ready jobs of a backend that nobody took for that long, oldest first."""
     rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()
     return [JobRef(slug, job_id) for job_id, slug in rows]
+
+
+def restamp(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
+    """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
+    return int(_value(engine, "SELECT restamp(%s, %s, %s)", (backend, waiting_for, dry_run)))
 
 
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
@@ -116,6 +128,10 @@ def active_tenants(engine: Engine) -> list[tuple[str, str]]:
 def prune_outcomes(engine: Engine, older_than: timedelta, *, dry_run: bool) -> int:
     """Remove old rows of what metrics read; returns how many."""
     return int(_value(engine, "SELECT prune_outcomes(%s, %s)", (older_than, dry_run)))
+
+
+def _in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
+    return [name for name, _ in types], [Int2(version) for _, version in types]
 
 
 def _claim(row: tuple[Any, ...]) -> Claim:

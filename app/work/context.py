@@ -83,7 +83,9 @@ class AttemptContext:
         self.safe_place(asked=asked)
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
-        """Run a batch through the ledger; see LedgerBatch."""
+        """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
+        if self._batch is not None:
+            raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
         self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
         return batch
 
@@ -106,6 +108,10 @@ class AttemptContext:
         """End this process if its time limit has passed: the parent records the cause."""
         if self._stop.overdue:
             os._exit(TIME_LIMIT)
+
+    def start_over(self) -> None:
+        """Forget a batch that a collision with another transaction has undone: the handler runs again."""
+        self._batch = None
 
     def finish(self) -> None:
         """Enter what a batch has done since its last chunk, so that it commits with its record."""

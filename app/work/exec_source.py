@@ -40,7 +40,7 @@ class ExecSource:
             return []
         if self._job_id is not None:
             own, self._job_id = self._job_id, None
-            claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.types)
+            claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.versions)
             if claim is not None:
                 return [claim]
         if claims := self._waiting(worker, free):
@@ -66,9 +66,8 @@ class ExecSource:
         """Do nothing."""
 
     def _waiting(self, worker: UUID, free: int) -> list[Claim]:
-        handlers = self._registry.load_all()
-        queues = sorted({handler.queue for handler in handlers})
-        types = [handler.type for handler in handlers]
+        queues = sorted({handler.queue for handler in self._registry.load_all()})
+        types = self._registry.versions
         return self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
 
     def drop_in_child(self) -> None:

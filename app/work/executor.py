@@ -118,6 +118,7 @@ class Executor:
                 if tries == COLLISIONS or not collided(error):
                     return self._raised(error)
                 attempt.transaction.rollback()
+                attempt.context.start_over()
                 sleep(0.05 * tries * self._chance())
         raise AssertionError("the last try returns")
 

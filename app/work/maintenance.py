@@ -40,7 +40,13 @@ class Maintenance:
     def run_leased(self, holder: str) -> None:
         """Run the passes whose period has come and that no other process of the installation runs."""
         if self._engine.run(tickets.take_lease, "sweep", holder, SWEEP):
-            self._run({"rescued": self.rescue, "promoted": self.promote, "offered": self.offer}, dry_run=False)
+            often = {
+                "rescued": self.rescue,
+                "promoted": self.promote,
+                "restamped": self.restamp,
+                "offered": self.offer,
+            }
+            self._run(often, dry_run=False)
         # These ask every tenant, so they are rare: what they mend is rare too.
         if self._engine.run(tickets.take_lease, "upkeep", holder, UPKEEP):
             self._run({"repaired": self.repair, "expired": self.expire, "purged": self.purge}, dry_run=False)
@@ -49,8 +55,8 @@ class Maintenance:
         """Run what is due; a failure is logged, because the next round tries again."""
         try:
             self.run_leased(holder)
-        except (psycopg.Error, PassesFailed):
-            log.exception("maintenance failed; the next round tries again")
+        except (psycopg.Error, PassesFailed) as error:
+            log.warning("maintenance failed, the next round tries again: %s", error)
 
     def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
         """Run all passes in their order; returns each one's count."""
@@ -60,6 +66,7 @@ class Maintenance:
             "repaired": self.repair,
             "expired": self.expire,
             "purged": self.purge,
+            "restamped": self.restamp,
             "offered": self.offer,
         }
         return self._run(passes, dry_run=dry_run)
@@ -71,8 +78,9 @@ class Maintenance:
             try:
                 counts[name] = run(dry_run=dry_run)
             except (psycopg.Error, PassesFailed) as error:
-                log.exception("pass failed: %s", name)
-                failed.append(f"{name}: {error}")
+                if _away(error):
+                    raise
+                failed.append(f"{name}: {str(error).strip()}")
         log.info("maintenance", extra={"dry_run": dry_run, **counts})
         if failed:
             raise PassesFailed("; ".join(failed))
@@ -121,6 +129,13 @@ class Maintenance:
             lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH, dry_run=dry_run), once=dry_run
         )
 
+    def restamp(self, *, dry_run: bool) -> int:
+        """Give to this backend what waits for one that nobody serves any more."""
+        return self._until_done(
+            lambda: self._engine.run(tickets.restamp, self._queue.name, self._terms.reoffer_after, dry_run=dry_run),
+            once=dry_run,
+        )
+
     def offer(self, *, dry_run: bool) -> int:
         """Hint again at jobs that nobody took for a while."""
         waiting = self._engine.run(
@@ -153,11 +168,18 @@ class Maintenance:
             try:
                 total += self._engine.run(run, schema, *parameters, dry_run=dry_run)
             except psycopg.Error as error:
+                if _away(error):
+                    raise
                 # One tenant in trouble must not keep the others from being mended.
                 failed.append(f"{slug}: {str(error).strip()}")
         if failed:
             raise PassesFailed("; ".join(failed))
         return total
+
+
+def _away(error: Exception) -> bool:
+    # A refusal carries the server's code; without one, it was the server that could not be asked.
+    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
 class PassesFailed(TurnoError):

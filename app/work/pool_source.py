@@ -36,7 +36,7 @@ class PoolSource:
         """`queues` names what this worker serves; empty means every queue of its handlers."""
         handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
         self._queues = sorted({handler.queue for handler in handlers})
-        self._types = [handler.type for handler in handlers]
+        self._types = [(handler.type, handler.version) for handler in handlers]
         self._engine = engine
         self._hints = hints
         self._chance = chance

@@ -177,9 +177,6 @@ class Supervisor:
             return
         for claim in self._source.take(self._worker, free):
             crash_points.reach("claimed")
-            if claim.version > self._handler(claim).version:
-                self._give_back(claim, f"written for version {claim.version} of its type; it waits for newer code")
-                continue
             try:
                 child = next((child for child in self._children.values() if child.idle), None) or self._fork()
             except OSError as error:
@@ -428,7 +425,6 @@ class DeclaredDead(TurnoError):
 class Defaults:
     """The limits of a handler that cannot be loaded here."""
 
-    version = 32767  # none is newer: the child meets the error and records it
     timeout = 3600.0
     retry = RetryPolicy()
 

@@ -204,7 +204,8 @@ DECLARE
     job background_jobs;
 BEGIN
     UPDATE background_jobs
-    SET status = p_status, reason = p_reason, result = p_result, error = coalesce(p_error, error),
+    SET status = p_status, reason = p_reason, result = p_result,
+        error = CASE WHEN p_status <> 'completed' THEN coalesce(p_error, error) END,
         finished_at = clock_timestamp()
     WHERE id = p_job AND status IN ('pending', 'running')
     RETURNING * INTO job;

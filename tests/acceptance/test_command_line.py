@@ -202,7 +202,7 @@ def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> 
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
-    assert set(counts) == {"rescued", "promoted", "repaired", "expired", "purged", "offered"}
+    assert set(counts) == {"rescued", "promoted", "repaired", "expired", "purged", "restamped", "offered"}
     installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]

@@ -33,7 +33,12 @@ def own_world(
             connection.execute("CREATE DATABASE turno")
         with build_world(cluster.url_of("turno"), folder, LOOK_ALIKE) as world:
             world.odd = True
-            yield cluster, world
+            try:
+                yield cluster, world
+            finally:
+                world.stop_workers()
+                for session in (world.admin, world.web, world.engine):
+                    session.close()
     cluster.files.remove()
 
 

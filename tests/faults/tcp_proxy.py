@@ -1,4 +1,4 @@
-"""A bad link as a process: delays, cuts into slices, resets, or when stopped by a signal, stalls what goes through it."""
+"""A bad link as a process: it delays, cuts into slices, resets, or when stopped by a signal stalls."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER without lingering: closing sends RS
 
 
 @contextmanager
-def bad_link(target: int, how: str = "plain") -> Iterator[tuple[int, subprocess.Popen[str]]]:
+def bad_link(
+    target: int, how: str = "plain", *, address: str = "127.0.0.1"
+) -> Iterator[tuple[int, subprocess.Popen[str]]]:
     """Run the proxy to a loopback port; give its own port and process."""
-    command = [sys.executable, "-m", "tests.faults.tcp_proxy", str(target), how]
+    command = [sys.executable, "-m", "tests.faults.tcp_proxy", str(target), how, address]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -49,9 +51,9 @@ def forward(source: socket.socket, sink: socket.socket, how: str, *, resets_afte
         end.close()
 
 
-def main(target: int, how: str) -> None:
+def main(target: int, how: str, address: str) -> None:
     """Serve until killed; with `reset` each connection lives a little longer than the last."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with socket.create_server((address, 0)) as listener:
         print(listener.getsockname()[1], flush=True)
         for number in count():
             near, _ = listener.accept()
@@ -65,4 +67,4 @@ def main(target: int, how: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

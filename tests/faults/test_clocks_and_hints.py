@@ -70,7 +70,9 @@ def soon(world: World, interval: str) -> object:
 
 def test_a_lost_listener_costs_a_hint_and_comes_back(world: World) -> None:
     pool = world.start_pool()
-    listening = "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-listener' AND datname = current_database()"
+    listening = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-listener' AND datname = current_database()"
+    )
     assert becomes_true(lambda: world.rows(listening) != [], within=20)
     (before,) = world.rows(listening)
     world.rows("SELECT pg_terminate_backend(%s, 5000)", before["pid"])
@@ -83,9 +85,7 @@ def test_a_lost_listener_costs_a_hint_and_comes_back(world: World) -> None:
 def test_a_flood_of_forged_hints_is_drained_and_believed_by_nobody(world: World) -> None:
     pool = world.start_pool()
     assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
-    world.rows(
-        "SELECT count(pg_notify('turno_jobs', repeat('x', 7000) || n)) FROM generate_series(1, 2000) AS n"
-    )
+    world.rows("SELECT count(pg_notify('turno_jobs', repeat('x', 7000) || n)) FROM generate_series(1, 2000) AS n")
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     assert becomes_true(lambda: completed(world, job_id), within=10)
     assert pool.poll() is None

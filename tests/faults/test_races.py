@@ -17,7 +17,7 @@ from app.work.session import HandlerConnection
 from tenants.session import handler_session, service_session
 from tests.world import World
 
-KINDS = ("batch_invoicing",)
+KINDS = (("batch_invoicing", 1),)
 
 
 def lose_workers(world: World, number: int) -> None:
@@ -48,7 +48,10 @@ def test_four_crons_at_once_take_each_lost_job_back_once(world: World) -> None:
         counts = list(crons.map(cron, range(4)))
     assert sum(count["rescued"] for count in counts) == 8
     assert world.rows("SELECT DISTINCT crashes, status FROM background_jobs") == [{"crashes": 1, "status": "pending"}]
-    assert len(world.rows("SELECT 1 FROM background_job_events WHERE new_status = 'pending' AND old_status IS NOT NULL")) == 8
+    assert (
+        len(world.rows("SELECT 1 FROM background_job_events WHERE new_status = 'pending' AND old_status IS NOT NULL"))
+        == 8
+    )
 
 
 def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: World) -> None:
@@ -89,9 +92,7 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: World, seed: int) -
         def reap() -> str:
             start.wait()
             world_pause(reaper, waits[1])
-            return recovery.rescue(
-                reaper, claim.login.schema, job_id, claim.token, cause="test", retry_in=timedelta(0)
-            )
+            return recovery.rescue(reaper, claim.login.schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
 
         ended, taken = both.submit(finish), both.submit(reap)
         outcome = (ended.result(), taken.result())
@@ -114,9 +115,7 @@ JOBS = st.lists(st.tuples(ENDED | st.sampled_from(["pending", "running"]), st.in
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 @given(jobs=JOBS)
-def test_only_what_ended_longer_ago_than_the_retention_is_removed(
-    world: World, jobs: list[tuple[str, int]]
-) -> None:
+def test_only_what_ended_longer_ago_than_the_retention_is_removed(world: World, jobs: list[tuple[str, int]]) -> None:
     world.forget()
     kept = set()
     for status, days in jobs:

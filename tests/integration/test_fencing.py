@@ -43,13 +43,13 @@ class Hands:
         return self.claim_again(job_id)
 
     def claim_again(self, job_id: Any) -> Claim:
-        claim = tickets.claim_job(self._world.engine, self.worker, job_id, types=["batch_invoicing"])
+        claim = tickets.claim_job(self._world.engine, self.worker, job_id, types=[("batch_invoicing", 1)])
         assert claim is not None
         return claim
 
     def claim_next(self) -> list[Claim]:
         return tickets.claim(
-            self._world.engine, self.worker, queues=["default"], types=["batch_invoicing"], backend="exec", slots=1
+            self._world.engine, self.worker, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=1
         )
 
     def session(self, claim: Claim) -> HandlerConnection:
@@ -270,10 +270,10 @@ def test_a_claim_that_never_started_goes_back_uncounted(world: World, hands: Han
 def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     tickets.bury_workers(world.engine, timedelta(0), dry_run=False)
-    assert tickets.claim_job(world.engine, hands.worker, job_id, types=["batch_invoicing"]) is None
+    assert tickets.claim_job(world.engine, hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
     assert (
         tickets.claim(
-            world.engine, hands.worker, queues=["default"], types=["batch_invoicing"], backend="exec", slots=5
+            world.engine, hands.worker, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=5
         )
         == []
     )

@@ -28,7 +28,7 @@ from tests.invariants import EFFECT, THE_END, Judge, judge_of
 from tests.job_model import Held, Job
 from tests.world import LOOK_ALIKE, World
 
-TYPES = ["batch_invoicing"]
+TYPES = [("batch_invoicing", 1)]
 STEPS = 60
 HOUR = timedelta(hours=1)
 NOW = timedelta(0)

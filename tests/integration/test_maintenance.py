@@ -15,7 +15,7 @@ from tenants.session import handler_session, service_session
 from tests.fakes import RecordingQueue
 from tests.world import World
 
-NOTHING = {"rescued": 0, "promoted": 0, "repaired": 0, "expired": 0, "purged": 0, "offered": 0}
+NOTHING = {"rescued": 0, "promoted": 0, "repaired": 0, "expired": 0, "purged": 0, "restamped": 0, "offered": 0}
 
 
 def state(world: World) -> list[Any]:
@@ -42,7 +42,7 @@ def sweep(world: World, *, dry_run: bool = False) -> dict[str, int]:
 def lose_a_worker(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
-    assert tickets.claim_job(world.engine, worker, job_id, types=["batch_invoicing"])
+    assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
@@ -96,7 +96,7 @@ def test_a_pass_mends_what_it_is_for_once(world: World, damage: Any, counted: st
 def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    assert tickets.claim_job(world.engine, worker, job_id, types=["batch_invoicing"])
+    assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET started_at = now() - interval '1 day', alive_at = now() - interval '25 s'")
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '1 day'")
     assert sweep(world) == NOTHING
@@ -140,7 +140,7 @@ def test_a_job_that_is_being_claimed_does_not_expire(world: World) -> None:
     expire(world)
     (job,) = world.rows("SELECT id FROM background_jobs")
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
-    held = tickets.claim_job(world.engine, worker, job["id"], types=["batch_invoicing"])
+    held = tickets.claim_job(world.engine, worker, job["id"], types=[("batch_invoicing", 1)])
     assert held
     assert sweep(world)["expired"] == 0
     assert world.job(job["id"])["status"] == "pending"
@@ -206,3 +206,15 @@ def test_an_expired_job_says_why_it_never_ran(world: World) -> None:
     assert (job["status"], job["reason"], job["attempt"]) == ("cancelled", "expired", 0)
     assert world.ticket(job["id"]) is None
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
+
+
+def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(world: World) -> None:
+    world.backend = "pool"
+    stranded = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 hours'")
+    fresh = world.enqueue({"order_ids": [1]})
+    world.backend = "exec"
+    assert sweep(world, dry_run=True)["restamped"] == 1
+    assert sweep(world)["restamped"] == 1
+    backends = {job_id: (world.ticket(job_id) or {})["backend"] for job_id in (stranded, fresh)}
+    assert backends == {stranded: "exec", fresh: "pool"}

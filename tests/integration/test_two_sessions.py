@@ -25,7 +25,7 @@ from tests.invariants import EFFECT, THE_END, Judge, judge_of
 from tests.permutations import Session, Stage, Step, interleavings
 from tests.world import World
 
-TYPES = ["batch_invoicing"]
+TYPES = [("batch_invoicing", 1)]
 NOW = timedelta(0)
 MONTH = timedelta(days=30)
 HOUR = timedelta(hours=1)

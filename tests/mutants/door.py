@@ -142,8 +142,8 @@ MUTANTS = (
         "the loser of a race for a key hears nothing",
         ONE_KEY,
         SQL,
-        "    IF job_id IS NULL AND p_idempotency_key IS NOT NULL THEN",
-        "    IF false THEN",
+        "WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;\n",
+        "WHERE false;\n        verdict := 'unknown';\n",
         (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
     ),
     Mutant(

@@ -189,8 +189,8 @@ MUTANTS = (
         "a job is offered again at once",
         "section 6: an offer is a hint, not a storm",
         CONTROL,
-        "AND t.run_at <= clock_timestamp() - p_waiting_for",
-        "AND t.run_at <= clock_timestamp()",
+        "t.backend = p_backend AND t.run_at <= clock_timestamp() - p_waiting_for",
+        "t.backend = p_backend AND t.run_at <= clock_timestamp()",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
     ),
     Mutant(
@@ -205,8 +205,8 @@ MUTANTS = (
         "a dry run promotes",
         DRY,
         CONTROL,
-        "IF p_dry_run THEN\n        SELECT count(*) INTO promoted",
-        "IF false THEN\n        SELECT count(*) INTO promoted",
+        "IF p_dry_run THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
+        "IF false THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         (f"{MENDS}[be_due-promoted]",),
     ),
     Mutant(

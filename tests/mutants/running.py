@@ -160,8 +160,8 @@ MUTANTS = (
         "a dead child's job is left to cron",
         ALIVE,
         "app/work/supervisor.py",
-        "        return self._engine.run(\n            recovery.rescue,",
-        "        return (lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
+        "self._engine.run(\n            recovery.rescue,",
+        "(lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
     ),
     Mutant(

@@ -10,17 +10,18 @@ FENCING = "tests/integration/test_fencing.py"
 FENCED = "promise 3: every claim has a fresh random token"
 ONCE = "section 6: one ticket is taken once"
 ALIVE = "promise 4: a worker is dead when its heartbeat is missing"
+CAPPED = "section 6: a cap is counted and subtracted within the claim"
+PAUSED = "section 8: an operator may pause a tenant"
 FAIR = "promise 8: one busy tenant does not delay another"
 
 TAKEN = "token = gen_random_uuid(), attempt = t.attempt + 1\n"
 GUESSED = "token = md5(t.job_id::text)::uuid, attempt = t.attempt + 1\n"
 UNCOUNTED = "token = gen_random_uuid(), attempt = greatest(1, t.attempt)\n"
 BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
-NEXT = "                FROM tenants n\n"
-ALIVE_CHECK = (
-    "    PERFORM FROM workers WHERE id = p_worker FOR KEY SHARE;\n    IF NOT FOUND THEN\n        RETURN;\n    END IF;\n"
-)
-NOT_PAUSED = "AND n.state = 'active' AND n.paused_at IS NULL\n"
+NEXT = "    WHERE t.job_id = (SELECT r.job_id FROM tickets r\n"
+OLDEST = "ORDER BY r.run_at, r.job_id LIMIT 1\n                      FOR UPDATE SKIP LOCKED)"
+ACTIVE = "WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL;"
+FAIRLY = "tests/integration/test_fair_claiming.py"
 
 MUTANTS = (
     Mutant(
@@ -67,64 +68,64 @@ MUTANTS = (
         "two claimers may take one ticket",
         ONCE,
         SQL,
-        "ORDER BY r.priority, r.run_at, r.job_id LIMIT 1\n                                  FOR UPDATE SKIP LOCKED)",
-        "ORDER BY r.priority, r.run_at, r.job_id LIMIT 1)",
+        OLDEST,
+        "ORDER BY r.run_at, r.job_id LIMIT 1)",
         (f"{CLAIMING}::test_eight_claimers_never_take_the_same_ticket",),
     ),
     Mutant(
         "a claim waits for a ticket that somebody holds",
         FAIR,
         SQL,
-        "r.job_id LIMIT 1\n                                  FOR UPDATE SKIP LOCKED)",
-        "r.job_id LIMIT 1\n                                  FOR UPDATE)",
+        OLDEST,
+        "ORDER BY r.run_at, r.job_id LIMIT 1 FOR UPDATE)",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[ready]",),
     ),
     Mutant(
         "promoting waits for a ticket that somebody holds",
         FAIR,
         SQL,
-        "ORDER BY t.run_at LIMIT p_limit\n                     FOR UPDATE SKIP LOCKED);",
-        "ORDER BY t.run_at LIMIT p_limit\n                     FOR UPDATE);",
+        "ORDER BY t.run_at, t.job_id LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
+        "ORDER BY t.run_at, t.job_id LIMIT p_limit\n        FOR UPDATE",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
     ),
     Mutant(
         "a future job is taken before its time",
         "section 6: claiming promotes due tickets",
         SQL,
-        "WHERE t.state = 'scheduled' AND t.run_at <= clock_timestamp()\n                     ORDER",
-        "WHERE t.state = 'scheduled'\n                     ORDER",
+        "(here.run_at, here.job_id) AND t.run_at <= since",
+        "(here.run_at, here.job_id)",
         (f"{CLAIMING}::test_a_future_job_is_not_taken_before_its_time",),
     ),
     Mutant(
         "a buried worker may claim by id",
         ALIVE,
         SQL,
-        ALIVE_CHECK + "    RETURN QUERY",
-        "    RETURN QUERY",
+        "IF NOT FOUND OR NOT worker_hold(p_worker) THEN",
+        "IF NOT FOUND THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
     ),
     Mutant(
         "a buried worker may claim the next",
         ALIVE,
         SQL,
-        ALIVE_CHECK + "    PERFORM promote(200);",
-        "    PERFORM promote(200);",
+        "IF lanes IS NULL OR NOT worker_hold(p_worker) THEN",
+        "IF lanes IS NULL THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
     ),
     Mutant(
-        "a worker may be buried while it claims by id",
+        "a worker may be buried while it claims",
         ALIVE,
         SQL,
-        ALIVE_CHECK + "    RETURN QUERY",
-        ALIVE_CHECK.replace(" FOR KEY SHARE", "") + "    RETURN QUERY",
+        "WHERE id = p_worker FOR KEY SHARE;",
+        "WHERE id = p_worker;",
         (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[by id]",),
     ),
     Mutant(
         "a claim holds up its worker's heartbeat",
         ALIVE,
         SQL,
-        ALIVE_CHECK + "    PERFORM promote(200);",
-        ALIVE_CHECK.replace("FOR KEY SHARE", "FOR UPDATE") + "    PERFORM promote(200);",
+        "WHERE id = p_worker FOR KEY SHARE;",
+        "WHERE id = p_worker FOR UPDATE;",
         (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[the next]",),
     ),
     Mutant(
@@ -139,48 +140,88 @@ MUTANTS = (
         "a tenant keeps its turn as long as it has tickets",
         FAIR,
         SQL,
-        "AND t.tenant_id > last_tenant",
-        "AND t.tenant_id >= last_tenant",
+        "        IF turn.used >= turn.allowed THEN",
+        "        IF turn.allowed = 0 THEN",
         (f"{CLAIMING}::test_tenants_take_turns_whatever_waits_behind_them",),
     ),
     Mutant(
-        "a paused tenant's job may be claimed by id",
-        "section 8: an operator may pause a tenant",
+        "every tenant has one turn a lap",
+        "section 6: weights are turns per lap",
         SQL,
-        "          AND n.id = t.tenant_id " + NOT_PAUSED + "        RETURNING",
-        "          AND n.id = t.tenant_id AND n.state = 'active'\n        RETURNING",
+        "        allowed := tenant.weight;",
+        "        allowed := 1;",
+        (f"{FAIRLY}::test_a_weight_is_turns_per_lap",),
+    ),
+    Mutant(
+        "a low band starves",
+        "section 6: every k-th claim takes the oldest, so that nothing starves",
+        SQL,
+        "        IF random() < 0.125 THEN",
+        "        IF false THEN",
+        (f"{FAIRLY}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
+    ),
+    Mutant(
+        "an urgent job waits its turn",
+        "section 6: the best band first",
+        SQL,
+        "    ORDER BY t.tenant_id, t.priority, t.run_at, t.job_id LIMIT 1;",
+        "    ORDER BY t.tenant_id, t.run_at, t.job_id LIMIT 1;",
+        (f"{FAIRLY}::test_the_best_band_nevertheless_comes_first",),
+    ),
+    Mutant(
+        "a tenant's cap is not looked at",
+        CAPPED,
+        SQL,
+        "    IF tenant.cap IS NOT NULL THEN",
+        "    IF false THEN",
+        (f"{FAIRLY}::test_a_cap_counts_what_runs_already",),
+    ),
+    Mutant(
+        "a type's cap is not looked at",
+        CAPPED,
+        SQL,
+        "        IF lanes[pick.lane].capped AND type_room(lanes[pick.lane].type) <= 0 THEN",
+        "        IF false THEN",
+        (f"{FAIRLY}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
+    ),
+    Mutant(
+        "two claims at once see the same room under a cap",
+        CAPPED,
+        SQL,
+        "INTO at_most FROM tenants WHERE id = p_tenant FOR NO KEY UPDATE SKIP LOCKED;",
+        "INTO at_most FROM tenants WHERE id = p_tenant;",
+        (f"{FAIRLY}::test_eight_claimers_never_exceed_a_cap_and_never_get_stuck",),
+    ),
+    Mutant(
+        "a paused tenant's job may be claimed by id",
+        PAUSED,
+        SQL,
+        "AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL\n          AND NOT EXISTS",
+        "AND n.id = t.tenant_id AND n.state = 'active'\n          AND NOT EXISTS",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
     ),
     Mutant(
         "a paused tenant's jobs are next",
-        "section 8: an operator may pause a tenant",
+        PAUSED,
         SQL,
-        NOT_PAUSED + "                RETURNING",
-        "AND n.state = 'active'\n                RETURNING",
+        ACTIVE,
+        "WHERE id = p_tenant AND state = 'active';",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
     ),
     Mutant(
         "a removed tenant's jobs are next",
         "promise 5: a missing tenant is an error",
         SQL,
-        NOT_PAUSED + "                RETURNING",
-        "AND n.paused_at IS NULL\n                RETURNING",
+        ACTIVE,
+        "WHERE id = p_tenant AND paused_at IS NULL;",
         (f"{CLAIMING}::test_a_tenant_that_is_not_active_is_left_alone",),
-    ),
-    Mutant(
-        "an urgent job waits its turn",
-        "section 6: the best band first",
-        SQL,
-        "ORDER BY r.priority, r.run_at, r.job_id LIMIT 1",
-        "ORDER BY r.run_at, r.job_id LIMIT 1",
-        (f"{CLAIMING}::test_the_best_band_first_and_the_oldest_within_it",),
     ),
     Mutant(
         "types that nobody here runs are taken",
         "promise 7: jobs of types nobody here runs do not lie in the way",
         SQL,
-        "AND r.backend = p_backend AND r.type = ANY (p_types)",
-        "AND r.backend = p_backend",
+        "AS known (type, version) USING (type, version)\n    WHERE t.job_id = p_job;",
+        "AS known (type, version) ON true\n    WHERE t.job_id = p_job LIMIT 1;",
         (f"{CLAIMING}::test_a_type_nobody_knows_here_is_left_alone",),
     ),
 )

@@ -41,6 +41,7 @@ def test_a_ratio_tells_how_far_it_moved() -> None:
 
 def test_a_ratio_takes_contestants_with_different_numbers_of_samples() -> None:
     assert Ratio.of([2.0] * 30, [1.0] * 70, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
+    assert Ratio.of([2.0] * 32, [1.0] * 8, blocks=10) == Ratio(2.0, 2.0, 2.0, quiet=2.0)
 
 
 def test_the_quiet_ratio_is_not_flattered_by_what_slows_both() -> None:

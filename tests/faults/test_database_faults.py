@@ -1,0 +1,265 @@
+"""A database that crashes, goes away, ends sessions, has no room: what was promised stays, the rest is tried again."""
+
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from app.store.enqueue import ENQUEUE
+from cli.deadline import becomes_true
+from cli.demo_web import DemoWeb
+from cli.development_token import development_token
+from cli.embedded_postgres import Cluster, free_port
+from tenants.punctual import PunctualConnection
+from tenants.session import SERVICE_TIMEOUTS, call_as_api, service_session
+from tests.faults.own_server import own_world, reconnect
+from tests.odd_handlers import Odd
+from tests.world import World
+
+MOST = 40
+ORDERS = {"payload": {"order_ids": [1]}}
+
+
+@pytest.fixture(scope="module")
+def module_own(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[tuple[Cluster, World]]:
+    folder = tmp_path_factory.mktemp("own")
+    with own_world(folder, postgres_template, durable=True, max_connections=MOST) as (cluster, world):
+        yield cluster, world
+        reconnect(world)
+
+
+@pytest.fixture
+def own(module_own: tuple[Cluster, World]) -> tuple[Cluster, World]:
+    _, world = module_own
+    reconnect(world)
+    world.forget()
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    world.backend = "pool"
+    world.extra.clear()
+    return module_own
+
+
+@pytest.fixture
+def web(own: tuple[Cluster, World]) -> Iterator[DemoWeb]:
+    _, world = own
+    port = free_port()
+    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    web = DemoWeb(port=port, environment=environment, log=world.folder / "web.log")
+    web.start()
+    yield web
+    web.stop()
+
+
+def ask(world: World, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
+    """Submit a batch; give the status, Retry-After and the answer."""
+    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    try:
+        connection.request("POST", "/api/jobs/batch_invoicing", json.dumps(ORDERS), headers)
+        answer = connection.getresponse()
+        return answer.status, answer.getheader("Retry-After"), json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def all_completed(world: World) -> bool:
+    world.time_passes()
+    return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+
+
+def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(own: tuple[Cluster, World]) -> None:
+    cluster, world = own
+    acknowledged: dict[str, UUID] = {}
+    enough = Event()
+
+    def submit() -> None:
+        session, number = None, 0
+        while not enough.wait(0.02):  # a pace that the worker can follow
+            new = world.new_job({"how": "ok"}, handler=Odd, idempotency_key=f"key-{number}")
+            try:
+                session = session or service_session(world.logins, world.logins.web, application="client")
+                acknowledged[f"key-{number}"] = call_as_api(session, world.one, ENQUEUE, new.parameters())["job_id"]
+                number += 1
+            except psycopg.OperationalError:  # the reply may be lost: the same key asks again
+                if session is not None:
+                    session.close()
+                session = None
+        if session is not None:
+            session.close()
+
+    pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    # Read all the while, or a full pipe would stop the worker.
+    reader, client = Thread(target=pool.communicate), Thread(target=submit)
+    reader.start()
+    client.start()
+    try:
+        for _ in range(3):
+            before = len(acknowledged)
+            assert becomes_true(lambda then=before: len(acknowledged) > then + 10, within=20)  # type: ignore[misc]
+            cluster.restart_immediate()
+    finally:
+        enough.set()
+        client.join()
+    reconnect(world)
+    found = {row["idempotency_key"]: row["id"] for row in world.rows("SELECT idempotency_key, id FROM background_jobs")}
+    assert acknowledged.items() <= found.items()
+    assert len(found) - len(acknowledged) <= 1
+    assert becomes_true(lambda: all_completed(world), within=40, every=0.2), pool.poll()
+    assert pool.poll() is None
+    assert world.rows("SELECT sum(crashes) AS n FROM background_jobs") == [{"n": 0}]
+    assert len(world.rows("SELECT 1 FROM notifications")) == len(found)
+    pool.kill()
+    reader.join()
+
+
+def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
+    own: tuple[Cluster, World], web: DemoWeb
+) -> None:
+    cluster, world = own
+    job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
+    pool = world.start_pool(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    said: list[str] = []
+
+    def listen() -> None:
+        for line in pool.stdout or ():
+            said.append(line)  # noqa: PERF402 - seen line by line by the test
+
+    reader = Thread(target=listen)
+    reader.start()
+    cluster.kill()
+    try:
+        status, retry_after, _ = ask(world, web)
+        assert (status, retry_after is not None) == (503, True)
+        began, spoken = monotonic(), len(said)
+        assert becomes_true(lambda: len(said) >= spoken + 8, within=20)
+        assert monotonic() - began > 0.5, said  # it rests between two tries
+        assert pool.poll() is None
+    finally:
+        cluster.start()
+    reconnect(world)
+    assert becomes_true(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
+    world.rows("DELETE FROM turno.tickets WHERE type = 'batch_invoicing'")
+    world.rows("DELETE FROM background_jobs WHERE type = 'batch_invoicing'")
+    assert becomes_true(lambda: all_completed(world), within=30, every=0.2)
+    assert (world.job(job_id)["crashes"], world.job(job_id)["errors"]) == (0, 0)
+    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
+    assert pool.poll() is None
+    pool.kill()
+    reader.join()
+
+
+def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Cluster, World]) -> None:
+    _, world = own
+    jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 40}, handler=Odd)]
+    jobs += [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
+    pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    ended = 0
+
+    def end_one() -> bool:
+        nonlocal ended
+        ended += len(world.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'turno-%%' ORDER BY random() LIMIT 1"
+        ))  # fmt: skip
+        return ended >= 10
+
+    # Fewer than the errors a job may have, whoever is met: four attempts, and a session ended is an error.
+    assert becomes_true(end_one, within=20, every=0.2)
+    assert becomes_true(lambda: all(world.job(job_id)["finished_at"] for job_id in jobs) or all_completed(world),
+                        within=40, every=0.2)  # fmt: skip
+    assert pool.poll() is None
+    counted = len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'"))
+    assert counted == 40 or world.job(jobs[0])["reason"] == "no attempts left"
+    assert len(world.rows("SELECT 1 FROM notifications")) == len(jobs)
+    assert world.rows("SELECT 1 FROM background_jobs WHERE crashes > 0") == []
+
+
+def take_all(world: World, taken: list[PunctualConnection]) -> None:
+    """Take every connection there is, as the web's login: it may not use what is reserved for the superuser."""
+    while True:
+        try:
+            taken.append(service_session(world.logins, world.logins.web, application="hog"))
+        except psycopg.OperationalError:
+            assert taken
+            return
+
+
+def test_without_a_free_connection_the_web_says_so_and_jobs_wait(own: tuple[Cluster, World], web: DemoWeb) -> None:
+    _, world = own
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    taken: list[PunctualConnection] = []
+    try:
+        take_all(world, taken)
+        world.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turno-web'")
+        take_all(world, taken)
+        status, retry_after, _ = ask(world, web)
+        assert (status, retry_after is not None) == (503, True)
+        assert "cannot reach PostgreSQL" in world.start_pool().communicate(timeout=20)[0]
+        assert world.job(job_id)["status"] == "pending"
+    finally:
+        for session in taken:
+            session.close()
+    assert becomes_true(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
+    world.start_pool()
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+
+
+def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple[Cluster, World]) -> None:
+    _, world = own
+    job_id = world.enqueue(
+        {"how": "hold_a_lock", "text": "UPDATE customers SET country = country WHERE id = 'ALFKI'"}, handler=Odd
+    )
+    pool = world.start_pool()
+    locked = "SELECT 1 FROM customers WHERE id = 'ALFKI' FOR UPDATE NOWAIT"
+
+    def is_locked() -> bool:
+        try:
+            world.rows(locked)
+        except psycopg.errors.LockNotAvailable:
+            return True
+        return False
+
+    assert world.rows("SELECT 1 FROM customers WHERE id = 'ALFKI'")
+    assert becomes_true(is_locked, within=20)
+    for pid in (*children(pool.pid), pool.pid):
+        os.kill(pid, signal.SIGSTOP)
+    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
+    assert is_locked()
+    assert world.sweep()["rescued"] == 1
+    assert not is_locked()
+    assert world.job(job_id)["status"] == "pending"
+
+
+def test_a_service_that_was_stopped_inside_a_transaction_loses_its_locks(own: tuple[Cluster, World]) -> None:
+    _, world = own
+    assert 0 < int(SERVICE_TIMEOUTS["idle_in_transaction_session_timeout"]) <= 15_000
+    conninfo = world.logins.conninfo(
+        world.logins.web,
+        search_path="turno,pg_temp",
+        application="stopped",
+        timeouts=SERVICE_TIMEOUTS | {"idle_in_transaction_session_timeout": "300"},
+    )
+    session = psycopg.connect(conninfo)
+    session.execute("SELECT 1")
+    holding = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'stopped' AND state = 'idle in transaction'"
+    assert world.rows(holding)
+    assert becomes_true(lambda: world.rows(holding) == [], within=10)
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        session.execute("SELECT 1")
+    session.close()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

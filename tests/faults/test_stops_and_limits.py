@@ -1,0 +1,250 @@
+"""Signals to one process of several, and a machine that has no more memory, descriptors or disk to give."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app.jobs.job import JobRef
+from app.queues.exec import ExecQueue
+from app.queues.slots import SlotFolder
+from cli.deadline import becomes_true
+from tests.odd_handlers import Odd
+from tests.world import ROOT, World
+
+
+@pytest.fixture(autouse=True)
+def odd_pool(world: World) -> None:
+    world.odd = True
+    world.backend = "pool"
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+
+
+def children(pid: int) -> list[int]:
+    """Those that run jobs: each leads a group, as the janitor does not."""
+    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in found if Path(f"/proc/{child}").exists() and os.getpgid(child) == child]
+
+
+def checkpointed(world: World) -> bool:
+    return world.rows("SELECT 1 FROM background_job_checkpoints") != []
+
+
+def peak_kilobytes(pid: int) -> int:
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1])
+
+
+def test_sigterm_to_a_child_alone_hands_its_job_back_uncounted(world: World) -> None:
+    job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
+    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: checkpointed(world), within=20)
+    (child,) = children(pool.pid)
+    os.kill(child, signal.SIGTERM)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    job = world.job(job_id)
+    assert (job["errors"], job["crashes"], job["attempt"]) == (0, 0, 2)
+    assert job["result"]["resumed_from"] >= 1
+    assert pool.poll() is None
+
+
+def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_nothing(world: World) -> None:
+    job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
+    old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
+    assert becomes_true(lambda: checkpointed(world), within=20)
+    os.kill(old.pid, signal.SIGSTOP)
+    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
+    # Taken back, or given back by the child when it lost its session: it has the token until then.
+    world.sweep()
+    assert world.job(job_id)["status"] == "pending"
+    world.time_passes()
+    world.start_pool()
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    finished = world.job(job_id)
+    os.kill(old.pid, signal.SIGCONT)
+    log, _ = old.communicate(timeout=20)
+    assert old.returncode == 1, log
+    assert world.job(job_id) == finished
+    assert len(world.rows("SELECT 1 FROM notifications")) == 1
+
+
+def test_an_interrupt_drains_like_sigterm(world: World) -> None:
+    job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
+    pool = world.start_pool()
+    assert becomes_true(lambda: checkpointed(world), within=20)
+    pool.send_signal(signal.SIGINT)
+    log, _ = pool.communicate(timeout=20)
+    assert pool.returncode == 0, log
+    assert (world.job(job_id)["status"], world.job(job_id)["errors"]) == ("pending", 0)
+
+
+def test_a_parent_rests_while_every_child_is_busy(world: World) -> None:
+    job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
+    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+
+    def switches() -> int:
+        lines = Path(f"/proc/{pool.pid}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
+    before, beats = switches(), world.rows("SELECT clock_timestamp() AS at")[0]["at"]
+    assert becomes_true(
+        lambda: world.rows("SELECT clock_timestamp() - %s > interval '1 s' AS over", beats)[0]["over"], within=10
+    )
+    assert switches() - before < 200  # it would be a thousand a second
+
+
+def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: World) -> None:
+    job_id = world.enqueue({"how": "print_much", "number": 200}, handler=Odd)
+    with Path(os.devnull).open("w") as nowhere:
+        pool = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "odd_worker.py"), "pool"], env=world.environment, stdout=nowhere,
+            stderr=nowhere, start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+        assert peak_kilobytes(pool.pid) < 150 * 1024
+    finally:
+        pool.kill()
+        pool.wait()
+
+
+@pytest.mark.parametrize("backend", ["exec", "pool"])
+def test_a_log_that_cannot_be_written_stops_no_job(world: World, backend: str) -> None:
+    world.backend = backend
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    argument = "pool" if backend == "pool" else str(job_id)
+    with Path("/dev/full").open("w") as full:
+        worker = subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "odd_worker.py"), argument], env=world.environment, stdout=full,
+            stderr=full, start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_a_log_file_that_cannot_be_opened_leaves_the_job_waiting(world: World, tmp_path: Path) -> None:
+    world.backend = "exec"
+    job_id = world.enqueue({"order_ids": [1]})
+    queue = ExecQueue(
+        root=ROOT, slots=SlotFolder(tmp_path / "slots", 1), log_file=tmp_path / "no" / "log",
+        environment=world.environment,
+    )  # fmt: skip
+    assert queue.offer(JobRef("suc0001", job_id)) is False
+    ticket = world.ticket(job_id)
+    assert ticket is not None
+    assert ticket["state"] == "ready"
+    whole = ExecQueue(
+        root=ROOT, slots=SlotFolder(tmp_path / "slots", 1), log_file=tmp_path / "log", environment=world.environment
+    )
+    assert whole.offer(JobRef("suc0001", job_id)) is True
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+
+
+@contextmanager
+def few_descriptors(more: int) -> Iterator[None]:
+    """Let this process open only so many more files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, hard))
+    held = []
+    try:
+        while True:
+            try:
+                held.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                break
+        for descriptor in held[len(held) - more + 1 :]:
+            os.close(descriptor)
+        del held[len(held) - more + 1 :]
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("more", [1, 2, 4])
+def test_without_descriptors_no_worker_is_launched_and_the_job_waits(world: World, tmp_path: Path, more: int) -> None:
+    world.backend = "exec"
+    job_id = world.enqueue({"order_ids": [1]})
+    queue = ExecQueue(
+        root=ROOT, slots=SlotFolder(tmp_path, 4), log_file=tmp_path / "log", environment=world.environment
+    )
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with few_descriptors(more):
+        assert queue.offer(JobRef("suc0001", job_id)) is False
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert queue.offer(JobRef("suc0001", job_id)) is True
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+
+
+def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: World) -> None:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    pool = world.start_pool(POOL_MIN_CHILDREN="0")
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert becomes_true(lambda: len(children(pool.pid)) >= 1, within=20)
+    open_now = max(int(entry.name) for entry in Path(f"/proc/{pool.pid}/fd").iterdir())
+    limits = resource.prlimit(pool.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pool.pid, resource.RLIMIT_NOFILE, (open_now + 1, limits[1]))
+    busy = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
+    assert becomes_true(lambda: world.job(busy)["status"] == "running", within=20)
+    starved = world.enqueue({"how": "ok"}, handler=Odd)
+    assert becomes_true(lambda: "no process could be had" in (world.job(starved)["reason"] or ""), within=20)
+    assert pool.poll() is None
+    assert (world.job(starved)["status"], world.job(starved)["crashes"]) == ("pending", 0)
+    resource.prlimit(pool.pid, resource.RLIMIT_NOFILE, limits)
+    world.time_passes()
+    assert becomes_true(lambda: world.job(starved)["status"] == "completed", within=20)
+
+
+@pytest.mark.root
+def test_a_child_that_the_kernel_ends_for_memory_costs_its_parent_nothing(world: World) -> None:
+    bad = world.enqueue({"how": "exhaust_memory"}, handler=Odd)
+    good = world.enqueue({"how": "ok"}, handler=Odd)
+    with memory_group(180) as group:
+        pool = world.start_pool(POOL_MAX_CHILDREN="1", **({} if group else {"POOL_MEMORY_PER_CHILD_MB": "64"}))
+        if group is None:
+            resource.prlimit(pool.pid, resource.RLIMIT_AS, (2**30, 2**30))
+        else:
+            (group / "cgroup.procs").write_text(str(pool.pid))
+        assert becomes_true(lambda: world.job(good)["finished_at"] is not None, within=30)
+        assert becomes_true(lambda: world.job(bad)["finished_at"] is not None, within=30)
+        assert pool.poll() is None
+        world.stop_workers()
+    assert (world.job(bad)["status"], world.job(bad)["crashes"]) == ("failed", 3)
+    assert "memory" in world.job(bad)["reason"]
+
+
+GROUPS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
+
+
+def made_group(root: Path, limit: str, megabytes: int) -> Path | None:
+    group = root / f"turno-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(megabytes << 20))
+    except OSError:
+        if group.exists():
+            group.rmdir()
+        return None
+    return group
+
+
+@contextmanager
+def memory_group(megabytes: int) -> Iterator[Path | None]:
+    """Give a control group of so much memory, or None where this machine lets nobody make one."""
+    group = next(filter(None, (made_group(Path(root), limit, megabytes) for root, limit in GROUPS)), None)
+    yield group
+    if group is not None:
+        assert becomes_true(lambda: (group / "cgroup.procs").read_text() == "", within=10)
+        group.rmdir()

@@ -1,0 +1,105 @@
+"""Kill -9 of the web at each step between a request and its worker: before the commit nothing, after it a job."""
+
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from cli.deadline import becomes_true
+from cli.demo_web import DemoWeb
+from cli.development_token import development_token
+from cli.embedded_postgres import free_port
+from tests.world import World
+
+# Where the web dies, and whether the job was committed by then.
+STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launched", True)]
+
+
+@contextmanager
+def web_that_dies(world: World, step: str) -> Iterator[DemoWeb]:
+    """Serve with gunicorn; its process kills itself at the step, and its successors would too."""
+    port = free_port()
+    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    if step:
+        environment["TURNO_CRASH_AT"] = step
+    web = DemoWeb(port=port, environment=environment, log=world.folder / "web.log")
+    web.start()
+    try:
+        yield web
+    finally:
+        web.stop()
+
+
+def submit(world: World, web: DemoWeb) -> tuple[int, UUID]:
+    token = development_token(world.settings, user="ana", tenants=["suc0001"])
+    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
+               "Idempotency-Key": "the-same-each-time"}  # fmt: skip
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    try:
+        body = json.dumps({"payload": {"order_ids": world.order_ids()[:2]}})
+        connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
+        answer = connection.getresponse()
+        return answer.status, UUID(json.loads(answer.read())["job_id"])
+    finally:
+        connection.close()
+
+
+def web_processes(web: DemoWeb) -> list[int]:
+    """The gunicorn workers below the server that the test started."""
+    assert web._process is not None
+    pid = web._process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(("step", "committed"), STEPS)
+def test_a_killed_web_process_leaves_a_whole_job_or_none_and_a_retry_finds_it(
+    world: World,
+    step: str,
+    committed: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    with web_that_dies(world, step) as web, pytest.raises((http.client.HTTPException, OSError)):
+        submit(world, web)
+    left = [row["id"] for row in world.rows("SELECT id FROM background_jobs")]
+    assert len(left) == committed
+    assert len(world.rows("SELECT 1 FROM background_job_events WHERE old_status IS NULL")) == committed
+    with web_that_dies(world, "") as web:
+        status, job_id = submit(world, web)
+        assert status == 202
+        assert left in ([], [job_id])
+        world.sweep()
+        assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert len(world.rows("SELECT 1 FROM background_jobs")) == 1
+    assert len(world.rows("SELECT 1 FROM invoices")) == 2
+    assert len(world.rows("SELECT 1 FROM notifications")) == 1
+
+
+def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: World) -> None:
+    """Between insert and commit: the session's end is the transaction's, whoever ended it."""
+    with web_that_dies(world, "") as web:
+        blocker = psycopg.connect(world.url)
+        blocker.execute(f"LOCK TABLE {world.one.schema}.background_job_events IN EXCLUSIVE MODE".encode())
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+        token = development_token(world.settings, user="ana", tenants=["suc0001"])
+        connection.request(
+            "POST", "/api/jobs/batch_invoicing", json.dumps({"payload": {"order_ids": [1]}}),
+            {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"},
+        )  # fmt: skip
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'turno-web' AND wait_event_type = 'Lock'"
+        assert becomes_true(lambda: world.rows(waiting) != [], within=20)
+        for child in web_processes(web):
+            os.kill(child, signal.SIGKILL)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            connection.getresponse()
+        connection.close()
+        # The server notices within its check interval, lock or no lock.
+        assert becomes_true(lambda: world.rows(waiting) == [], within=10)
+        blocker.close()
+    assert world.rows("SELECT 1 FROM background_jobs") == []
+    assert world.rows("SELECT 1 FROM turno.tickets") == []

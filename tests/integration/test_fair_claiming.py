@@ -1,0 +1,506 @@
+"""Turns, weights, caps, pauses, and that no claim pays for what it cannot take."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from app.jobs.claim import Claim
+from app.store import attempts, recovery, tickets
+from app.work.session import HandlerConnection
+from cli.deadline import becomes_true
+from tenants.session import handler_session, service_session
+from tests.world import World
+
+KNOWN = [("work", 1)]
+INVOICING = [("batch_invoicing", 1)]
+EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', 1)"
+MANY_CLAIMS = """
+    SELECT count(*)
+    FROM generate_series(1, %s) AS i, LATERAL claim(%s, '{default}', '{work}', '{1}', 'exec', sign(i)::integer)
+"""
+WALKED = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
+
+
+@pytest.fixture(autouse=True)
+def own_rules(world: World) -> Iterator[None]:
+    """No tenant but the two, no rule and nothing remembered from the test before."""
+    world.engine.execute("RESET ALL")
+    yield
+    world.rows("TRUNCATE turno.job_types")
+    world.rows("DELETE FROM turno.tenants WHERE starts_with(slug, 'more')")
+    world.rows("UPDATE turno.tenants SET weight = 1, cap = NULL, paused_at = NULL")
+
+
+def start(world: World) -> UUID:
+    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+
+
+def wait(world: World, count: int, tenant: str = "suc0001", **columns: Any) -> None:
+    """Tickets as enqueueing leaves them, without their jobs; later ones are younger."""
+    row = {"type": "work", "version": 1, "queue": "default", "priority": 1, "backend": "exec", "age": 60} | columns
+    world.rows(
+        "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
+        " SELECT turno.uuid_v7(), n.id, %s, %s, %s, %s,"
+        "        clock_timestamp() - %s * interval '1 s' + i * interval '1 us', 'ready', %s"
+        " FROM turno.tenants n, generate_series(1, %s) AS i WHERE n.slug = %s",
+        *(row[name] for name in ("queue", "type", "version", "priority", "age", "backend")),
+        count,
+        tenant,
+    )
+
+
+def more_tenants(world: World, count: int, start_at: int = 1) -> list[str]:
+    slugs = [f"more{number:04d}" for number in range(start_at, start_at + count)]
+    world.rows(
+        "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role, state)"
+        " SELECT s, c.id, 't_' || substr(md5(s), 1, 12), 'o' || s, 'r' || s, 'a' || s, 'active'"
+        " FROM turno.companies c, unnest(%s::text[]) AS s",
+        slugs,
+    )
+    return slugs
+
+
+def claim(world: World, slots: int = 1, *, types: list[tuple[str, int]] = KNOWN) -> list[Claim]:
+    return tickets.claim(world.engine, start(world), queues=["default"], types=types, backend="exec", slots=slots)
+
+
+def finish(world: World) -> None:
+    """End what runs, as completion does to tickets."""
+    world.rows("DELETE FROM turno.tickets WHERE state = 'running'")
+
+
+def slugs(claims: list[Claim]) -> Counter[str]:
+    return Counter(held.login.slug for held in claims)
+
+
+# Turns --------------------------------------------------------------------------------------------
+
+
+def test_a_weight_is_turns_per_lap(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 50)
+    wait(world, 50, "suc0002")
+    assert slugs(claim(world, 40)) == {"suc0001": 10, "suc0002": 30}
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_turns_go_on_from_claim_to_claim(world: World, slots: int) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 50)
+    wait(world, 50, "suc0002")
+    taken = [held for _ in range(24 // slots) for held in claim(world, slots)]
+    # The first claim of a session may begin within a lap.
+    assert 5 <= slugs(taken)["suc0001"] <= 7
+
+
+def test_a_gap_in_the_tenants_numbers_favours_nobody(world: World) -> None:
+    *_, last = more_tenants(world, 200)
+    for tenant in ("suc0001", "suc0002", last):
+        wait(world, 30, tenant)
+    taken = [held for _ in range(30) for held in claim(world)]
+    assert slugs(taken) == {"suc0001": 10, "suc0002": 10, last: 10}
+
+
+def test_two_types_and_two_queues_of_a_tenant_are_one_turn(world: World) -> None:
+    for kind in ("a", "b"):
+        wait(world, 20, type=kind)
+        wait(world, 20, type=kind, queue="cold")
+    wait(world, 40, "suc0002", type="a")
+    taken = tickets.claim(
+        world.engine, start(world), queues=["default", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
+    )
+    assert slugs(taken) == {"suc0001": 10, "suc0002": 10}
+
+
+def test_one_tenant_s_urgent_jobs_delay_nobody_else(world: World) -> None:
+    wait(world, 300, priority=0)
+    wait(world, 10, "suc0002", priority=2, age=0)
+    assert slugs(claim(world, 20))["suc0002"] == 10
+
+
+def test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type(world: World) -> None:
+    wait(world, 1, priority=2, age=3600)
+    wait(world, 1, priority=1, age=3500, type="b")
+    wait(world, 400, priority=0)
+    order = claim(world, 200, types=[*KNOWN, ("b", 1)])
+    priorities = {row["job_id"]: row["priority"] for row in world.rows("SELECT job_id, priority FROM turno.tickets")}
+    taken = Counter(priorities[held.job_id] for held in order)
+    assert taken == {0: 198, 1: 1, 2: 1}
+
+
+def test_the_best_band_nevertheless_comes_first(world: World) -> None:
+    wait(world, 200, priority=2, age=3600)
+    wait(world, 200, priority=0)
+    order = claim(world, 200)
+    urgent = world.rows("SELECT count(*) FROM turno.tickets WHERE priority = 0 AND state = 'running'")
+    assert 150 <= urgent[0]["count"] < len(order)
+
+
+# Caps and pauses ----------------------------------------------------------------------------------
+
+
+def test_a_cap_counts_what_runs_already(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
+    wait(world, 10)
+    wait(world, 10, "suc0002")
+    assert slugs(claim(world, 2)) == {"suc0001": 1, "suc0002": 1}
+    assert slugs(claim(world, 20)) == {"suc0001": 2, "suc0002": 9}
+    assert claim(world, 5) == []
+    finish(world)
+    assert slugs(claim(world, 20)) == {"suc0001": 3}
+
+
+def test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by(world: World) -> None:
+    world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)")
+    for tenant in world.tenants:
+        wait(world, 10, tenant)
+        wait(world, 2, tenant, type="other", priority=2)
+    taken = claim(world, 20, types=[*KNOWN, ("other", 1)])
+    assert Counter(held.type for held in taken) == {"work": 3, "other": 4}
+    waiting = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
+    assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN) is None
+    finish(world)
+    assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN)
+    assert len(claim(world, 20)) == 2
+
+
+def test_a_named_claim_respects_the_tenant_s_cap(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
+    wait(world, 2)
+    first, second = (row["job_id"] for row in world.rows("SELECT job_id FROM turno.tickets"))
+    assert tickets.claim_job(world.engine, start(world), first, types=KNOWN)
+    assert tickets.claim_job(world.engine, start(world), second, types=KNOWN) is None
+
+
+def test_a_paused_type_waits_whoever_asks(world: World) -> None:
+    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('work', now())")
+    wait(world, 1)
+    wait(world, 1, type="other")
+    (paused,) = world.rows("SELECT job_id FROM turno.tickets WHERE type = 'work'")
+    assert [held.type for held in claim(world, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
+    assert tickets.claim_job(world.engine, start(world), paused["job_id"], types=KNOWN) is None
+    world.rows("UPDATE turno.job_types SET paused_at = NULL")
+    assert len(claim(world, 5)) == 1
+
+
+CAPS = {
+    "tenant": "UPDATE turno.tenants SET cap = 3",
+    "type": "INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)",
+}
+RUNNING = {
+    "tenant": "SELECT count(*) FROM turno.tickets WHERE state = 'running' GROUP BY tenant_id ORDER BY 1 DESC",
+    "type": "SELECT count(*) FROM turno.tickets WHERE state = 'running' GROUP BY type ORDER BY 1 DESC",
+}
+
+
+@pytest.mark.parametrize("what", CAPS)
+def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: World, what: str) -> None:
+    world.rows(CAPS[what])
+    for tenant in world.tenants:
+        wait(world, 60, tenant)
+
+    def work(number: int) -> int:
+        most = 0
+        with (
+            service_session(world.logins, world.logins.engine, application="test") as engine,
+            closing(psycopg.connect(world.url, autocommit=True)) as eye,
+        ):
+            me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+            while waiting := eye.execute(
+                "SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY random() LIMIT 1"
+            ).fetchone():
+                held = (
+                    [tickets.claim_job(engine, me, waiting[0], types=KNOWN)]
+                    if number % 4 == 0
+                    else tickets.claim(engine, me, queues=["default"], types=KNOWN, backend="exec", slots=2)
+                )
+                running = eye.execute(RUNNING[what]).fetchone()
+                most = max(most, running[0] if running else 0)
+                eye.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", [[one.job_id for one in held if one]])
+        return most
+
+    with ThreadPoolExecutor(8) as pool:
+        assert 1 <= max(pool.map(work, range(8), timeout=90)) <= 3
+    assert world.rows("SELECT 1 FROM turno.tickets LIMIT 1") == []
+
+
+def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 3")
+    wait(world, 10)
+    assert len(claim(world, 8)) == 3
+
+
+# What nobody here can run -------------------------------------------------------------------------
+
+
+def buffers(world: World) -> int:
+    """Read by one claim of one ticket."""
+    (row,) = world.engine.execute(EXPLAIN, (start(world),)).fetchall()
+    plan = row[0][0]["Plan"]
+    assert plan["Actual Rows"] == 1
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"type": "unknown"},
+        {"version": 2},
+        {"version": 0},
+        {"backend": "pool"},
+        {"queue": "cold"},
+        {"type": "unknown", "priority": 0},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_run_here_is_not_walked_over(world: World, foreign: dict[str, Any]) -> None:
+    wait(world, 100)
+    buffers(world)
+    before = max(buffers(world) for _ in range(10))
+    wait(world, 20_000, age=3600, **foreign)
+    buffers(world)
+    after = min(buffers(world) for _ in range(10))
+    assert after <= before + 10  # the index is a level deeper
+    assert {(held.type, held.version) for held in claim(world, 500)} == {("work", 1)}
+    assert world.rows("SELECT count(*) FROM turno.tickets WHERE state = 'ready'") == [{"count": 20_000}]
+
+
+def test_old_and_new_code_run_side_by_side(world: World) -> None:
+    wait(world, 3)
+    wait(world, 3, version=2)
+    assert {held.version for held in claim(world, 10, types=[("work", 2)])} == {2}
+    (old, *_) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
+    assert tickets.claim_job(world.engine, start(world), old["job_id"], types=[("work", 2)]) is None
+    assert {held.version for held in claim(world, 10, types=[("work", 1), ("work", 2)])} == {1}
+
+
+# A transaction left open --------------------------------------------------------------------------
+
+
+@contextmanager
+def left_open(world: World) -> Iterator[None]:
+    """A transaction somewhere that began before, and from which vacuum must keep everything."""
+    with closing(psycopg.connect(world.url)) as other:
+        other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT pg_current_xact_id()")
+        yield
+
+
+def run_through(world: World, count: int, tenant: str) -> None:
+    wait(world, count, tenant)
+    world.rows(
+        "UPDATE turno.tickets SET state = 'running', worker_id = gen_random_uuid(), token = gen_random_uuid()"
+        " WHERE state = 'ready'"
+    )
+    finish(world)
+
+
+def entries(world: World, index: str) -> int:
+    (row,) = world.engine.execute(WALKED, [f"turno.{index}"]).fetchall()
+    return int(row[0])
+
+
+def walked(world: World, claims: int) -> float:
+    """Index entries a claim of one ticket walks, on average; the claims are one statement, so noise is no matter."""
+    worker = start(world)
+    with world.engine.transaction():
+        before = entries(world, "tickets_ready")
+        assert world.engine.execute(MANY_CLAIMS, (claims, worker)).fetchall() == [(claims,)]
+        return (entries(world, "tickets_ready") - before) / claims
+
+
+@contextmanager
+def forgetful(world: World) -> Iterator[None]:
+    """Claims that remember no walk."""
+    (saved,) = world.rows("SELECT pg_get_functiondef('turno.remember_stretch'::regproc) AS definition")
+    head, _, _ = saved["definition"].partition("AS $function$")
+    world.admin.execute("SET search_path = turno")
+    world.admin.execute(head.encode() + b"AS $function$ BEGIN END $function$")
+    try:
+        yield
+    finally:
+        world.admin.execute("SET search_path = turno")
+        world.admin.execute(saved["definition"].encode())
+
+
+@pytest.mark.parametrize("tenants", [1, 10])
+def test_a_transaction_left_open_does_not_make_claims_dearer(world: World, tenants: int) -> None:
+    finished = 6000
+    names = ["suc0001", *more_tenants(world, tenants - 1)]
+    with left_open(world):
+        for tenant in names:
+            run_through(world, finished // tenants, tenant)
+        for tenant in names:
+            wait(world, 400 // tenants, tenant, age=0)
+        remembered = walked(world, 200)
+        with forgetful(world):
+            world.engine.execute("RESET ALL")
+            forgotten = walked(world, 100)
+    assert remembered < forgotten / 4
+    assert forgotten > finished / tenants
+
+
+def test_tenants_with_nothing_waiting_are_hopped_over_as_well(world: World) -> None:
+    names = more_tenants(world, 60)
+    with left_open(world):
+        for tenant in names:
+            run_through(world, 100, tenant)
+        wait(world, 200, age=0)
+        remembered = walked(world, 150)
+        with forgetful(world):
+            world.engine.execute("RESET ALL")
+            forgotten = walked(world, 50)
+    assert remembered < forgotten / 4
+    assert forgotten > 5000
+
+
+def test_promoting_due_tickets_does_not_grow_dearer_either(world: World) -> None:
+    wait(world, 5000)
+    world.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = date_trunc('day', now())")
+    with left_open(world), world.engine.transaction():
+        before = entries(world, "tickets_due")
+        promoted = world.engine.execute("SELECT sum(promote(100)) FROM generate_series(1, 60)").fetchall()
+        assert promoted == [(5000,)]
+        assert entries(world, "tickets_due") - before < 5000 * 5  # walked anew each time it would be 60 * 5000 / 2
+
+
+def test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered(world: World) -> None:
+    names = more_tenants(world, 20)
+    with left_open(world):
+        for tenant in names:
+            run_through(world, 200, tenant)
+        assert claim(world, 5) == []
+        (new,) = more_tenants(world, 1, start_at=100)
+        wait(world, 1, new)
+        assert slugs(claim(world, 5)) == {new: 1}
+        assert remembers(world)
+
+
+def test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered(world: World) -> None:
+    names = more_tenants(world, 20)
+    with left_open(world):
+        for tenant in names:
+            run_through(world, 200, tenant)
+        assert claim(world, 5) == []
+        assert remembers(world)
+        wait(world, 1, names[10], age=0)
+        assert becomes_true(lambda: slugs(claim(world, 5)) == {names[10]: 1}, within=20)
+
+
+def test_nothing_is_remembered_where_nothing_is_in_the_way(world: World) -> None:
+    for tenant in world.tenants:
+        wait(world, 500, tenant)
+    for _ in range(20):
+        claim(world, 5)
+        finish(world)
+    assert not remembers(world)
+
+
+def remembers(world: World) -> bool:
+    """Whether the engine's session knows of any stretch."""
+    world.admin.execute("SET search_path = turno")
+    settings = world.admin.execute(
+        "SELECT s FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l, tenants n,"
+        " unnest(ARRAY[lane_stretches(l), tenant_stretches(l, n.id)]) AS s"
+    ).fetchall()
+    values = world.engine.execute(
+        "SELECT current_setting(name, true) FROM unnest(%s::text[]) AS name", [[name for (name,) in settings]]
+    ).fetchall()
+    return any(value for (value,) in values)
+
+
+# All at once --------------------------------------------------------------------------------------
+
+
+class Mill:
+    """Workers that end some jobs and leave others, and one that rescues what was left."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.done = threading.Event()
+
+    def work(self, number: int) -> None:
+        seen = number
+        with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+            while not self.done.is_set():
+                me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+                for held in tickets.claim(engine, me, queues=["default"], types=INVOICING, backend="exec", slots=3):
+                    seen += 1
+                    if seen % 5 == 0:
+                        break
+                    self._end(held)
+                tickets.stop_worker(engine, me)
+
+    def _end(self, held: Claim) -> None:
+        session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
+        try:
+            attempts.start(session, held, "test")
+            attempts.begin(session, held)
+            attempts.complete(session, held, "{}")
+            psycopg.Connection.commit(session)
+        finally:
+            psycopg.Connection.close(session)
+
+    def rescue(self) -> None:
+        with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+            while not self.done.is_set():
+                for lost in tickets.orphans(engine):
+                    self._rescue(engine, lost)
+
+    def _rescue(self, engine: psycopg.Connection[Any], lost: tickets.Orphan) -> None:
+        recovery.rescue(
+            engine, lost.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False
+        )
+
+
+def test_claims_ends_and_rescues_never_wait_in_a_circle(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 4, weight = 2")
+    world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 6)")
+    for tenant in world.tenants.values():
+        for _ in range(40):
+            world.enqueue({"order_ids": [1]}, tenant=tenant)
+    mill = Mill(world)
+    with ThreadPoolExecutor(6) as pool:
+        hands = [pool.submit(mill.work, number) for number in range(5)] + [pool.submit(mill.rescue)]
+        try:
+            assert becomes_true(
+                lambda: any(hand.done() for hand in hands) or not world.rows("SELECT 1 FROM turno.tickets LIMIT 1"),
+                within=90,
+            )
+        finally:
+            mill.done.set()
+    for hand in hands:
+        hand.result()
+    for tenant in world.tenants.values():
+        ended = world.rows("SELECT status, count(*) FROM background_jobs GROUP BY status", tenant=tenant)
+        assert ended == [{"status": "completed", "count": 40}]
+
+
+# What operators see -------------------------------------------------------------------------------
+
+
+def test_operators_see_each_tenant_s_wait_and_share(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 4)
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT id, 'work', 'completed', 10 * i, 100 FROM turno.tenants, generate_series(1, 10) AS i"
+        " WHERE slug = 'suc0001' OR slug = 'suc0002' AND i = 1"
+    )
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        rows = operator.execute(
+            "SELECT slug, waiting, running, oldest_wait > '59 s', ended, wait_p50_ms, wait_p95_ms,"
+            " round(share, 2), round(fair_share, 2) FROM fairness ORDER BY slug"
+        ).fetchall()
+    assert [tuple(map(str, row)) for row in rows] == [
+        ("suc0001", "4", "0", "True", "10", "50", "100", "0.91", "0.25"),
+        ("suc0002", "0", "0", "None", "1", "10", "10", "0.09", "0.75"),
+    ]
