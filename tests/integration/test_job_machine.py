@@ -29,7 +29,7 @@ from tests.job_model import Held, Job
 from tests.world import LOOK_ALIKE, World
 
 TYPES = [("batch_invoicing", 1)]
-STEPS = 50
+STEPS = 60
 HOUR = timedelta(hours=1)
 NOW = timedelta(0)
 QUOTA = 4
@@ -63,6 +63,7 @@ UNSTARTED = one_of(lambda machine: machine.held(started=False))
 STARTED = one_of(lambda machine: machine.held(started=True))
 LIVE = one_of(lambda machine: machine.held())
 LOST = one_of(lambda machine: machine.zombies())
+RETRYABLE = one_of(lambda machine: [job for job in machine.jobs if job.retryable])
 WORKERS = one_of(lambda machine: list(range(len(machine.workers))))
 SLUGS = st.sampled_from(sorted(LOOK_ALIKE))
 USERS = st.sampled_from(["ana", "eva"])
@@ -100,7 +101,9 @@ class JobMachine(RuleBasedStateMachine):
         return [one for one in self.claims if one.live and started in (None, one.started)]
 
     def zombies(self) -> list[Held]:
-        return [one for one in self.claims if not one.live]
+        """Return the lost claims, if possible those whose job somebody else is running now."""
+        lost = [one for one in self.claims if not one.live]
+        return [one for one in lost if one.job.status == "running"] or lost
 
     # Enqueueing ------------------------------------------------------------------------------
 
@@ -146,6 +149,11 @@ class JobMachine(RuleBasedStateMachine):
             job.successor.items = {key: "skipped" for key, state in job.items.items() if state != "failed"}
         else:
             assert row == {"job_id": None, "verdict": "not_retryable"}
+
+    @precondition(lambda self: any(job.retryable for job in self.jobs))
+    @rule(job=RETRYABLE)
+    def retry_what_may_be(self, job: Job) -> None:
+        self.retry(job, None)
 
     @precondition(lambda self: self.jobs)
     @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]))
@@ -214,19 +222,26 @@ class JobMachine(RuleBasedStateMachine):
     # Working ---------------------------------------------------------------------------------
 
     @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED, key=st.sampled_from("abcd"), good=st.booleans(), committed=st.sampled_from([True, True, False]))
-    def item(self, held: Held, key: str, *, good: bool, committed: bool) -> None:
+    @rule(
+        held=STARTED,
+        chunk=st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["done", "done", "failed"]), min_size=1),
+        committed=st.sampled_from([True, True, False]),
+    )
+    def items(self, held: Held, chunk: dict[str, str], *, committed: bool) -> None:
         job, session = held.job, self._session(held.job.tenant)
-        if key in job.items:
-            return
+        new = {key: state for key, state in chunk.items() if key not in job.items}
         attempts.begin(session, held.claim)
-        if good:
-            self._effect(session, held.claim, key)
-        entry = {"key": key, "state": "done"} if good else {"key": key, "state": "failed", "error": {"class": "No"}}
-        assert attempts.items(session, held.claim, [entry], 4) == job.cancel_requested
+        for key, state in new.items():
+            if state == "done":
+                self._effect(session, held.claim, key)
+        entries = [
+            {"key": key, "state": state, "error": {"class": "No"} if state == "failed" else None}
+            for key, state in new.items()
+        ]
+        assert attempts.items(session, held.claim, entries, 4) == job.cancel_requested
         if committed:
             psycopg.Connection.commit(session)
-            job.items[key] = entry["state"]  # type: ignore[assignment]
+            job.items |= new
         else:
             psycopg.Connection.rollback(session)
 
@@ -304,6 +319,20 @@ class JobMachine(RuleBasedStateMachine):
         assert status == held.job.rescue(counted=counted, due=retry_in == NOW)
         event(f"rescued: {status}")
 
+    @precondition(lambda self: self.held(started=True) and len(self.workers) - 1 not in self.buried)
+    @rule(held=STARTED, times=st.integers(1, 3))
+    def crash_and_run_again(self, held: Held, times: int) -> None:
+        for _ in range(times):
+            self.rescue(held, NOW, counted=True)
+            if not held.job.claimable:
+                return
+            zombie = held
+            self.claim_and_start(held.job)
+            assert held.job.held
+            held = held.job.held
+            self.zombie_returns(zombie)
+
+    @precondition(lambda self: self.buried)
     @rule()
     def sweep_orphans(self) -> None:
         mine = {one.claim.token: one for one in self.held() if one.worker in self.buried}
@@ -336,9 +365,12 @@ class JobMachine(RuleBasedStateMachine):
         self.world.rows("DELETE FROM turno.tickets WHERE job_id = %s", job.id)
         job.lose_ticket()
 
-    @rule(slug=SLUGS, ghost=st.booleans())
-    def repair(self, slug: str, *, ghost: bool) -> None:
+    @precondition(lambda self: self.jobs)
+    @rule(slug=SLUGS, ghost=st.booleans(), lose=st.booleans())
+    def repair(self, slug: str, *, ghost: bool, lose: bool) -> None:
         tenant = self.world.tenants[slug]
+        for job in [job for job in self.of(tenant) if job.ticket] if lose else []:
+            self.ticket_is_lost(job)
         broken = [job for job in self.of(tenant) if job.open and not job.ticket]
         ended = [job for job in self.of(tenant) if not job.open][:1] if ghost else []
         for job in ended:
@@ -358,6 +390,7 @@ class JobMachine(RuleBasedStateMachine):
             event(f"repaired: {job.status}")
             job.repair()
 
+    @precondition(lambda self: self.jobs)
     @rule(slug=SLUGS)
     def expire(self, slug: str) -> None:
         tenant = self.world.tenants[slug]
@@ -369,6 +402,7 @@ class JobMachine(RuleBasedStateMachine):
             event("expired")
             job.end("cancelled")
 
+    @precondition(lambda self: self.jobs)
     @rule(slug=SLUGS, aged=st.booleans(), limit=st.integers(1, 5))
     def purge(self, slug: str, *, aged: bool, limit: int) -> None:
         tenant = self.world.tenants[slug]
@@ -418,6 +452,7 @@ class JobMachine(RuleBasedStateMachine):
         if found:
             self.buried.add(worker)
 
+    @precondition(lambda self: self.jobs)
     @rule()
     def time_passes(self) -> None:
         for tenant in self.world.tenants.values():
@@ -437,6 +472,7 @@ class JobMachine(RuleBasedStateMachine):
             job.due = not job.parked
             job.late = job.late if job.late is None else True
 
+    @precondition(lambda self: self.jobs)
     @rule()
     def promote(self) -> None:
         due = [job for job in self.claimable() if job.ticket == "scheduled"]
@@ -552,7 +588,7 @@ def machine_of(world: World) -> Iterator[type[RuleBasedStateMachine]]:
 @pytest.mark.timeout(900)  # finding the smallest failing run takes a while
 def test_any_order_of_calls_keeps_every_promise(world: World) -> None:
     bounded = settings(
-        max_examples=settings().max_examples // 4,
+        max_examples=settings().max_examples // 3,
         stateful_step_count=STEPS,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

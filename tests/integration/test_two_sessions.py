@@ -372,6 +372,47 @@ def complete_and_cancel(meeting: Meeting) -> Mapping[str, Steps]:
 
 
 @meeting(
+    "handler completed; engine rescues gone; engine claims nothing: completed no ticket",
+    "handler lost; engine rescues pending; engine claims nothing: pending after a crash ready",
+    "handler lost; engine rescues pending; engine claims taken: pending after a crash running",
+)
+def complete_and_rescue_and_another_claim(meeting: Meeting) -> Mapping[str, Steps]:
+    claim = meeting.started(by="handler before")
+    return {
+        "handler": in_attempt(claim, completes(claim)),
+        "engine rescues": [meeting.rescues(claim)],
+        "engine claims": [meeting.claims()],
+    }
+
+
+@meeting(
+    "engine 1 gone; engine 2 pending; engine claims nothing: pending after a crash ready",
+    "engine 1 gone; engine 2 pending; engine claims taken: pending after a crash running",
+    "engine 1 pending; engine 2 gone; engine claims nothing: pending after a crash ready",
+    "engine 1 pending; engine 2 gone; engine claims taken: pending after a crash running",
+)
+def rescue_and_rescue_and_another_claim(meeting: Meeting) -> Mapping[str, Steps]:
+    claim = meeting.started()
+    return {
+        "engine 1": [meeting.rescues(claim)],
+        "engine 2": [meeting.rescues(claim)],
+        "engine claims": [meeting.claims()],
+    }
+
+
+@meeting(
+    "handler done, completed; web cancels ended: completed no ticket",
+    "handler done, completed; web cancels requested: completed to cancel no ticket",
+)
+def work_and_complete_and_cancel(meeting: Meeting) -> Mapping[str, Steps]:
+    claim = meeting.started()
+    return {
+        "handler": in_attempt(claim, does(claim, "a"), completes(claim)),
+        "web cancels": in_transaction(meeting.cancels()),
+    }
+
+
+@meeting(
     "handler done, completed, ended; engine rescues pending: pending after a crash ready",
     "handler done, completed; engine rescues gone: completed no ticket",
     "handler done, ended; engine rescues pending: pending after a crash ready",
