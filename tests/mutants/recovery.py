@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+WORK = "app/work"
 CONTROL = "migrations/control/0001_control.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
 FENCING = "tests/integration/test_fencing.py"
@@ -180,7 +181,7 @@ MUTANTS = (
     Mutant(
         "nobody is offered again",
         NEVER_LOST,
-        "app/work/maintenance.py",
+        f"{WORK}/maintenance.py",
         "            if not self._queue.offer(ref):",
         "            if not ref:",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
