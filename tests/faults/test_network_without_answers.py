@@ -33,7 +33,8 @@ class Network:
 
     def __init__(self, number: int) -> None:
         self.space, self.ours, self.theirs = f"turno-{number}", f"tu{number % 10**6}a", f"tu{number % 10**6}b"
-        self.our_ip, self.their_ip = "198.18.77.1", "198.18.77.2"
+        # Another run of these tests on the same machine has another number.
+        self.our_ip, self.their_ip = f"198.18.{number % 250}.1", f"198.18.{number % 250}.2"
 
     def ip(self, *arguments: str, inside: bool = False) -> None:
         where = ("-n", self.space) if inside else ()
@@ -54,6 +55,8 @@ class Network:
         self.ip("neigh", "replace", self.our_ip, "dev", self.theirs, *wrong, inside=True)
 
     def down(self) -> None:
+        # The pair first: with its namespace alone it would go some time later, and its name not be free yet.
+        self.ip("link", "delete", self.ours)
         self.ip("netns", "delete", self.space)
 
 
