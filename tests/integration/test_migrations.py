@@ -1,6 +1,5 @@
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from cli.deadline import becomes_true
 from tenants import grants, ledger
 from tenants.catalog import check
 from tenants.fan_out import fan_out
@@ -229,13 +229,15 @@ def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
         "-- no-transaction\nCREATE INDEX CONCURRENTLY by_status ON background_jobs (status);\n",
     )
     outcomes: list[Outcome] = []
-    with place.connect() as slow:
+    with place.connect() as slow, place.connect() as watch:
+        watch.autocommit = True
+        building = "SELECT 1 FROM pg_stat_progress_create_index WHERE phase LIKE 'waiting for old snapshots%'"
         # An old snapshot, as a report has it, keeps the first run building while the second waits for the lock.
         slow.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT FROM turno.tenants")
         runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=3))) for _ in range(2)]
         for run in runs:
             run.start()
-        time.sleep(1.5)
+        assert becomes_true(lambda: watch.execute(building).fetchone() is not None, within=20)
         slow.rollback()
         for run in runs:
             run.join()
