@@ -25,11 +25,12 @@ from app.work.executor import Executor
 from app.work.inline import InlineRunner
 from app.work.janitor import Janitor
 from app.work.maintenance import SWEEP, Maintenance, Terms
+from app.work.pace import Pace, Size
 from app.work.pool_source import PoolSource
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
 from app.work.stop import StopRequest
-from app.work.supervisor import Pace, Size, Supervisor
+from app.work.supervisor import Supervisor
 from handlers import build_registry
 from tenants.logins import Logins
 from tenants.punctual import PunctualConnection

@@ -23,3 +23,8 @@ class Claim:
     def ref(self) -> JobRef:
         """Return the job's address."""
         return JobRef(self.login.slug, self.job_id)
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Return what a line of the log says about this attempt."""
+        return {"tenant": self.login.slug, "job_id": str(self.job_id), "attempt": self.attempt}

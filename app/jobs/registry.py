@@ -47,6 +47,16 @@ class Registry:
             self._loaded[job_type] = handler
         return self._loaded[job_type]
 
+    def terms(self, job_type: str) -> type[JobHandler[Any]]:
+        """Return the class whose time limit and retries hold for a type: the contract's own if it cannot be loaded.
+
+        Whoever runs the job meets the same error and records it.
+        """
+        try:
+            return self.load(job_type)
+        except Exception:  # noqa: BLE001 - a handler's module may raise anything
+            return JobHandler
+
     def load_all(self) -> list[type[JobHandler[Any]]]:
         """Return every handler class, in the order of their types."""
         return [self.load(job_type) for job_type in self.types]

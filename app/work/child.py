@@ -7,6 +7,7 @@ import socket
 from time import monotonic
 
 from app.jobs.claim import Claim
+from app.work import causes
 from app.work.stop import StopRequest
 
 FREE, LEAVING = b".", b"!"
@@ -63,6 +64,12 @@ class Child:
         self.asked = True
         self._stop.name(reason)
         self._send(signal.SIGTERM)
+
+    def cancel(self, *, grace: float) -> None:
+        """Somebody wants the child's job stopped: end it if it has not stopped by itself within `grace` seconds."""
+        self.cancelled_at = self.cancelled_at or monotonic()
+        if monotonic() >= self.cancelled_at + grace:
+            self.kill(causes.CANCELLED)
 
     def kill(self, cause: str) -> None:
         """End the child and everything it started."""

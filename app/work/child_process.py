@@ -112,24 +112,23 @@ def _receive(duty: Duty, channel: socket.socket) -> Claim | None:
 
 
 def _run(duty: Duty, claim: Claim, stop: StopRequest) -> int:
-    extra = {"tenant": claim.login.slug, "job_id": str(claim.job_id), "attempt": claim.attempt}
     try:
         status = duty.run(claim, stop)
     except ClaimLost as error:
-        log.warning("%s", error, extra=extra)
+        log.warning("%s", error, extra=claim.log_fields)
     except MemoryError:
         return exit_codes.OUT_OF_MEMORY
     except (LoginRefused, NotConfined) as error:
-        log.error("%s", error, extra=extra)  # noqa: TRY400 - the sentence is enough
+        log.error("%s", error, extra=claim.log_fields)  # noqa: TRY400 - the sentence is enough
         return exit_codes.LOGIN_REFUSED
     except SystemExit as request:
         # Not FINISHED, whatever the handler said: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT
     except Exception:
-        log.exception("attempt not recorded", extra=extra)
+        log.exception("attempt not recorded", extra=claim.log_fields)
         return exit_codes.BROKEN
     else:
-        log.info("attempt ended: %s", status, extra=extra)
+        log.info("attempt ended: %s", status, extra=claim.log_fields)
     return exit_codes.FINISHED
 
 

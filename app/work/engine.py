@@ -1,12 +1,19 @@
 """The supervisor's own connection: thrown away when broken, opened again with patience."""
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
+RETRY = 1.0  # seconds between two tries to reach a database that is away
+
+
+def next_try(chance: Callable[[], float]) -> float:
+    """Return when to try again to reach a database that is away, by the monotonic clock."""
+    return monotonic() + RETRY * (0.8 + 0.4 * chance())
 
 
 class EngineLink:

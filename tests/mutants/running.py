@@ -127,16 +127,16 @@ MUTANTS = (
     Mutant(
         "a job may take any time",
         LIMITS,
-        "app/work/supervisor.py",
-        "            elif child.claim is not None and monotonic() >= self._deadline(child):\n",
-        "            elif False:\n",
+        "app/work/time_limits.py",
+        "if child.claim is None or monotonic() < self.deadline(child):",
+        "if True:",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
     Mutant(
         "an overdue job is asked and never ended",
         LIMITS,
-        "app/work/supervisor.py",
-        "            child.kill(self._time_limit(claim))\n",
+        "app/work/time_limits.py",
+        "            child.kill(causes.time_limit(self._registry.terms(child.claim.type).timeout))\n",
         "            pass\n",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a dead child's job is left to cron",
         ALIVE,
-        "app/work/supervisor.py",
+        "app/work/taking_back.py",
         "self._engine.run(\n            recovery.rescue,",
         "(lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
@@ -167,9 +167,9 @@ MUTANTS = (
     Mutant(
         "a worker declared dead goes on",
         "promise 4: no row back from the heartbeat: the worker stops itself",
-        "app/work/supervisor.py",
+        "app/work/heartbeat.py",
         "        if to_stop is None:\n",
-        "        if to_stop is None:\n            return\n        if to_stop is None:\n",
+        "        if to_stop is None:\n            return Pulse()\n        if to_stop is None:\n",
         (f"{EXEC}::test_a_worker_that_others_declared_dead_stops_itself",),
     ),
     Mutant(

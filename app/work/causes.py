@@ -1,0 +1,35 @@
+"""Why a job is taken back from a child that did not finish it, in the words that its history keeps."""
+
+import signal
+
+from app.work import exit_codes
+
+STOPPING = "its worker was stopped"
+CUT_OFF = "its worker could not reach the database for too long"
+UNHEARD = "its worker never heard of its claim"
+CANCELLED = "did not stop when it was cancelled"
+# Why a child was killed, where that says nothing about its job.
+BLAMELESS = (STOPPING, CUT_OFF)
+
+
+def time_limit(seconds: float) -> str:
+    """Return the words for a job that took longer than its type may."""
+    return f"time limit of {seconds:g} s"
+
+
+def of_end(code: int, timeout: float) -> str:
+    """Return why a child ended by itself, from its exit code (negative for a signal)."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        hint = "; if nobody sent it, the system ran out of memory" if name == "SIGKILL" else ""
+        return f"killed by {name}{hint}"
+    match code:
+        case exit_codes.OUT_OF_MEMORY:
+            return "out of memory"
+        case exit_codes.LOGIN_REFUSED:
+            return "the tenant's login was refused"
+        case exit_codes.TIME_LIMIT:
+            return time_limit(timeout)
+        case exit_codes.LEFT:
+            code = 0
+    return f"exited with status {code} without finishing"

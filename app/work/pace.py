@@ -1,0 +1,22 @@
+"""How a supervisor is measured: its times and its number of children."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The supervisor's times, in seconds."""
+
+    heartbeat: float
+    dead_after: float
+    grace: float
+    kill_after: float  # between asking an overdue child to stop and killing it
+    idle_child: float = 30.0  # after which a child beyond the fewest is dismissed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How many children there are: `fewest` when idle, `most` under load."""
+
+    fewest: int
+    most: int

@@ -1,0 +1,48 @@
+"""A worker told to stop: the first signal leaves its jobs a grace, the second none."""
+
+import os
+import signal
+from time import monotonic
+from types import FrameType
+
+
+class Shutdown:
+    """Remembers the signals; `wake_up` is readable when one has come."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._asked_at: float | None = None
+        self._forced = False
+        self.wake_up, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def listen(self) -> None:
+        """Note SIGTERM and SIGINT from now on."""
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def hear(self) -> None:
+        """Empty the wake-up descriptor."""
+        os.read(self.wake_up, 64)
+
+    # Only flips variables; the wake-up descriptor ends the wait, and the loop acts.
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._asked_at is not None:
+            self._forced = True
+            return
+        self._asked_at = monotonic()
+
+    @property
+    def asked(self) -> bool:
+        """Say whether this worker was told to stop."""
+        return self._asked_at is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """Return when the grace ends, by the monotonic clock; None while nobody asked."""
+        return None if self._asked_at is None else self._asked_at + self._grace
+
+    @property
+    def grace_over(self) -> bool:
+        """Say whether what still runs must end now."""
+        return self.deadline is not None and (self._forced or monotonic() >= self.deadline)

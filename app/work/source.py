@@ -1,0 +1,29 @@
+"""Where a supervisor's claims come from; each backend has its own."""
+
+from typing import Protocol
+from uuid import UUID
+
+from app.jobs.claim import Claim
+
+
+class Source(Protocol):
+    """Claims for the children that are free."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Say whether nothing will come any more, so that an idle supervisor may leave."""
+
+    def take(self, worker: UUID, free: int) -> list[Claim]:
+        """Claim up to `free` jobs; none means there is nothing to do now."""
+
+    def patience(self) -> float:
+        """Return the seconds after which `take` wants to be called again, whatever happens."""
+
+    def descriptor(self) -> int | None:
+        """Return what becomes readable when a hint arrives."""
+
+    def hear(self) -> None:
+        """Read the hints that have arrived."""
+
+    def drop_in_child(self) -> None:
+        """In a forked child: let go of what is the parent's."""

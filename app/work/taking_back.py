@@ -1,0 +1,106 @@
+"""Take back the jobs that nobody here runs any more: at once, or as soon as the database answers again."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from app.jobs.claim import Claim
+from app.jobs.registry import Registry
+from app.store import recovery
+from app.work import causes, exit_codes
+from app.work.engine import EngineLink, next_try
+
+log = logging.getLogger(__name__)
+
+LOGIN_RETRY = 30.0
+UNFIT_PAUSE = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeBack:
+    """A job that its dead child left unfinished, and what is to be said about it."""
+
+    claim: Claim
+    cause: str
+    pause: float
+    counted: bool
+
+
+class TakingBack:
+    """Owes the database the jobs of children that ended without finishing them, and pays when it can."""
+
+    def __init__(self, *, engine: EngineLink, registry: Registry, chance: Callable[[], float]) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._chance = chance
+        self._owed: list[TakeBack] = []
+        self.due = monotonic()
+
+    def __bool__(self) -> bool:
+        """Say whether anything is owed."""
+        return bool(self._owed)
+
+    @property
+    def tokens(self) -> set[UUID]:
+        """Return the tokens of the claims that are owed."""
+        return {owed.claim.token for owed in self._owed}
+
+    def from_dead(self, claim: Claim, code: int, killed_for: str | None) -> None:
+        """Take a job from a child that ended with this exit code, at once."""
+        terms = self._registry.terms(claim.type)
+        cause = killed_for or causes.of_end(code, terms.timeout)
+        blameless = code == exit_codes.LOGIN_REFUSED or cause in causes.BLAMELESS
+        self._owe(claim, cause, self._pause(code, cause, claim), counted=not blameless)
+        self.due = monotonic()
+        self.pay()
+
+    def unfit(self, claim: Claim, cause: str) -> None:
+        """Have a job that cannot be started here wait, for somebody else or for better times."""
+        self._owe(claim, cause, UNFIT_PAUSE, counted=False)
+
+    def unheard(self, claim: Claim) -> None:
+        """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""
+        self._owe(claim, causes.UNHEARD, 0.0, counted=False)
+
+    def pay(self) -> None:
+        """Take back what is owed; while the database is away, try again every second or so."""
+        if monotonic() < self.due:
+            return
+        while self._owed:
+            try:
+                self._rescue(self._owed[0])
+            except psycopg.OperationalError as error:
+                log.warning("job not taken back yet: %s", error, extra=self._owed[0].claim.log_fields)
+                self.due = next_try(self._chance)
+                return
+            del self._owed[0]
+
+    def _owe(self, claim: Claim, cause: str, pause: float, *, counted: bool) -> None:
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=counted))
+
+    def _pause(self, code: int, cause: str, claim: Claim) -> float:
+        if cause in causes.BLAMELESS:
+            return 0.0
+        if code == exit_codes.LOGIN_REFUSED:
+            return LOGIN_RETRY
+        # Crashes are counted apart from errors; the attempt's ordinal is the nearest thing known here.
+        return self._registry.terms(claim.type).retry.delay(claim.attempt, self._chance())
+
+    def _rescue(self, owed: TakeBack) -> None:
+        claim = owed.claim
+        verdict = self._engine.run(
+            recovery.rescue,
+            claim.login.schema,
+            claim.job_id,
+            claim.token,
+            cause=owed.cause,
+            retry_in=timedelta(seconds=owed.pause),
+            counted=owed.counted,
+        )
+        if verdict != "gone":
+            log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=claim.log_fields)
