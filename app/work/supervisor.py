@@ -28,6 +28,7 @@ from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
 from app.work.janitor import Janitor
 from app.work.stop import StopRequest
+from app.work.vigil import Vigil
 
 if TYPE_CHECKING:
     from app.jobs.handler import JobHandler
@@ -110,9 +111,11 @@ class Supervisor:
         pace: Pace,
         size: Size,
         janitor: Janitor | None = None,
+        vigil: Vigil | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._janitor = janitor
+        self._vigil = vigil or Vigil()
         self._backend = backend
         self._engine = engine
         self._source = source
@@ -138,12 +141,14 @@ class Supervisor:
             while self._go_on():
                 self._fill()
                 self._fit()
+                self._vigil.ready()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
                 if self._source.exhausted and not self._children and not self._owed:
                     break
                 self._watch()
         finally:
+            self._vigil.end()
             for child in list(self._children.values()):
                 child.kill("its supervisor failed")
             if self._janitor is not None:
@@ -160,8 +165,10 @@ class Supervisor:
     def _go_on(self) -> bool:
         self._heartbeat()
         self._pay()
+        self._vigil.turn()
         if self._stop_asked_at is None:
             return True
+        self._vigil.leave()
         return bool(self._children or (self._owed and not self._grace_over()))
 
     def _free(self) -> int:
@@ -230,7 +237,7 @@ class Supervisor:
             self._hints = current
 
     def _patience(self) -> float:
-        moments = [self._beat_due]
+        moments = [self._beat_due, self._vigil.due]
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._deadline(child) for child in self._children.values()]
