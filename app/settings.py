@@ -92,6 +92,7 @@ class Settings:
     kill_after_seconds: float = _setting(
         5.0, "time a job past its limit has to stop before it is killed", _seconds(0, 3600)
     )
+    alive_file: str = _setting("", "file that a resident worker touches while it lives, for `--check`; none by default")
     retention_days: int = _setting(30, "days that ended jobs are kept", _whole(1, 3650))
     jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with", secret=True)
     jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)

@@ -1,4 +1,4 @@
-"""Run the passes of cron for ever: `python cli/maintain.py`, for installations without a resident worker."""
+"""Run the passes of cron for ever: `python cli/maintain.py [--check]`, for installations without a resident worker."""
 
 import argparse
 import os
@@ -6,33 +6,47 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from time import monotonic
 
 from app.logs import log_to_stderr
-from app.work.maintenance import SWEEP
+from cli.alive_check import assert_alive
 from cli.environment import read_settings
 from cli.failures import run_plainly
-from cli.wiring import maintenance
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "maintain.py") -> int:
-    """Return 0 after SIGTERM or SIGINT."""
-    argparse.ArgumentParser(prog=program, description=__doc__).parse_args(arguments)
-    return run_plainly(maintain)
+    """Return 0 after SIGTERM or SIGINT; with --check, 0 if it is alive."""
+    parser = argparse.ArgumentParser(prog=program, description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the one that touches ALIVE_FILE lives")
+    asked = parser.parse_args(arguments)
+    return run_plainly((lambda: assert_alive(read_settings())) if asked.check else maintain)
 
 
 def maintain() -> None:
     """Run what is due every ten seconds until a signal comes; a failed round is logged, and the next one tries."""
+    from app.work.maintenance import SWEEP  # noqa: PLC0415 - a probe loads no driver
+    from cli.wiring import maintenance, vigil  # noqa: PLC0415
+
     settings = read_settings()
     log_to_stderr(settings.log_level)
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    passes = maintenance(settings)
+    signs = vigil(settings)
+    passes = maintenance(settings, at_each_step=signs.turn)
     holder = f"{socket.gethostname()}:{os.getpid()}"
-    while True:
-        passes.run_leased_or_log(holder)
-        if signal.sigtimedwait(stops, SWEEP.total_seconds()) is not None:
-            break
-    passes.close()
+    round_due = 0.0
+    try:
+        while True:
+            if monotonic() >= round_due:
+                passes.run_leased_or_log(holder)
+                round_due = monotonic() + SWEEP.total_seconds()
+            signs.ready()
+            if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:
+                break
+        signs.leave()
+        passes.close()
+    finally:
+        signs.end()
 
 
 if __name__ == "__main__":

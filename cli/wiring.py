@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -31,6 +31,7 @@ from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
 from app.work.stop import StopRequest
 from app.work.supervisor import Supervisor
+from app.work.vigil import Vigil
 from handlers import build_registry
 from tenants.logins import Logins
 from tenants.punctual import PunctualConnection
@@ -129,7 +130,13 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
         pace=_pace(settings),
         size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
         janitor=Janitor(lambda: _tidy(settings), every=SWEEP.total_seconds()),
+        vigil=vigil(settings),
     )
+
+
+def vigil(settings: Settings) -> Vigil:
+    """Return what says that this process is ready and alive, to whoever started it."""
+    return Vigil.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 
 
 def _tidy(settings: Settings) -> None:
@@ -159,9 +166,12 @@ def _hints(settings: Settings) -> EngineLink:
     return supervisor_link(settings, "turno-listener")
 
 
-def maintenance(settings: Settings, environment: Mapping[str, str] = os.environ) -> Maintenance:
+def maintenance(
+    settings: Settings, environment: Mapping[str, str] = os.environ, at_each_step: Callable[[], None] = lambda: None
+) -> Maintenance:
     """Return the passes of cron."""
     return Maintenance(
+        at_each_step=at_each_step,
         engine=engine_link(settings),
         queue=open_queue(settings, environment),
         terms=Terms(

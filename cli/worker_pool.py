@@ -6,17 +6,22 @@ from dataclasses import replace
 
 from app.errors import InvalidSettings
 from app.logs import log_to_stderr
+from cli.alive_check import assert_alive
 from cli.environment import read_settings
 from cli.failures import run_plainly
-from cli.wiring import pool_supervisor
 
 
 def main(arguments: list[str], program: str = "worker_pool.py") -> int:
-    """Return 0 after a stop in good order, 1 if this worker could not go on."""
+    """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive."""
     asked = _parser(program).parse_args(arguments)
 
     def work() -> None:
         settings = read_settings()
+        if asked.check:
+            assert_alive(settings)
+            return
+        from cli.wiring import pool_supervisor  # noqa: PLC0415 - a probe loads no driver
+
         log_to_stderr(settings.log_level)
         most = asked.max or settings.pool_max_children
         fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)
@@ -33,6 +38,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--queues", type=_names, default=(), help="queues to serve, by comma; all by default")
     parser.add_argument("--min", type=int, help="children when idle; by default POOL_MIN_CHILDREN")
     parser.add_argument("--max", type=int, help="children under load; by default POOL_MAX_CHILDREN")
+    parser.add_argument("--check", action="store_true", help="only say whether the one that touches ALIVE_FILE lives")
     return parser
 
 

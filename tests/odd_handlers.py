@@ -317,6 +317,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "mess": mess,
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,
+    "environment": lambda _job, payload: {"value": os.environ.get(payload.text)},
     "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},
 }
 

@@ -41,6 +41,7 @@ ARROWS: dict[str, set[str]] = {
         "app.work",
         "tenants",
         "psycopg",
+        "setproctitle",
     },
     "app.watch": {"app.errors", "app.jobs", "app.store", "app.queues.interface", "app.watch", "tenants", "psycopg"},
     "app.web": {

@@ -153,6 +153,10 @@ class World:
         first = ["pool"] if self.odd else []
         return self._start(script, *first, *arguments, environment=self.environment | extra)
 
+    def start(self, script: str, **extra: str) -> subprocess.Popen[str]:
+        """Start one of the project's programs."""
+        return self._start(script, environment=self.environment | extra)
+
     def _start(self, script: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
             [sys.executable, str(ROOT / script), *arguments],

@@ -13,7 +13,7 @@ from typing import NoReturn
 from app import crash_points
 from app.errors import ClaimLost
 from app.jobs.claim import Claim
-from app.work import exit_codes, limits
+from app.work import exit_codes, limits, title
 from app.work.child import FREE, LEAVING, Child
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
@@ -85,9 +85,11 @@ def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, be
 
 def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
     for served in range(1, duty.jobs + 1):
+        title.show(None)
         claim = _receive(duty, channel)
         if claim is None:
             break
+        title.show(claim)
         stop.forget()
         code = _run(duty, claim, stop)
         if code != exit_codes.FINISHED:

@@ -32,7 +32,16 @@ class Terms:
 class Maintenance:
     """Runs every pass once and counts what each did, or with `dry_run` would do."""
 
-    def __init__(self, *, engine: EngineLink, queue: QueueInterface, terms: Terms) -> None:
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        queue: QueueInterface,
+        terms: Terms,
+        at_each_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`at_each_step` is called between any two statements that may take long: the passes are getting on."""
+        self._at_each_step = at_each_step
         self._engine = engine
         self._queue = queue
         self._terms = terms
@@ -75,6 +84,7 @@ class Maintenance:
         """Run each pass, whatever the others do; raises PassesFailed at the end if one could not be done."""
         counts, failed = {}, []
         for name, run in passes.items():
+            self._at_each_step()
             try:
                 counts[name] = run(dry_run=dry_run)
             except (psycopg.Error, PassesFailed) as error:
@@ -95,6 +105,7 @@ class Maintenance:
         return sum(self._rescue(orphan) for orphan in orphans)
 
     def _rescue(self, orphan: tickets.Orphan) -> bool:
+        self._at_each_step()
         verdict = self._engine.run(
             recovery.rescue,
             orphan.schema,
@@ -158,6 +169,7 @@ class Maintenance:
     def _until_done(self, run_batch: Callable[[], int], *, once: bool) -> int:
         total = done = run_batch()
         while done and not once:
+            self._at_each_step()
             done = run_batch()
             total += done
         return total
@@ -165,6 +177,7 @@ class Maintenance:
     def _in_each_tenant(self, run: Callable[..., int], *parameters: object, dry_run: bool) -> int:
         total, failed = 0, []
         for slug, schema in self._engine.run(tickets.active_tenants):
+            self._at_each_step()
             try:
                 total += self._engine.run(run, schema, *parameters, dry_run=dry_run)
             except psycopg.Error as error:

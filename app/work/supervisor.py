@@ -25,6 +25,7 @@ from app.work.source import Source
 from app.work.stop import StopRequest
 from app.work.taking_back import TakingBack
 from app.work.time_limits import TimeLimits
+from app.work.vigil import Vigil
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +46,11 @@ class Supervisor:
         pace: Pace,
         size: Size,
         janitor: Janitor | None = None,
+        vigil: Vigil | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._janitor = janitor
+        self._vigil = vigil or Vigil()
         self._backend = backend
         self._engine = engine
         self._source = source
@@ -71,12 +74,14 @@ class Supervisor:
             while self._go_on():
                 self._fill()
                 self._fit()
+                self._vigil.ready()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
                 if self._source.exhausted and not self._children and not self._taking_back:
                     break
                 self._watch()
         finally:
+            self._vigil.end()
             for child in list(self._children.values()):
                 child.kill("its supervisor failed")
             if self._janitor is not None:
@@ -93,8 +98,10 @@ class Supervisor:
     def _go_on(self) -> bool:
         self._beat()
         self._taking_back.pay()
+        self._vigil.turn()
         if not self._shutdown.asked:
             return True
+        self._vigil.leave()
         return bool(self._children or (self._taking_back and not self._shutdown.grace_over))
 
     def _free(self) -> int:
@@ -171,7 +178,7 @@ class Supervisor:
             self._hints = current
 
     def _patience(self) -> float:
-        moments = [self._heartbeat.due]
+        moments = [self._heartbeat.due, self._vigil.due]
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._limits.deadline(child) for child in self._children.values()]

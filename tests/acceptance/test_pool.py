@@ -18,7 +18,7 @@ from app.store import tickets
 from cli.deadline import becomes_true
 from cli.wiring import pool_queue
 from tests.odd_handlers import Odd, OddHealthy, OddHurried
-from tests.world import World
+from tests.world import ROOT, World
 
 
 @pytest.fixture(autouse=True)
@@ -279,6 +279,30 @@ def test_a_restarted_database_costs_no_job(world: World) -> None:
     assert pool.poll() is None
     assert {world.job(job_id)["status"] for job_id in jobs} == {"completed"}
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 30
+
+
+def titles(pool: subprocess.Popen[str]) -> set[str]:
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(pool)]
+    return {line.rstrip(b"\0").decode() for line in lines}
+
+
+def test_a_child_is_named_for_its_job_and_not_for_what_it_is_about(world: World) -> None:
+    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: "turno: idle" in titles(pool), within=20)
+    job_id = world.enqueue({"how": "wait_for_cancel", "text": "a secret"}, handler=Odd)
+    assert becomes_true(lambda: f"turno: suc0001 odd {job_id}" in titles(pool), within=20)
+    world.cancel(job_id)
+    assert becomes_true(lambda: "turno: idle" in titles(pool), within=20)
+
+
+def test_without_the_library_there_are_no_titles_and_no_error(world: World, tmp_path: Path) -> None:
+    (tmp_path / "setproctitle.py").write_text("raise ImportError\n")
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert world.job(job_id)["status"] == "completed"
+    assert any("odd_worker.py" in title for title in titles(pool))
+    assert not any(title.startswith("turno:") for title in titles(pool))
 
 
 def test_its_log_is_json_with_the_ids(world: World) -> None:

@@ -9,17 +9,35 @@ MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
 REFUSED = f"{MISBEHAVE}::test_what_trying_again_cannot_mend_fails_at_once_by_name"
 START = "tests/integration/test_attempt_start.py"
 POOL = "tests/acceptance/test_pool.py"
+SIGNS = "tests/acceptance/test_signs_of_life.py"
 EXEC = "tests/integration/test_exec_queue.py"
 SERIALISE = "tests/unit/test_serialise.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
 ONCE = "promise 2: each piece of work commits together with its own record"
 BLAME = "section 6: a transient error is no item's fault"
 HANDLERS_SESSION = "section 6: the handler's connection refuses commit, rollback and close"
 LIMITS = "section 6: time and memory are enforced from the parent"
+SIGNS_OF_LIFE = "issue 3: readiness and liveness of a resident worker"
 ALIVE = "promise 4: on the same host a death is noticed within a second"
 RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last statement"
 PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
 
 MUTANTS = (
+    Mutant(
+        "a busy worker forgets to say that it is alive",
+        SIGNS_OF_LIFE,
+        "app/work/supervisor.py",
+        "moments = [self._heartbeat.due, self._vigil.due]",
+        "moments = [self._heartbeat.due]",
+        (f"{SIGNS}::test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck[path]",),
+    ),
+    Mutant(
+        "what a handler starts may speak for its worker",
+        SIGNS_OF_LIFE,
+        "app/work/vigil.py",
+        'environment.pop("NOTIFY_SOCKET", "")',
+        'environment.get("NOTIFY_SOCKET", "")',
+        (f"{SIGNS}::test_what_a_handler_starts_cannot_speak_for_its_worker[path]",),
+    ),
     Mutant(
         "a handler may commit",
         HANDLERS_SESSION,

@@ -1,0 +1,30 @@
+"""The command `turno workers`."""
+
+from __future__ import annotations
+
+import click
+
+from app.store import workers as stored
+from cli.environment import read_settings
+from cli.jobs_view import as_json
+from cli.tables import print_table
+from cli.wiring import logins
+from tenants.session import service_session
+
+HEADERS = ("host", "pid", "backend", "started", "silent s", "state")
+
+
+@click.command()
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+def workers(*, json_wanted: bool) -> None:
+    """List the workers of every host, and how long each has been silent; one past its time is called lost."""
+    settings = read_settings()
+    known = logins(settings)
+    with service_session(known, known.operator, application="turno-cli") as connection:
+        rows = stored.listed(connection)
+    for row in rows:
+        row["state"] = "lost" if row["silent"] > settings.dead_after_seconds else "alive"
+    if json_wanted:
+        click.echo(as_json(rows))
+    else:
+        print_table(HEADERS, [tuple(row.values()) for row in rows])

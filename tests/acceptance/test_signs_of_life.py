@@ -1,0 +1,173 @@
+"""What a resident worker tells systemd and a probe: that it is ready, alive, leaving, and by silence that it is not."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.alive_check import STUCK_AFTER
+from cli.deadline import becomes_true
+from tests.odd_handlers import Odd
+from tests.world import ROOT, World
+
+WATCHDOG = 0.4  # seconds
+
+
+class ServiceManager:
+    """systemd's end of the notification socket."""
+
+    def __init__(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("\0" + path[1:] if path.startswith("@") else path)
+        self.environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": str(round(WATCHDOG * 1e6))}
+
+    def hears(self, within: float = 20) -> str:
+        self._socket.settimeout(within)
+        return self._socket.recv(1024).decode()
+
+    def waits_for(self, word: str) -> list[str]:
+        heard: list[str] = []
+        while word not in heard:
+            heard.append(self.hears())
+        return heard
+
+    def hears_nothing_for(self, seconds: float) -> bool:
+        try:
+            self.hears(seconds)
+        except TimeoutError:
+            return True
+        return False
+
+    def forget(self) -> None:
+        self._socket.settimeout(0)
+        try:
+            while True:
+                self._socket.recv(1024)
+        except BlockingIOError:
+            return
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServiceManager]:
+    place = str(tmp_path / "notify") if request.param == "path" else f"@turno-test-{os.getpid()}"
+    manager = ServiceManager(place)
+    yield manager
+    manager.close()
+
+
+@pytest.fixture(autouse=True)
+def pool_backend(world: World) -> None:
+    world.backend = "pool"
+    world.odd = True
+
+
+def start(world: World, program: str, **extra: str) -> subprocess.Popen[str]:
+    if program == "pool":
+        return world.start_pool(**extra)
+    return world.start("cli/maintain.py", **extra)
+
+
+def check(world: World, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
+    script = "cli/worker_pool.py" if program == "pool" else "cli/maintain.py"
+    return subprocess.run(
+        [sys.executable, ROOT / script, "--check"], env=world.environment | extra, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ["pool", "maintain"])
+def test_it_is_ready_alive_and_leaving_in_systemd_s_words(world: World, manager: ServiceManager, program: str) -> None:
+    worker = start(world, program, **manager.environment)
+    assert manager.hears() == "READY=1"
+    if program == "pool":
+        assert world.rows("SELECT backend FROM turno.workers") == [{"backend": "pool"}]
+    assert [manager.hears() for _ in range(3)] == ["WATCHDOG=1"] * 3
+    worker.send_signal(signal.SIGTERM)
+    assert set(manager.waits_for("STOPPING=1")) <= {"WATCHDOG=1", "STOPPING=1"}
+    assert worker.wait(20) == 0
+
+
+def test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck(
+    world: World, manager: ServiceManager
+) -> None:
+    job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
+    pool = world.start_pool(POOL_MAX_CHILDREN="1", **manager.environment)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    manager.waits_for("READY=1")
+    manager.forget()
+    # Its heart beats every ten seconds, and nothing else happens.
+    assert [manager.hears(within=3) for _ in range(4)] == ["WATCHDOG=1"] * 4
+    pool.send_signal(signal.SIGSTOP)
+    assert becomes_true(lambda: state(pool) == "T", within=5)
+    manager.forget()
+    assert manager.hears_nothing_for(2 * WATCHDOG)
+    pool.send_signal(signal.SIGCONT)
+    assert manager.hears() == "WATCHDOG=1"
+
+
+def state(process: subprocess.Popen[str]) -> str:
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_what_a_handler_starts_cannot_speak_for_its_worker(world: World, manager: ServiceManager) -> None:
+    job_id = world.enqueue({"how": "environment", "text": "NOTIFY_SOCKET"}, handler=Odd)
+    world.start_pool(**manager.environment)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert world.job(job_id)["result"] == {"value": None}
+
+
+@pytest.mark.parametrize("program", ["pool", "maintain"])
+def test_a_probe_is_answered_by_the_age_of_a_file(world: World, tmp_path: Path, program: str) -> None:
+    file = tmp_path / "alive"
+    said = {"ALIVE_FILE": str(file)}
+    before = check(world, program, **said)
+    assert (before.returncode, "no worker is ready" in before.stderr) == (1, True)
+    worker = start(world, program, **said)
+    assert becomes_true(file.exists, within=20)
+    assert check(world, program, **said).returncode == 0
+    worker.send_signal(signal.SIGSTOP)
+    os.utime(file, times=(0, file.stat().st_mtime - STUCK_AFTER))
+    stuck = check(world, program, **said)
+    assert (stuck.returncode, "stuck or gone" in stuck.stderr) == (1, True)
+    worker.send_signal(signal.SIGCONT)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(20) == 0
+    assert not file.exists()
+
+
+def test_a_probe_needs_no_database_and_loads_no_driver(world: World, tmp_path: Path) -> None:
+    (tmp_path / "alive").touch()
+    asked = world.environment | {"ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
+    code = "import sys; from cli.worker_pool import main; print(main(['--check']), 'psycopg' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-2:] == ["0", "False"]
+
+
+def test_a_file_that_cannot_be_touched_stops_no_job(world: World, tmp_path: Path) -> None:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    world.start_pool(ALIVE_FILE=str(tmp_path / "no" / "alive"))
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+
+
+def test_the_workers_are_listed_with_their_silence(world: World) -> None:
+    pool = world.start_pool()
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    world.rows(
+        "INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('pool', 'gone', 1, now() - interval '1 h')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", "workers"], env=world.environment, cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    lost, alive = done.stdout.splitlines()[1:]
+    assert (lost.split()[0], lost.split()[-1]) == ("gone", "lost")
+    assert str(pool.pid) in alive.split()
+    assert alive.split()[-1] == "alive"
