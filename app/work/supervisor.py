@@ -22,7 +22,7 @@ from app.jobs.claim import Claim
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from app.store import recovery, tickets
-from app.work import exit_codes
+from app.work import exit_codes, limits, strays
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
@@ -136,6 +136,8 @@ class Supervisor:
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
         self._listen()
+        limits.adopt_orphans()
+        self._inherited = strays.children()  # whoever became this process may have started something before
         self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         try:
             while self._go_on():
@@ -286,8 +288,13 @@ class Supervisor:
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
         code = child.reap()
+        # What it left behind had it as parent until it died, and has us now.
+        strays.end(spare={*self._children, *self._inherited, *self._helpers()})
         if child.claim is not None:
             self._take_back(child, child.claim, code)
+
+    def _helpers(self) -> set[int]:
+        return {self._janitor.pid} if self._janitor is not None and self._janitor.pid is not None else set()
 
     def _take_back(self, child: Child, claim: Claim, code: int) -> None:
         cause = child.killed_for or self._cause(code, claim)
