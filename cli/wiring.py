@@ -12,8 +12,8 @@ import psycopg
 from app.errors import InvalidSettings
 from app.jobs.claim import Claim
 from app.jobs.registry import Registry
-from app.queues.exec import SLOT_VARIABLE, ExecQueue
-from app.queues.interface import QueueInterface
+from app.queues.exec import ExecQueue
+from app.queues.interface import PLACE_VARIABLE, QueueInterface
 from app.queues.pool import PoolQueue
 from app.queues.slots import Slot, SlotFolder
 from app.settings import Settings
@@ -189,5 +189,5 @@ def inline_runner(settings: Settings) -> InlineRunner:
 
 def _place() -> Slot | None:
     # Started by hand, a worker has no slot and asks for none.
-    descriptor = os.environ.pop(SLOT_VARIABLE, "")
+    descriptor = os.environ.pop(PLACE_VARIABLE, "")
     return Slot.inherited(int(descriptor)) if descriptor else None

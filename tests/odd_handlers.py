@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -74,6 +75,38 @@ def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
     quiet = subprocess.DEVNULL
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
+
+
+ESCAPE = """
+import os, sys, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.write(1, str(os.getpid()).encode())
+os.close(1)
+time.sleep(600)
+"""
+
+
+def escape(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Start a process that daemonises: twice forked, a session of its own; then do what `text` names."""
+    quiet = subprocess.DEVNULL
+    done = subprocess.run([sys.executable, "-c", ESCAPE], stdout=subprocess.PIPE, stderr=quiet, text=True, check=True)
+    Path(os.environ["ESCAPED"]).write_text(done.stdout)
+    DEEDS[payload.text](job, payload)
+    return {"pid": int(done.stdout)}
+
+
+def wait_with_a_process(job: JobContext, payload: OddPayload) -> None:
+    """Keep a process of one's own, named in the checkpoint, until cancelled."""
+    with subprocess.Popen(["sleep", "600"]) as mine:
+        job.checkpoint(mine.pid)
+        try:
+            wait_for_cancel(job, payload)
+        finally:
+            mine.kill()
 
 
 def exhaust_memory(_job: JobContext, _payload: OddPayload) -> None:
@@ -281,6 +314,8 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "segfault": lambda _job, _payload: ctypes.string_at(0),
     "kill_self": lambda _job, _payload: os.kill(os.getpid(), signal.SIGKILL),
     "leave_a_grandchild": leave_a_grandchild,
+    "escape": escape,
+    "wait_with_a_process": wait_with_a_process,
     "exhaust_memory": exhaust_memory,
     "raw_commit": raw_commit,
     "raw_rollback": raw_rollback,

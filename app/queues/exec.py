@@ -10,11 +10,10 @@ from threading import Thread
 
 from app import crash_points
 from app.jobs.job import JobRef
+from app.queues.interface import PLACE_VARIABLE
 from app.queues.slots import Slot, SlotFolder
 
 log = logging.getLogger(__name__)
-
-SLOT_VARIABLE = "TURNO_SLOT_FD"
 
 
 class ExecQueue:
@@ -62,7 +61,7 @@ class ExecQueue:
                     **self._environment,
                     "PYTHONPATH": os.pathsep.join(filter(None, (str(self._root), self._environment.get("PYTHONPATH")))),
                     "TURNO_DOTENV": "read",
-                    SLOT_VARIABLE: str(slot.descriptor),
+                    PLACE_VARIABLE: str(slot.descriptor),
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=output,

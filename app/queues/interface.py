@@ -4,6 +4,9 @@ from typing import Protocol
 
 from app.jobs.job import JobRef
 
+# A launched worker finds its place on the host in it; nothing else has it in its environment.
+PLACE_VARIABLE = "TURNO_SLOT_FD"
+
 
 class QueueInterface(Protocol):
     """Tells some worker that a committed job may run.

@@ -13,7 +13,7 @@ from typing import NoReturn
 from app import crash_points
 from app.errors import ClaimLost
 from app.jobs.claim import Claim
-from app.work import exit_codes, limits, title
+from app.work import exit_codes, limits, strays, title
 from app.work.child import FREE, LEAVING, Child
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
@@ -70,6 +70,7 @@ def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, be
     code = exit_codes.BROKEN
     try:
         limits.die_with_parent(parent)
+        limits.adopt_orphans()
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -92,6 +93,8 @@ def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
         title.show(claim)
         stop.forget()
         code = _run(duty, claim, stop)
+        if not strays.none():
+            strays.end()
         if code != exit_codes.FINISHED:
             return code
         last = served == duty.jobs or _too_large(duty)

@@ -18,7 +18,7 @@ class Janitor:
     def __init__(self, work: Callable[[], None], *, every: float) -> None:
         self._work = work
         self._every = every
-        self._pid: int | None = None
+        self.pid: int | None = None
         self.due = monotonic()
 
     def tend(self, *, before: Callable[[], None]) -> None:
@@ -26,20 +26,20 @@ class Janitor:
         if monotonic() < self.due:
             return
         self.due = monotonic() + self._every
-        if self._pid is not None and os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+        if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             log.warning("maintenance takes longer than its period of %g s", self._every)
             return
         parent = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             self._be_janitor(parent, before)
 
     def dismiss(self) -> None:
         """End a round that is under way: the next process that asks goes on with it."""
-        if self._pid is not None and os.waitpid(self._pid, os.WNOHANG) == (0, 0):
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-        self._pid = None
+        if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        self.pid = None
 
     def _be_janitor(self, parent: int, before: Callable[[], None]) -> NoReturn:
         code = exit_codes.BROKEN

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> None:
@@ -16,6 +17,11 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(os.EX_UNAVAILABLE)
+
+
+def adopt_orphans() -> None:
+    """Have whatever loses its parent below this process become its child, instead of the first process's."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 @contextmanager

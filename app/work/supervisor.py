@@ -13,7 +13,7 @@ import psycopg
 from app import crash_points
 from app.jobs.registry import Registry
 from app.store import tickets
-from app.work import causes
+from app.work import causes, limits, strays
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
@@ -69,6 +69,8 @@ class Supervisor:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
         self._shutdown.listen()
         self._selector.register(self._shutdown.wake_up, selectors.EVENT_READ, self._shutdown.hear)
+        limits.adopt_orphans()
+        self._inherited = strays.children()  # whoever became this process may have started something before
         self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
         try:
             while self._go_on():
@@ -208,8 +210,13 @@ class Supervisor:
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
         code = child.reap()
+        # What it left behind had it as parent until it died, and has us now.
+        strays.end(spare={*self._children, *self._inherited, *self._sweepers()})
         if child.claim is not None:
             self._taking_back.from_dead(child.claim, code, child.killed_for)
+
+    def _sweepers(self) -> set[int]:
+        return {self._janitor.pid} if self._janitor is not None and self._janitor.pid is not None else set()
 
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""

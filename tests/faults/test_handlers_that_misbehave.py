@@ -1,13 +1,16 @@
 """Whatever a handler does, its job ends as a named outcome, keeps nothing half-done, and the next job runs."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.jobs.handler import JobHandler
+from cli.deadline import becomes_true
 from tests.odd_handlers import Odd, OddHurried, OddOnce, OddSmall
-from tests.world import World
+from tests.world import ROOT, World
 
 
 @pytest.fixture(autouse=True)
@@ -147,6 +150,73 @@ def test_what_a_handler_started_ends_with_it(world: World) -> None:
     assert job["status"] == "completed"
     state = Path(f"/proc/{job['result']['pid']}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("backend", ["exec", "pool"])
+@pytest.mark.parametrize("end", ["ok", "error", "os_exit_0", "kill_self", "segfault"])
+def test_nothing_stays_of_what_daemonised_however_its_job_ends(
+    world: World, tmp_path: Path, end: str, backend: str
+) -> None:
+    world.backend = backend
+    world.extra["ESCAPED"] = str(tmp_path / "pid")
+    job_id = world.enqueue({"how": "escape", "text": end}, handler=OddOnce)
+    if backend == "exec":
+        world.work(job_id)
+    else:
+        world.start_pool(POOL_MAX_CHILDREN="1")
+    assert becomes_true((tmp_path / "pid").exists, within=20)
+    assert becomes_true(lambda: gone(int((tmp_path / "pid").read_text())), within=10)
+    after = world.enqueue({"how": "ok"}, handler=Odd)
+    if backend == "exec":
+        world.work(after)
+    assert becomes_true(lambda: world.job(after)["status"] == "completed", within=20)
+
+
+def test_what_daemonised_ends_with_the_time_limit_and_other_children_s_processes_stay(
+    world: World, tmp_path: Path
+) -> None:
+    world.backend = "pool"
+    busy = world.enqueue({"how": "wait_with_a_process"}, handler=Odd)
+    pool = world.start_pool(POOL_MAX_CHILDREN="2", KILL_AFTER_SECONDS="0.1", ESCAPED=str(tmp_path / "pid"))
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    (kept,) = world.rows("SELECT state FROM background_job_checkpoints")
+    overdue = world.enqueue({"how": "escape", "text": "loop_forever"}, handler=OddHurried)
+    assert becomes_true((tmp_path / "pid").exists, within=20)
+    assert becomes_true(lambda: world.job(overdue)["crashes"] >= 1, within=20)
+    assert becomes_true(lambda: gone(int((tmp_path / "pid").read_text())), within=10)
+    assert not gone(kept["state"])
+    assert world.job(busy)["status"] == "running"
+    assert pool.poll() is None
+    world.cancel(busy)
+    assert becomes_true(lambda: world.job(busy)["status"] == "cancelled", within=20)
+    assert gone(kept["state"])
+
+
+ADOPT = """
+import os, subprocess, sys
+from app.work import limits, strays
+limits.adopt_orphans()
+LEAVE = "import os, subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=2).pid)"
+def orphan(**environment):
+    done = subprocess.run([sys.executable, "-c", LEAVE], env=environment, stdout=subprocess.PIPE, check=True)
+    return int(done.stdout)
+launched, stray, spared = orphan(TURNO_SLOT_FD="3"), orphan(), orphan()
+assert strays.children() == {launched, stray, spared}
+strays.end(spare={spared})
+assert strays.children() == {launched, spared}
+os.kill(launched, 9)
+os.kill(spared, 9)
+"""
+
+
+def test_of_adopted_processes_those_that_a_queue_launched_stay() -> None:
+    """Maintenance of a pool may launch workers for the exec backend; orphaned, they become the pool's children."""
+    with subprocess.Popen([sys.executable, "-c", ADOPT], cwd=ROOT, start_new_session=True) as supervisor:
+        assert supervisor.wait(20) == 0
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ LIMITS = "section 6: time and memory are enforced from the parent"
 SIGNS_OF_LIFE = "issue 3: readiness and liveness of a resident worker"
 ALIVE = "promise 4: on the same host a death is noticed within a second"
 RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last statement"
+NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
 PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
 
 MUTANTS = (
@@ -37,6 +38,38 @@ MUTANTS = (
         'environment.pop("NOTIFY_SOCKET", "")',
         'environment.get("NOTIFY_SOCKET", "")',
         (f"{SIGNS}::test_what_a_handler_starts_cannot_speak_for_its_worker[path]",),
+    ),
+    Mutant(
+        "what daemonised is not ended after its job",
+        NOTHING_LEFT,
+        "app/work/child_process.py",
+        "        if not strays.none():\n            strays.end()\n",
+        "",
+        (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
+    ),
+    Mutant(
+        "what daemonised is not adopted by its child",
+        NOTHING_LEFT,
+        "app/work/child_process.py",
+        "        limits.adopt_orphans()\n",
+        "",
+        (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
+    ),
+    Mutant(
+        "what daemonised outlives a killed child",
+        NOTHING_LEFT,
+        "app/work/supervisor.py",
+        "        limits.adopt_orphans()\n",
+        "",
+        (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[kill_self-exec]",),
+    ),
+    Mutant(
+        "a launched worker is ended as a stray",
+        NOTHING_LEFT,
+        "app/work/strays.py",
+        " and not _launched(pid)}:",
+        "}:",
+        (f"{MISBEHAVE}::test_of_adopted_processes_those_that_a_queue_launched_stay",),
     ),
     Mutant(
         "a handler may commit",

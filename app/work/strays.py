@@ -1,0 +1,64 @@
+"""End what a handler started and left behind, also what took a session of its own to get away."""
+
+import logging
+import os
+import signal
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from app.queues.interface import PLACE_VARIABLE
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 5.0  # seconds in which a killed process is gone, unless the kernel itself is stuck
+
+
+def children() -> set[int]:
+    """Return the processes whose parent is this one, those that ended included."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):  # a thread may end meanwhile
+            found.update(map(int, (task / "children").read_text(encoding="ascii").split()))
+    return found
+
+
+def none() -> bool:
+    """Say whether this process has no child at all; costs one system call."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
+
+
+def end(*, spare: Collection[int] = ()) -> None:
+    """Kill and reap every child of this process but `spare` and workers that a queue launched.
+
+    This process must adopt orphans (`limits.adopt_orphans`): then what a killed child had started is a child next,
+    until there is none.
+    """
+    give_up = monotonic() + PATIENCE
+    while strays := {pid for pid in children() if pid not in spare and not _launched(pid)}:
+        for pid in strays:
+            _kill(pid)
+        if monotonic() > give_up:
+            log.warning("processes that a handler left behind do not end: %s", sorted(strays))
+            return
+        sleep(0.001)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _launched(pid: int) -> bool:
+    # Maintenance may launch a worker for the exec backend and end: then we adopt that worker, and it is no stray.
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return any(variable.startswith(f"{PLACE_VARIABLE}=".encode()) for variable in environment.split(b"\0"))
