@@ -1,15 +1,10 @@
-"""Run one attempt of a job in the test's own process: no worker, no fork."""
+"""Run one attempt of a job in the test's own process, with the handlers that misbehave at hand."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from app.store import tickets
-from app.work.executor import Executor
-from app.work.session import HandlerConnection
-from app.work.sessions import Sessions
-from app.work.stop import StopRequest
-from tenants.session import handler_session
+from cli.testing.here import Here
 from tests.odd_handlers import REGISTRY
 
 if TYPE_CHECKING:
@@ -21,16 +16,14 @@ if TYPE_CHECKING:
 
 def claim_here(world: World, job_id: UUID) -> Claim:
     """Claim a job for this process."""
-    worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
-    claim = tickets.claim_job(world.engine, worker, job_id, types=REGISTRY.versions)
+    claim = Here(world, REGISTRY).claim(job_id)
     assert claim is not None
     return claim
 
 
 def execute_here(world: World, claim: Claim) -> dict[str, Any]:
     """Run the attempt and return the job after it."""
-    sessions = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=HandlerConnection))
-    Executor(registry=REGISTRY, sessions=sessions, worker="test", stop=StopRequest()).execute(claim)
+    Here(world, REGISTRY).execute(claim)
     return world.job(claim.job_id)
 
 

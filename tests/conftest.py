@@ -11,10 +11,13 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["tests.servers", "tests.no_skips", "tests.world", "tests.api"]
+pytest_plugins = ["cli.testing.plugin", "tests.servers", "tests.no_skips", "tests.world", "tests.api"]
 
 # `--hypothesis-profile=soak` lets the stateful tests run for hours; CI itself runs the same examples each time.
 settings.register_profile("soak", max_examples=40_000, deadline=None)
+
+# A project of its own, whose tests test_example_project.py runs as somebody else would.
+collect_ignore = ["example_project"]
 
 MARKED_BY_FIXTURE = ("rabbitmq", "chromium")
 

@@ -1,23 +1,8 @@
 """A spawned worker, or with `pool` a resident one, whose registry also knows the handlers that misbehave."""
 
 import sys
-from uuid import UUID
 
-from app.logs import log_to_stderr
-from cli.environment import read_settings
-from cli.failures import run_plainly
-from cli.wiring import exec_supervisor, pool_supervisor
-from tests.odd_handlers import REGISTRY
-
-
-def main() -> None:
-    log_to_stderr("INFO")
-    settings = read_settings()
-    if sys.argv[1] == "pool":
-        pool_supervisor(settings, sys.argv[2:], REGISTRY).run()
-    else:
-        exec_supervisor(settings, UUID(sys.argv[1]), REGISTRY).run()
-
+from cli.testing.worker import main
 
 if __name__ == "__main__":
-    sys.exit(run_plainly(main))
+    sys.exit(main(["tests.odd_handlers:REGISTRY", *sys.argv[1:]]))

@@ -22,9 +22,10 @@ from app.jobs.claim import Claim
 from app.store import attempts, recovery, tickets
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY
 from app.work.session import HandlerConnection
+from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
+from cli.testing.invariants import Judge, judge_of
 from tenants.session import handler_session
 from tenants.tenant import Tenant
-from tests.invariants import EFFECT, THE_END, Judge, judge_of
 from tests.job_model import Held, Job
 from tests.world import LOOK_ALIKE, World
 
@@ -571,7 +572,9 @@ class JobMachine(RuleBasedStateMachine):
 def machine_of(world: World) -> Iterator[type[RuleBasedStateMachine]]:
     """Give the machine of a world, with the judges and handler sessions that all its runs share."""
     with ExitStack() as stack:
-        open_judges = {slug: stack.enter_context(judge_of(world.url, of)) for slug, of in world.tenants.items()}
+        open_judges = {
+            slug: stack.enter_context(judge_of(world.url, of, EFFECTS)) for slug, of in world.tenants.items()
+        }
         open_sessions: dict[str, HandlerConnection] = {}
 
         class MachineOfWorld(JobMachine):

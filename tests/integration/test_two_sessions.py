@@ -20,8 +20,9 @@ from app.jobs.claim import Claim
 from app.store import attempts, recovery, tickets
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY
 from app.work.session import HandlerConnection
+from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
+from cli.testing.invariants import Judge, judge_of
 from tenants.session import handler_session, service_session
-from tests.invariants import EFFECT, THE_END, Judge, judge_of
 from tests.permutations import Session, Stage, Step, interleavings
 from tests.world import World
 
@@ -769,7 +770,7 @@ def hall(module_world: World) -> Iterator[Meeting]:
         """
     )
     with ExitStack() as stack:
-        yield Meeting(module_world, stack.enter_context(judge_of(module_world.url, module_world.one)), stack)
+        yield Meeting(module_world, stack.enter_context(judge_of(module_world.url, module_world.one, EFFECTS)), stack)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -1,28 +1,24 @@
 """The promises as queries: an independent judge that reads only PostgreSQL and knows no code of ours.
 
-I1: an accepted job exists, in one legal state, with exactly the right ticket. I2: no effect is doubled, none is
-missing. I5: only legal transitions, attempts only grow, no write by an old token. I8: one notification per end.
+I1: an accepted job exists, in one legal state, with exactly the right ticket. I2 and I3: no effect is doubled, none is
+missing; only whoever wrote the handler can say what its effects are, and gives a judge the rules of their own.
+I5: only legal transitions, attempts only grow, no write by an old token. I6: after a fault the work drains.
+I7: nothing is left behind. I8: one notification per end. (I4, that nothing leaks, is told by `canaries`.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, LiteralString
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg import sql
 
-from tenants.tenant import Tenant
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from uuid import UUID
 
-# A business write that a test's attempt makes in the transaction of its record: which job did which piece, under
-# which token. Any column but a key, so that a doubled effect is kept for the judge to see.
-EFFECT: LiteralString = """
-INSERT INTO customers (id, company_name, tax_condition, address, city, country)
-VALUES (gen_random_uuid()::text, %s, 'exempt', %s, %s, 'effect')
-"""
-THE_END = "the end"  # the piece that is done together with job_complete
+    from tenants.tenant import Tenant
 
 # Each answers with the ids of what breaks it. %(lost)s are the jobs whose tickets a test has just deleted.
 RULES: dict[str, LiteralString] = {
@@ -65,25 +61,6 @@ RULES: dict[str, LiteralString] = {
         SELECT idempotency_key FROM background_jobs WHERE idempotency_key IS NOT NULL
         GROUP BY user_id, type, idempotency_key HAVING count(*) > 1
     """,
-    "I2: an effect is doubled": """
-        SELECT company_name || ' ' || address FROM customers WHERE country = 'effect'
-        GROUP BY company_name, address HAVING count(*) > 1
-    """,
-    "I2: an item and its effect are not both there": """
-        SELECT coalesce(e.job || ' ' || e.item, i.job_id || ' ' || i.key)
-        FROM (SELECT c.company_name AS job, c.address AS item FROM customers c
-              JOIN background_jobs j ON j.id::text = c.company_name
-              WHERE c.country = 'effect' AND c.address <> 'the end') AS e
-        FULL JOIN (SELECT job_id, key FROM background_job_items WHERE state = 'done') AS i
-          ON i.job_id::text = e.job AND i.key = e.item
-        WHERE e.job IS NULL OR i.key IS NULL
-    """,
-    "I2: an end and its effect are not both there": """
-        SELECT j.id FROM background_jobs j
-        WHERE (j.status = 'completed') <> EXISTS (
-            SELECT FROM customers c
-            WHERE c.country = 'effect' AND c.company_name = j.id::text AND c.address = 'the end')
-    """,
     "I2: an item was done again by the job that continues": """
         SELECT n.id::text || ' ' || i.key
         FROM background_jobs n
@@ -91,12 +68,6 @@ RULES: dict[str, LiteralString] = {
         JOIN background_job_items i ON i.job_id = n.id
         LEFT JOIN background_job_items d ON d.job_id = o.id AND d.key = i.key AND d.state IN ('done', 'skipped')
         WHERE (i.state = 'skipped') <> (d.key IS NOT NULL)
-    """,
-    "I5: an effect is of no attempt": """
-        SELECT c.company_name || ' ' || c.address FROM customers c JOIN background_jobs j ON j.id::text = c.company_name
-        WHERE c.country = 'effect' AND NOT EXISTS (
-            SELECT FROM background_job_attempts a
-            WHERE a.job_id = j.id AND a.token::text = c.city AND (c.address <> 'the end' OR a.outcome = 'completed'))
     """,
     "I5: a history has a gap": """
         SELECT e.job_id FROM (SELECT job_id, old_status, lag(new_status) OVER history AS before
@@ -190,30 +161,69 @@ RULES: dict[str, LiteralString] = {
     """,
 }
 
-_EACH = (
-    sql.SQL("SELECT {}, subject::text FROM ({}) AS broken (subject)").format(sql.Literal(name), sql.SQL(rule))
-    for name, rule in RULES.items()
-)
-ALL_RULES = sql.SQL(" UNION ALL ").join(_EACH)
+# Once whatever could go wrong is over and there was time to mend it.
+SETTLED: dict[str, LiteralString] = {
+    "I6: a job did not end": """
+        SELECT id FROM background_jobs WHERE status IN ('pending', 'running') AND run_at < 'infinity'
+    """,
+}
+
+# Asked once for all tenants, after the last worker has gone.
+LEFT_BEHIND: dict[str, LiteralString] = {
+    "I7: a worker is still on the list": "SELECT host || ' ' || pid FROM turno.workers",
+    "I7: a ticket is still held": "SELECT job_id FROM turno.tickets WHERE state = 'running'",
+    "I7: a handler's session is still open": """
+        SELECT usename || ' ' || application_name FROM pg_stat_activity
+        WHERE datname = current_database()
+          AND usename IN (SELECT handler_role FROM turno.tenants UNION ALL SELECT report_role FROM turno.companies)
+    """,
+    "I7: a transaction is still open": """
+        SELECT usename || ' ' || application_name FROM pg_stat_activity
+        WHERE datname = current_database() AND state LIKE 'idle in transaction%%' AND pid <> pg_backend_pid()
+    """,
+    "I7: a lock is still waited for": "SELECT pid FROM pg_locks WHERE NOT granted",
+    "I7: a transaction is still prepared": "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()",
+}
 
 
 class Judge:
-    """Judges one tenant, as the superuser, on a session of its own."""
+    """Judges one tenant, as the superuser, on a session of its own; `effects` are rules beyond those of every job."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], effects: Mapping[str, LiteralString] | None = None) -> None:
         self._connection = connection
+        self._always = one_query(RULES | dict(effects or {}))
 
     def broken(self, *, accepted: Collection[UUID] = (), lost: Collection[UUID] = ()) -> list[str]:
         """Name every rule that does not hold, and for which job; `lost` are jobs that may miss their tickets."""
-        rows = self._connection.execute(ALL_RULES, {"accepted": list(accepted), "lost": list(lost)}).fetchall()
+        return self._ask(self._always, {"accepted": list(accepted), "lost": list(lost)})
+
+    def unsettled(self) -> list[str]:
+        """Name what should have ended by now."""
+        return self._ask(one_query(SETTLED), {})
+
+    def left_behind(self) -> list[str]:
+        """Name what is left of workers that have all gone, in the whole database."""
+        return self._ask(one_query(LEFT_BEHIND), {})
+
+    def _ask(self, query: sql.Composed, parameters: Mapping[str, Any]) -> list[str]:
+        rows = self._connection.execute(query, parameters).fetchall()
         return sorted(f"{rule}: {subject}" for rule, subject in rows)
 
 
+def one_query(rules: Mapping[str, LiteralString]) -> sql.Composed:
+    """Return all rules as one query, which answers with each broken rule's name and what breaks it."""
+    each = (
+        sql.SQL("SELECT {}, subject::text FROM ({}) AS broken (subject)").format(sql.Literal(name), sql.SQL(rule))
+        for name, rule in rules.items()
+    )
+    return sql.SQL(" UNION ALL ").join(each)
+
+
 @contextmanager
-def judge_of(url: str, tenant: Tenant) -> Iterator[Judge]:
+def judge_of(url: str, tenant: Tenant, effects: Mapping[str, LiteralString] | None = None) -> Iterator[Judge]:
     """Give a judge for a tenant; `url` is the superuser's."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
         # Some thirty small queries in one: planned once, not at every step of a test.
         connection.execute("SET plan_cache_mode = force_generic_plan")
-        yield Judge(connection)
+        yield Judge(connection, effects)

@@ -1,0 +1,71 @@
+"""Run attempts in the test's own process: no worker, no fork, a debugger works."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from app.store import tickets
+from app.work.executor import Executor
+from app.work.session import HandlerConnection
+from app.work.sessions import Sessions
+from app.work.stop import StopRequest
+from tenants.session import handler_session
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from app.jobs.claim import Claim
+    from app.jobs.registry import Registry
+    from cli.testing.world import World
+    from tenants.tenant import HandlerLogin
+
+STEADY = 0.5  # the middle of every jitter, so that a retry's time can be foretold
+
+
+class Here:
+    """A worker without processes; it claims, executes and records exactly as a real one does."""
+
+    def __init__(self, world: World, registry: Registry) -> None:
+        self._world = world
+        self._registry = registry
+        self._sessions = Sessions(self._log_in)
+
+    def claim(self, job_id: UUID) -> Claim | None:
+        """Take one job; None if it may not run now."""
+        return tickets.claim_job(self._world.engine, self._worker(), job_id, types=self._registry.versions)
+
+    def execute(self, claim: Claim) -> str:
+        """Run the claim to its record and return the job's status."""
+        executor = Executor(
+            registry=self._registry,
+            sessions=self._sessions,
+            worker="here",
+            stop=StopRequest(),
+            chance=lambda: STEADY,
+        )
+        return executor.execute(claim)
+
+    def drain(self) -> Counter[str]:
+        """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""
+        ended: Counter[str] = Counter()
+        queues = sorted({handler.queue for handler in self._registry.load_all()})
+        worker, engine, types = self._worker(), self._world.engine, self._registry.versions
+        while claims := tickets.claim(
+            engine, worker, queues=queues, types=types, backend=self._world.backend, slots=1
+        ):  # fmt: skip
+            ended.update(self.execute(claim) for claim in claims)
+        tickets.stop_worker(engine, worker)
+        return ended
+
+    def _worker(self) -> UUID:
+        backend, host = self._world.backend, socket.gethostname()
+        return tickets.start_worker(self._world.engine, backend=backend, host=host, pid=os.getpid())
+
+    def _log_in(self, login: HandlerLogin) -> HandlerConnection:
+        session = handler_session(self._world.logins, login, application="test", kind=HandlerConnection)
+        if self._world.clock.frozen:
+            self._world.clock.rule_session(session, login.schema)
+        return session

@@ -1,0 +1,79 @@
+"""The kit as pytest fixtures: say `pytest_plugins = ["cli.testing.plugin"]` in your conftest.py.
+
+Override `turno_registry` and `turno_data`, and use `world`, `clock`, `canaries` and `checker`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.testing.canaries import Canaries
+from cli.testing.checker import Checker
+from cli.testing.world import PRODUCT, World, build_world
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import psycopg
+
+    from cli.testing.clock import FrozenClock
+
+pytest_plugins = ["cli.testing.servers"]
+
+LOOK_ALIKE = ("suc0001", "suc0002")
+
+
+@pytest.fixture(scope="session")
+def turno_registry() -> str:
+    """Override: where your registry is, as `package.module:NAME`, a Registry or a function that builds one."""
+    return PRODUCT
+
+
+@pytest.fixture(scope="session")
+def turno_data() -> Callable[[psycopg.Connection[Any]], None]:
+    """Override: a function that fills one tenant's tables, whose names need no schema."""
+    return lambda _connection: None
+
+
+@pytest.fixture(scope="module")
+def module_world(
+    module_database: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    turno_data: Callable[[psycopg.Connection[Any]], None],
+) -> Iterator[World]:
+    """A world of two look-alike tenants with the same rows, for the tests of one module."""
+    fill = dict.fromkeys(LOOK_ALIKE, turno_data)
+    with build_world(module_database, tmp_path_factory.mktemp("world"), fill, World) as world:
+        yield world
+
+
+@pytest.fixture
+def world(module_world: World, turno_registry: str) -> World:
+    """The module's world, with nothing left of the test before."""
+    module_world.forget()
+    module_world.extra.clear()
+    module_world.registry = turno_registry
+    module_world.backend = "exec"
+    return module_world
+
+
+@pytest.fixture
+def clock(world: World) -> Iterator[FrozenClock]:
+    """The world's clock, frozen from here to the end of the test."""
+    world.clock.freeze()
+    yield world.clock
+    world.clock.thaw()
+
+
+@pytest.fixture
+def canaries(world: World) -> Canaries:
+    """A canary for each tenant, and what was heard of them."""
+    return Canaries(world.url, world.tenants.values(), world.folder)
+
+
+@pytest.fixture
+def checker(world: World) -> Checker:
+    """The independent checker of this world."""
+    return Checker(world.url, world.tenants.values())

@@ -1,0 +1,24 @@
+"""The whole set-up of a project's tests: the kit, our handlers, and what every tenant has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+pytest_plugins = ["cli.testing.plugin"]
+
+
+@pytest.fixture(scope="session")
+def turno_registry() -> str:
+    return "shop_handlers:build_registry"
+
+
+@pytest.fixture(scope="session")
+def turno_data() -> Callable[[psycopg.Connection[Any]], None]:
+    def fill(connection: psycopg.Connection[Any]) -> None:
+        connection.execute("INSERT INTO products (id, name, unit_price, iva_rate) VALUES (1, 'Mate', 10, 21)")
+
+    return fill

@@ -1,0 +1,117 @@
+"""The kit notices what it is there to notice: a judge that finds nothing must be able to find something."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from cli.testing.canaries import Canaries
+from cli.testing.checker import Checker
+from cli.testing.client_log import Asked, ClientLog
+from cli.testing.clock import FrozenClock
+from cli.testing.processes import kill, marked, resume, state, stop, terminate
+from tests.world import World
+
+SINGER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
+ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
+
+
+def test_a_canary_is_found_wherever_it_is_not_at_home(world: World, canaries: Canaries) -> None:
+    song = canaries.of(world.one)
+    canaries.heard(f"{song} at home", by=world.one)
+    world.rows(SINGER, "X", song)
+    assert canaries.leaks() == []
+    canaries.heard({"customer": song}, by=world.other)
+    canaries.heard(song.encode())
+    (world.folder / "log").write_text(f"sung: {song}")
+    world.rows(SINGER, "Y", song, tenant=world.other)
+    world.rows("INSERT INTO turno.settings (name, value) VALUES (%s, '')", song)
+    assert canaries.leaks() == [
+        "suc0001's canary was heard by suc0002",
+        "suc0001's canary was heard by everybody",
+        "suc0001's canary is in settings of everybody",
+        "suc0001's canary is in customers of suc0002",
+        "suc0001's canary is in the file log",
+    ]
+    world.rows("DELETE FROM turno.settings WHERE name = %s", song)
+    world.rows("DELETE FROM customers WHERE id = 'Y'", tenant=world.other)
+    world.rows("DELETE FROM customers WHERE id = 'X'")
+
+
+def test_the_checker_holds_the_database_to_what_clients_were_told(world: World) -> None:
+    log = ClientLog()
+    checker = Checker(world.url, [world.one], log=log)
+    first = world.enqueue({"order_ids": [10248]}, idempotency_key="a key")
+    assert checker.violations() == ["I1: a job that nobody asked for: suc0001 batch_invoicing a key"]
+    log.ask(ONCE)
+    log.answer(ONCE, first)
+    assert checker.violations() == []
+    gone = uuid4()
+    log.answer(ONCE, gone)
+    assert checker.violations() == [
+        "I1: one key was answered with two jobs: suc0001 a key",
+        f"I1: an accepted job is gone: {gone}",
+    ]
+
+
+def test_the_checker_says_what_did_not_end_and_what_is_left_behind(world: World) -> None:
+    checker = Checker(world.url, world.tenants.values())
+    job_id = world.enqueue({"order_ids": [10248]})
+    assert checker.violations(settled=True) == [f"I6: a job did not end: {job_id}"]
+    world.here.claim(job_id)
+    found = checker.violations(settled=True)
+    assert f"I7: a ticket is still held: {job_id}" in found
+    assert any(line.startswith("I7: a worker is still on the list") for line in found)
+
+
+def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:
+    path, job_id = tmp_path / "clients.jsonl", uuid4()
+    with path.open("w") as file:
+        log = ClientLog(file)
+        log.ask(ONCE)
+        log.answer(ONCE, job_id)
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [{"asked": list(ONCE)}, {"asked": list(ONCE), "job": str(job_id)}]
+    assert (len(log), log.accepted("suc0001"), log.accepted("suc0002")) == (1, [job_id], [])
+
+
+def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(world: World, clock: FrozenClock) -> None:
+    then = datetime(2030, 1, 31, 12, tzinfo=UTC)
+    clock.freeze(then)
+    job = world.job(world.enqueue({"order_ids": [10248]}, run_at=datetime(2030, 1, 31, 13, tzinfo=UTC)))
+    assert job["created_at"] == then
+    assert world.drain() == {}
+    assert clock.advance(hours=1) == datetime(2030, 1, 31, 13, tzinfo=UTC)
+    assert world.drain() == {"completed": 1}
+    assert world.job(job["id"])["finished_at"] == clock.now
+    clock.thaw()
+    traces = "SELECT count(*) AS n FROM pg_proc WHERE pg_get_functiondef(oid) LIKE '%%frozen.%%' AND prokind = 'f'"
+    assert world.rows(traces) == [{"n": 0}]
+    assert world.rows("SELECT count(*) AS n FROM pg_namespace WHERE nspname = 'frozen'") == [{"n": 0}]
+    assert world.job(world.enqueue({"order_ids": [10249]}))["created_at"] < then
+
+
+def test_what_was_empty_is_emptied_and_what_was_given_stays(world: World) -> None:
+    orders = world.order_ids()
+    world.enqueue({"order_ids": orders[:2]})
+    assert world.drain() == {"completed": 1}
+    world.forget()
+    left = "SELECT (SELECT count(*) FROM background_jobs) + (SELECT count(*) FROM invoices) AS n"
+    assert world.rows(left) == [{"n": 0}]
+    assert world.order_ids() == orders
+
+
+def test_processes_stop_and_go_on_and_end() -> None:
+    mark = uuid4().hex
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={"MARK": mark}) as process:
+        assert stop(process.pid) == [process.pid]
+        assert state(process.pid) == "T"
+        assert marked("MARK", mark) == [process.pid]
+        resume(process.pid)
+        terminate(process.pid)
+        assert process.wait(20) < 0
+        assert (kill(process.pid), state(process.pid)) == ([], "")
