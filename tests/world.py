@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -57,10 +56,6 @@ class World(kit.World):
 
     def order_ids(self, tenant: Tenant | None = None) -> list[int]:
         return [row["id"] for row in self.rows("SELECT id FROM orders ORDER BY id", tenant=tenant)]
-
-    def start(self, script: str, **extra: str) -> subprocess.Popen[str]:
-        """Start one of the project's programs."""
-        return self._start(script, environment=self.environment | extra)
 
 
 @contextmanager

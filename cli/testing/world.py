@@ -249,9 +249,16 @@ class World:
         pool = ["pool"] if script.endswith("pool.py") else []
         return [sys.executable, "-m", "cli.testing.worker", self.registry, *pool, *arguments]
 
+    def start(self, script: str, **extra: str) -> subprocess.Popen[str]:
+        """Start one of the product's programs as it is, whatever handlers this world's workers know."""
+        return self._spawn([sys.executable, str(ROOT / script)], self.environment | extra)
+
     def _start(self, script: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        return self._spawn(self.worker_command(script, *arguments), environment)
+
+    def _spawn(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
-            self.worker_command(script, *arguments),
+            command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
