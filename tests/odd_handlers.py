@@ -294,6 +294,22 @@ def wait_in_vain(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def stop_self(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Show that it runs, then sleep until it is continued; later attempts return at once."""
+    if job.attempt == 1:
+        job.progress(1, 2, "stopping")
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return {}
+
+
+def commit_and_begin(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """End the transaction and leave one that looks like it."""
+    job.connection.execute("COMMIT")
+    job.connection.execute("BEGIN")
+    job.connection.execute("SAVEPOINT job")
+    return {}
+
+
 def defer_a_refusal(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     """Write what only the commit refuses."""
     job.connection.execute(
@@ -380,6 +396,8 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "collide_once": collide_once,
     "progress": progress,
     "wait_in_vain": wait_in_vain,
+    "stop_self": stop_self,
+    "commit_and_begin": commit_and_begin,
     "defer_a_refusal": defer_a_refusal,
     "dict_rows": dict_rows,
     "release_savepoint": release_savepoint,

@@ -219,6 +219,12 @@ def test_what_only_the_commit_refuses_fails_the_one_that_wrote_it(world: World) 
     assert written(world) == {"G0", "G2"}
 
 
+def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: World) -> None:
+    jobs = run(world, "ok", "commit_and_begin", "ok")
+    assert [job["status"] for job in jobs] == ["failed"] * 3
+    assert {job["error"]["class"] for job in jobs} == {"HandlerMisuse"}
+
+
 @pytest.mark.parametrize("how", ["raw_commit", "raw_rollback", "release_savepoint"])
 def test_one_that_ends_the_transaction_doubles_nothing(world: World, how: str) -> None:
     jobs = run(world, "ok", "error", how, "ok")
@@ -281,25 +287,41 @@ def test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun(world: World
     assert written(world) == set()
 
 
-def test_one_that_lost_its_claim_before_the_start_is_left_out(world: World) -> None:
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_one_that_lost_its_claim_before_the_start_is_left_out(world: World, state: str) -> None:
     jobs = put(world, "ok", "ok", "ok")
     claims = claim(world)
-    take_away(world, jobs[1])
+    take_away(world, jobs[1], later=state == "pending")
+    if state == "running":
+        claim(world)
     assert [one.job_id for one in execute_group_here(world, claims)] == [jobs[0], jobs[2]]
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
+    ticket = world.ticket(jobs[1])
+    assert ticket is not None
+    assert ticket["state"] == ("running" if state == "running" else "scheduled")
     assert written(world) == {"G0", "G2"}
 
 
+@pytest.mark.parametrize("state", ["pending", "running"])
 @pytest.mark.parametrize("loser", [0, 1, 2])
-def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete(world: World, loser: int) -> None:
+def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete(
+    world: World, loser: int, state: str
+) -> None:
     jobs = put(world, "hook", "hook", "hook")
     HOOKS.update(dict.fromkeys(["G0", "G1", "G2"], lambda _job: None))
-    HOOKS["G1"] = lambda _job: take_away(world, jobs[loser])
+
+    def lose(_job: JobContext) -> None:
+        HOOKS["G1"] = lambda _job: None
+        take_away(world, jobs[loser], later=state == "pending")
+        if state == "running":
+            start_by_another(world, claim(world))
+
+    HOOKS["G1"] = lose
     statuses = execute_group_here(world, claim(world))
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
     assert {one.job_id: status for one, status in statuses.items()} == dict.fromkeys(left, "completed")
     assert [world.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
-    assert (world.job(jobs[loser])["status"], world.job(jobs[loser])["crashes"]) == ("pending", 1)
+    assert (world.job(jobs[loser])["status"], world.job(jobs[loser])["crashes"]) == (state, 1)
     assert written(world) == {f"G{n}" for n in range(3) if n != loser}
 
 
@@ -355,19 +377,23 @@ def test_the_size_of_a_group_is_checked_when_its_class_is_made() -> None:
         type("TooMany", (JobHandler,), {"group": 101})
 
 
-def take_away(world: World, job_id: UUID) -> None:
-    """Have the job taken back, by somebody who cannot end the session that works for it."""
+def take_away(world: World, job_id: UUID, *, later: bool) -> None:
+    """Have the job taken back, to run later or at once, by somebody who cannot end the session that works for it."""
     world.rows("UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", job_id)
     (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
-    recovery.rescue(
-        world.engine, world.one.schema, job_id, ticket["token"], cause="a test", retry_in=timedelta(hours=1)
-    )
+    wait = timedelta(hours=1) if later else timedelta(0)
+    recovery.rescue(world.engine, world.one.schema, job_id, ticket["token"], cause="a test", retry_in=wait)
+
+
+def start_by_another(world: World, claims: Group) -> None:
+    """Somebody starts the attempts and is at work on them."""
+    with session(world) as other:
+        groups.start(other, claims, "another", claims[0].token)
 
 
 def start_and_take_back(world: World, claims: Group, blamed: list[UUID]) -> None:
     """Start the group, then have it taken back as from a dead worker."""
-    with session(world) as dying:
-        groups.start(dying, claims, "test", claims[0].token)
+    start_by_another(world, claims)
     for one in claims:
         recovery.rescue(
             world.engine,
