@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 
 from app.errors import InvalidSettings
-from app.jobs.claim import Claim
+from app.jobs.claim import Claim, Group
 from app.jobs.registry import Registry
 from app.queues.exec import ExecQueue
 from app.queues.interface import PLACE_VARIABLE, QueueInterface
@@ -22,6 +22,7 @@ from app.work.child_process import Duty
 from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
+from app.work.group import GroupExecutor
 from app.work.inline import InlineRunner
 from app.work.janitor import Janitor
 from app.work.maintenance import SWEEP, Maintenance, Terms
@@ -146,9 +147,12 @@ def _tidy(settings: Settings) -> None:
 
 
 def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:
-    def run(claim: Claim, stop: StopRequest) -> str:
+    def run(claims: Group, stop: StopRequest) -> Mapping[Claim, str]:
         name = f"{socket.gethostname()}:{os.getppid()}"
-        return Executor(registry=registry, sessions=lent, worker=name, stop=stop).execute(claim)
+        executor = Executor(registry=registry, sessions=lent, worker=name, stop=stop)
+        if len(claims) > 1:
+            return GroupExecutor(executor).execute(claims)
+        return {claim: executor.execute(claim) for claim in claims}
 
     return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
 

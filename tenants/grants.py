@@ -126,7 +126,7 @@ _WORKING = _roles("handler report")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 
-# Called by `claim`, `claim_job` and `promote` alone, which have pinned the path for them.
+# Called by `claim`, `claim_groups`, `claim_job` and `promote` alone, which have pinned the path for them.
 _CLAIM_STEPS = frozenset(
     {
         "begin_turn",
@@ -147,6 +147,7 @@ _CLAIM_STEPS = frozenset(
         "spot_of",
         "stretches",
         "take",
+        "take_more",
         "tenant_room",
         "tenant_stretches",
         "type_room",
@@ -170,6 +171,7 @@ CONTROL = Matrix(
         "orphans": _roles("engine"),
         "promote": _roles("engine"),
         "claim": _roles("engine"),
+        "claim_groups": _roles("engine"),
         "claim_job": _roles("engine"),
         "held": _roles("engine"),
         "restamp": _roles("engine"),
@@ -211,6 +213,9 @@ TENANT = Matrix(
         "job_items": _WORKING,
         "job_checkpoint": _WORKING,
         "job_complete": _WORKING,
+        "jobs_held": _WORKING,
+        "jobs_start": _WORKING,
+        "jobs_complete": _WORKING,
         "job_fail": _WORKING,
         "job_release": _WORKING,
         "job_abandon": _WORKING,

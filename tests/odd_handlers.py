@@ -304,6 +304,80 @@ def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     return found
 
 
+def transaction_id(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Say which transaction and which process this is."""
+    row = job.connection.execute("SELECT pg_current_xact_id()::text, pg_backend_pid()").fetchone()
+    assert row is not None
+    return {"transaction": row[0], "backend": row[1], "pid": os.getpid()}
+
+
+def collide_once(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Meet another transaction the first time; say how often it was run."""
+    runs = TRIES[payload.text] = TRIES.get(payload.text, 0) + 1
+    if runs == 1:
+        job.connection.execute("DO $$ BEGIN RAISE EXCEPTION 'met' USING ERRCODE = '40001'; END $$")
+    return {"runs": runs}
+
+
+def wait_in_vain(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Show that it runs, then wait for long; later attempts return at once."""
+    if job.attempt == 1:
+        job.progress(1, 2, "waiting")
+        time.sleep(600)
+    return {}
+
+
+def stop_self(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Show that it runs, then sleep until it is continued; later attempts return at once."""
+    if job.attempt == 1:
+        job.progress(1, 2, "stopping")
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return {}
+
+
+def commit_and_begin(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """End the transaction and leave one that looks like it."""
+    job.connection.execute("COMMIT")
+    job.connection.execute("BEGIN")
+    job.connection.execute("SAVEPOINT job")
+    return {}
+
+
+def defer_a_refusal(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Write what only the commit refuses."""
+    job.connection.execute(
+        "INSERT INTO refused_at_commit VALUES (1), (1)",
+    )
+    return {}
+
+
+def dict_rows(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Say what a row looks like, and leave the session with another factory."""
+    row = job.connection.execute("SELECT 1 AS one").fetchone()
+    job.connection.row_factory = dict_row
+    return {"row": row if isinstance(row, dict) else list(row or ())}
+
+
+def release_savepoint(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute("RELEASE SAVEPOINT job")
+    return {}
+
+
+TRIES: dict[str, int] = {}
+# What a test in the same process wants done from within a job, by the job's `text`.
+HOOKS: dict[str, Callable[[JobContext], None]] = {}
+
+
+def progress(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.progress(1, 2, "half")
+    return {}
+
+
+def hook(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    HOOKS[payload.text](job)
+    return {}
+
+
 DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "ok": lambda _job, _payload: {"fine": True},
     "loop_forever": loop_forever,
@@ -353,6 +427,16 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,
     "environment": lambda _job, payload: {"value": os.environ.get(payload.text)},
+    "transaction": transaction_id,
+    "hook": hook,
+    "collide_once": collide_once,
+    "progress": progress,
+    "wait_in_vain": wait_in_vain,
+    "stop_self": stop_self,
+    "commit_and_begin": commit_and_begin,
+    "defer_a_refusal": defer_a_refusal,
+    "dict_rows": dict_rows,
+    "release_savepoint": release_savepoint,
     "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},
 }
 
@@ -384,6 +468,30 @@ class OddSmall(Odd):
     memory_mb = 64
 
 
+class OddGrouped(Odd):
+    """The same, up to eight of a tenant's at a time; a `text` is the id of a customer to make first."""
+
+    type = "odd_grouped"
+    group = 8
+
+    def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
+        """Make the customer, then do it."""
+        if payload.text:
+            job.connection.execute(
+                "INSERT INTO customers (id, company_name, tax_condition, country)"
+                " VALUES (%s, 'Odd', 'registered', 'grouped')",
+                (payload.text,),
+            )
+        return super().handle(job, payload)
+
+
+class OddGroupedHurried(OddGrouped):
+    """The same with a second for the whole group."""
+
+    type = "odd_grouped_hurried"
+    timeout = 1.0
+
+
 class OddOnce(Odd):
     """The same, never retried after an error."""
 
@@ -404,6 +512,8 @@ REGISTRY = Registry(
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",
+        "odd_grouped": "tests.odd_handlers:OddGrouped",
+        "odd_grouped_hurried": "tests.odd_handlers:OddGroupedHurried",
         "odd_once": "tests.odd_handlers:OddOnce",
         "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",

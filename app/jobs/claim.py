@@ -1,6 +1,7 @@
 """What a worker holds after it took a ticket."""
 
 from dataclasses import dataclass
+from typing import TypeAlias
 from uuid import UUID
 
 from app.jobs.job import JobRef
@@ -28,3 +29,7 @@ class Claim:
     def log_fields(self) -> dict[str, object]:
         """Return what a line of the log says about this attempt."""
         return {"tenant": self.login.slug, "job_id": str(self.job_id), "attempt": self.attempt}
+
+
+# What one child runs in one turn: one claim, or several of a grouped type and of one tenant.
+Group: TypeAlias = tuple[Claim, ...]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 T = TypeVar("T")
+LARGEST_GROUP = 100
 
 
 class Item(Protocol[T]):
@@ -101,7 +102,8 @@ class JobHandler(ABC, Generic[P]):
     """Code for one job type; wraps an existing service that knows nothing of jobs.
 
     `timeout` is seconds an attempt may take, `memory_mb` what it may allocate beyond what the worker
-    uses already. Payload types are frozen dataclasses.
+    uses already. Payload types are frozen dataclasses. With `group` above 1 up to so many of a tenant's jobs
+    share a transaction, each under a savepoint, and the two limits: see docs/writing-handlers.md.
     """
 
     type: ClassVar[str]
@@ -110,10 +112,13 @@ class JobHandler(ABC, Generic[P]):
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 3600.0
     memory_mb: ClassVar[int | None] = None
+    group: ClassVar[int] = 1
     payload_type: ClassVar[builtins.type[Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if not 1 <= cls.group <= LARGEST_GROUP:
+            raise ValueError(f"{cls.__name__}.group must be from 1 to {LARGEST_GROUP}, not {cls.group}")
         for origin in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(origin):
                 if isinstance(argument, type):

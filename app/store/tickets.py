@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 from psycopg.types.numeric import Int2
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Claim, Group
 from app.jobs.job import JobRef
 from tenants.tenant import HandlerLogin
 
@@ -58,6 +59,28 @@ def claim(
         "SELECT * FROM claim(%s, %s, %s, %s, %s, %s)", (worker, list(queues), names, versions, backend, slots)
     ).fetchall()
     return [_claim(row) for row in rows]
+
+
+def claim_groups(
+    engine: Engine,
+    worker: UUID,
+    *,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    groups: Sequence[int],
+    backend: str,
+    slots: int,
+) -> list[Group]:
+    """Take up to `slots` turns like `claim`, each of as many jobs of its tenant and type as `groups` says.
+
+    `groups` is in step with `types`. Only the first of a group may be a job that a worker died with: it is alone then.
+    """
+    names, versions = _in_step(types)
+    rows = engine.execute(
+        "SELECT * FROM claim_groups(%s, %s, %s, %s, %s::integer[], %s, %s)",
+        (worker, list(queues), names, versions, list(groups), backend, slots),
+    ).fetchall()
+    return [tuple(_claim(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
 
 
 def held(engine: Engine, worker: UUID) -> list[Claim]:

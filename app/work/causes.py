@@ -8,8 +8,9 @@ STOPPING = "its worker was stopped"
 CUT_OFF = "its worker could not reach the database for too long"
 UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
+COMPANY_CANCELLED = "a job of its group did not stop when it was cancelled"
 # Why a child was killed, where that says nothing about its job.
-BLAMELESS = (STOPPING, CUT_OFF)
+BLAMELESS = (STOPPING, CUT_OFF, COMPANY_CANCELLED)
 
 
 def time_limit(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What a supervisor sees of one forked child: a pid to watch, a claim to rescue, a deadline to enforce."""
+"""What a supervisor sees of one forked child: a pid to watch, claims to rescue, a deadline to enforce."""
 
 import os
 import pickle
@@ -6,7 +6,7 @@ import signal
 import socket
 from time import monotonic
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Group
 from app.work import causes
 from app.work.stop import StopRequest
 
@@ -14,45 +14,45 @@ FREE, LEAVING = b".", b"!"
 
 
 class Child:
-    """A process that runs one attempt at a time; between two it is idle."""
+    """A process that runs one attempt at a time, or one group of them; in between it is idle."""
 
     def __init__(self, pid: int, channel: socket.socket, stop: StopRequest) -> None:
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
         self.channel = channel
-        self.claim: Claim | None = None
+        self.claims: Group = ()
         self.since = monotonic()
         self.killed_for: str | None = None
         self.leaving = self.overdue = self.asked = False
         self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
         self._stop = stop
 
-    def assign(self, claim: Claim) -> None:
-        """Give the idle child a claim to run; one that is dead by now is buried with it."""
-        self.claim, self.since = claim, monotonic()
+    def assign(self, claims: Group) -> None:
+        """Give the idle child claims to run; one that is dead by now is buried with them."""
+        self.claims, self.since = claims, monotonic()
         self.overdue = self.asked = False
         self.cancelled_at = None
         self._stop.withdraw()
         try:
-            self.channel.send(pickle.dumps(claim))
+            self.channel.send(pickle.dumps(claims))
         except (BrokenPipeError, ConnectionResetError):
             return
 
     def hear(self) -> None:
-        """Read the child's news: its attempt was recorded, and whether it takes another."""
+        """Read the child's news: its attempts were recorded, and whether it takes another."""
         try:
             news = self.channel.recv(1)
         except ConnectionResetError:
-            return  # it died with a claim unread; its death is told apart
+            return  # it died with claims unread; its death is told apart
         if news:
-            self.claim, self.since = None, monotonic()
+            self.claims, self.since = (), monotonic()
             self.leaving = news == LEAVING
 
     @property
     def idle(self) -> bool:
-        """Say whether the child could take a claim now."""
-        return self.claim is None and not self.leaving
+        """Say whether the child could take claims now."""
+        return not self.claims and not self.leaving
 
     def dismiss(self) -> None:
         """Let the idle child leave in good order."""

@@ -1,4 +1,4 @@
-"""Inside a forked child: take a claim, run it, say so, until there are no more."""
+"""Inside a forked child: take claims, run them, say so, until there are no more."""
 
 import logging
 import os
@@ -6,13 +6,13 @@ import pickle
 import select
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
 from app import crash_points
 from app.errors import ClaimLost
-from app.jobs.claim import Claim
+from app.jobs.claim import Claim, Group
 from app.work import exit_codes, limits, strays, title
 from app.work.child import FREE, LEAVING, Child
 from app.work.stop import StopRequest
@@ -20,18 +20,19 @@ from tenants.session import LoginRefused, NotConfined
 
 log = logging.getLogger(__name__)
 
-LARGEST_CLAIM = 65536
+LARGEST_PACKET = 65536  # bytes; a group of a hundred claims needs a third of it
 IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """What a child does with its life: how it runs an attempt, and after how much it is replaced.
+    """What a child does with its life: how it runs a group, and after how much it is replaced.
 
-    `jobs` and `memory_mb` (of resident memory) are looked at after each attempt; `at_rest` is called while idle.
+    `run` returns the new status of each job that it could record; `jobs` and `memory_mb` (of resident memory) are
+    looked at after each turn; `at_rest` is called while idle.
     """
 
-    run: Callable[[Claim, StopRequest], str]
+    run: Callable[[Group, StopRequest], Mapping[Claim, str]]
     jobs: int
     memory_mb: int | None = None
     at_rest: Callable[[], None] = lambda: None
@@ -85,19 +86,19 @@ def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, be
 
 
 def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
-    for served in range(1, duty.jobs + 1):
-        title.show(None)
-        claim = _receive(duty, channel)
-        if claim is None:
-            break
-        title.show(claim)
+    served = 0
+    title.show(())
+    while claims := _receive(duty, channel):
+        title.show(claims)
         stop.forget()
-        code = _run(duty, claim, stop)
+        code = _run(duty, claims, stop)
         if not strays.none():
             strays.end()
         if code != exit_codes.FINISHED:
             return code
-        last = served == duty.jobs or _too_large(duty)
+        title.show(())
+        served += len(claims)
+        last = served >= duty.jobs or _too_large(duty)
         channel.send(LEAVING if last else FREE)
         if last:
             break
@@ -105,35 +106,35 @@ def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
     return exit_codes.FINISHED
 
 
-def _receive(duty: Duty, channel: socket.socket) -> Claim | None:
-    """Wait for a claim; None means that the parent dismissed this child or is gone."""
+def _receive(duty: Duty, channel: socket.socket) -> Group:
+    """Wait for claims; none means that the parent dismissed this child or is gone."""
     while not select.select([channel], [], [], IDLE_LOOK)[0]:
         duty.at_rest()
-    packet = channel.recv(LARGEST_CLAIM)
-    if not packet:
-        return None
-    claim: Claim = pickle.loads(packet)  # noqa: S301 - written by our own parent
-    return claim
+    packet = channel.recv(LARGEST_PACKET)
+    claims: Group = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
+    return claims
 
 
-def _run(duty: Duty, claim: Claim, stop: StopRequest) -> int:
+def _run(duty: Duty, claims: Group, stop: StopRequest) -> int:
+    extra = claims[0].log_fields
     try:
-        status = duty.run(claim, stop)
+        statuses = duty.run(claims, stop)
     except ClaimLost as error:
-        log.warning("%s", error, extra=claim.log_fields)
+        log.warning("%s", error, extra=extra)
     except MemoryError:
         return exit_codes.OUT_OF_MEMORY
     except (LoginRefused, NotConfined) as error:
-        log.error("%s", error, extra=claim.log_fields)  # noqa: TRY400 - the sentence is enough
+        log.error("%s", error, extra=extra)  # noqa: TRY400 - the sentence is enough
         return exit_codes.LOGIN_REFUSED
     except SystemExit as request:
         # Not FINISHED, whatever the handler said: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT
     except Exception:
-        log.exception("attempt not recorded", extra=claim.log_fields)
+        log.exception("attempt not recorded", extra=extra)
         return exit_codes.BROKEN
     else:
-        log.info("attempt ended: %s", status, extra=claim.log_fields)
+        for claim, status in statuses.items():
+            log.info("attempt ended: %s", status, extra=claim.log_fields)
     return exit_codes.FINISHED
 
 

@@ -25,7 +25,13 @@ class AttemptContext:
     """One attempt's view of its job; implements `app.jobs.handler.JobContext`."""
 
     def __init__(
-        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, sessions: SessionSource
+        self,
+        *,
+        transaction: JobTransaction,
+        started: Started,
+        stop: StopRequest,
+        sessions: SessionSource,
+        grouped: bool = False,
     ) -> None:
         claim = transaction.claim
         self.job_id = claim.job_id
@@ -46,6 +52,7 @@ class AttemptContext:
         self._transaction = transaction
         self._stop = stop
         self._sessions = sessions
+        self._grouped = grouped
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
         self._next_look = 0.0
@@ -73,6 +80,7 @@ class AttemptContext:
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
+        self._commits_alone("job.checkpoint")
         if self._batch is not None and self._batch.inside_an_item:
             raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
         self.finish()
@@ -84,6 +92,7 @@ class AttemptContext:
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
+        self._commits_alone("job.each")
         if self._batch is not None:
             raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
         self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
@@ -122,6 +131,11 @@ class AttemptContext:
         """Give back the second session, if there was one."""
         if self._second is not None:
             self._sessions.give_back(self._transaction.claim.login, self._second)
+
+    def _commits_alone(self, what: str) -> None:
+        # Also where a job of a grouped type runs singly: what a handler may do must not depend on its company.
+        if self._grouped:
+            raise HandlerMisuse(f"{what} commits, but jobs of a type with `group` share a transaction: use one of them")
 
     def _second_session(self) -> HandlerConnection:
         if self._second is None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Group
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work.engine import EngineLink
@@ -34,7 +34,7 @@ class ExecSource:
         self._place = place
         self.exhausted = False
 
-    def take(self, worker: UUID, free: int) -> list[Claim]:
+    def take(self, worker: UUID, free: int) -> list[Group]:
         """Claim the named job, later others; the place on this host is given up before leaving."""
         if self.exhausted:
             return []
@@ -42,7 +42,7 @@ class ExecSource:
             own, self._job_id = self._job_id, None
             claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.versions)
             if claim is not None:
-                return [claim]
+                return [(claim,)]
         if claims := self._waiting(worker, free):
             return claims
         # A dispatcher that found every place taken just now relies on us: after the place is free,
@@ -65,10 +65,11 @@ class ExecSource:
     def hear(self) -> None:
         """Do nothing."""
 
-    def _waiting(self, worker: UUID, free: int) -> list[Claim]:
+    def _waiting(self, worker: UUID, free: int) -> list[Group]:
         queues = sorted({handler.queue for handler in self._registry.load_all()})
         types = self._registry.versions
-        return self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
+        claims = self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
+        return [(claim,) for claim in claims]
 
     def drop_in_child(self) -> None:
         """Let go of the place: it is the supervisor's."""

@@ -3,6 +3,7 @@
 import logging
 import random
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from json import dumps
@@ -75,30 +76,45 @@ class Executor:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
-        self._sessions = sessions
-        self._worker = worker
-        self._stop = stop
         self._chance = chance
+        self.sessions = sessions
+        self.worker = worker
+        self.stop = stop
 
     def execute(self, claim: Claim) -> str:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
-        attempt = self._start(claim)
-        try:
+        handler = self.handler(claim)
+        with closing(JobTransaction(claim, self.sessions)) as transaction:
+            started = attempts.start(transaction.connection, claim, self.worker)
+            crash_points.reach("started")
+            return self._run(self.attempt(handler, transaction, started))
+
+    def resume(self, claim: Claim, started: Started, decision: Decision | None) -> str:
+        """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
+        with closing(JobTransaction(claim, self.sessions)) as transaction:
+            attempt = self.attempt(self.handler(claim), transaction, started)
+            return self._run(attempt) if decision is None else self.record(attempt, decision)
+
+    def _run(self, attempt: Attempt) -> str:
+        with closing(attempt.context):
             with limited_memory(attempt.handler.memory_mb):
                 outcome = self._work(attempt)
-            decision = self._decide(attempt, outcome)
-            return self._record(attempt, decision)
-        finally:
-            attempt.context.close()
-            attempt.transaction.close()
+            return self.record(attempt, self.decide(attempt, outcome))
 
-    def _start(self, claim: Claim) -> Attempt:
-        handler = self._registry.load(claim.type)()
-        transaction = JobTransaction(claim, self._sessions)
-        started = attempts.start(transaction.connection, claim, self._worker)
-        crash_points.reach("started")
-        context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)
-        return Attempt(claim, handler, transaction, started, context, monotonic())
+    def handler(self, claim: Claim) -> JobHandler[Any]:
+        """Return a new handler for a claim."""
+        return self._registry.load(claim.type)()
+
+    def attempt(self, handler: JobHandler[Any], transaction: JobTransaction, started: Started) -> Attempt:
+        """Return what was started as an attempt in this transaction."""
+        context = AttemptContext(
+            transaction=transaction,
+            started=started,
+            stop=self.stop,
+            sessions=self.sessions,
+            grouped=handler.group > 1,
+        )
+        return Attempt(transaction.claim, handler, transaction, started, context, monotonic())
 
     def _work(self, attempt: Attempt) -> Outcome:
         outcome = self._try(attempt)
@@ -107,23 +123,30 @@ class Executor:
         return outcome
 
     def _try(self, attempt: Attempt) -> Outcome:
-        if attempt.started.cancelled:
-            return Cancel("cancelled on request")
-        if attempt.started.expired:
-            return Cancel("expired")
+        if unwanted := self.unwanted(attempt):
+            return unwanted
         for tries in range(1, COLLISIONS + 1):
             try:
-                return self._handle(attempt)
+                attempt.transaction.begin()
+                return self.call(attempt)
             except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
                 if tries == COLLISIONS or not collided(error):
-                    return self._raised(error)
+                    return self.judge(error)
                 attempt.transaction.rollback()
                 attempt.context.start_over()
                 sleep(0.05 * tries * self._chance())
         raise AssertionError("the last try returns")
 
-    def _handle(self, attempt: Attempt) -> Outcome:
-        attempt.transaction.begin()
+    def unwanted(self, attempt: Attempt) -> Cancel | None:
+        """Say why a job that was claimed is not to run after all."""
+        if attempt.started.cancelled:
+            return Cancel("cancelled on request")
+        if attempt.started.expired:
+            return Cancel("expired")
+        return None
+
+    def call(self, attempt: Attempt) -> Outcome:
+        """Call the handler inside the transaction that is open; raises whatever it raises."""
         job, handler = attempt.context, attempt.handler
         payload = rebuild(handler.payload_type, attempt.started.payload)
         handler.before(job)
@@ -134,7 +157,8 @@ class Executor:
             return answer
         return Completed(serialise(answer))
 
-    def _raised(self, error: Exception) -> Outcome:
+    def judge(self, error: Exception) -> Outcome:
+        """Return which outcome an error of the handler's is; what ends the attempt or the process is raised on."""
         match error:
             case ClaimLost():
                 raise error
@@ -149,7 +173,8 @@ class Executor:
             case _:
                 return Raised(describe(error))
 
-    def _decide(self, attempt: Attempt, outcome: Outcome) -> Decision:
+    def decide(self, attempt: Attempt, outcome: Outcome) -> Decision:
+        """Return what is to be written for an outcome."""
         now = attempts.now(attempt.transaction.connection) if isinstance(outcome, Reschedule | HandedBack) else None
         return decide(
             outcome,
@@ -160,7 +185,8 @@ class Executor:
             chance=self._chance(),
         )
 
-    def _record(self, attempt: Attempt, decision: Decision) -> str:
+    def record(self, attempt: Attempt, decision: Decision) -> str:
+        """Write the decision and return the job's new status; only completing it commits what is open."""
         claim, transaction = attempt.claim, attempt.transaction
         if isinstance(decision, Complete):
             return self._commit(attempt, decision)
@@ -185,7 +211,7 @@ class Executor:
         except (psycopg.Error, HandlerMisuse) as error:
             # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
             attempt.transaction.rollback()
-            return self._record(attempt, self._decide(attempt, self._raised(error)))
+            return self.record(attempt, self.decide(attempt, self.judge(error)))
         crash_points.reach("completed")
         return "completed"
 

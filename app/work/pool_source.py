@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Group
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work.engine import Connection, EngineLink
@@ -37,6 +37,7 @@ class PoolSource:
         handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
         self._queues = sorted({handler.queue for handler in handlers})
         self._types = [(handler.type, handler.version) for handler in handlers]
+        self._groups = [handler.group for handler in handlers]
         self._engine = engine
         self._hints = hints
         self._chance = chance
@@ -44,20 +45,26 @@ class PoolSource:
         self._due = monotonic()
         self._listens: Connection | None = None
 
-    def take(self, worker: UUID, free: int) -> list[Claim]:
-        """Claim up to `free` jobs if it is time to look."""
+    def take(self, worker: UUID, free: int) -> list[Group]:
+        """Claim for up to `free` children if it is time to look."""
         if monotonic() < self._due:
             return []
         try:
-            claims = self._engine.run(
-                tickets.claim, worker, queues=self._queues, types=self._types, backend="pool", slots=free
+            groups = self._engine.run(
+                tickets.claim_groups,
+                worker,
+                queues=self._queues,
+                types=self._types,
+                groups=self._groups,
+                backend="pool",
+                slots=free,
             )
         except psycopg.OperationalError as error:
             log.warning("no claim: the database does not answer: %s", error)
-            claims = []
+            groups = []
         # Fewer than asked for: nothing more waits, and whatever comes is hinted at or found by the next look.
-        self._rest(found=bool(claims), more=len(claims) == free)
-        return claims
+        self._rest(found=bool(groups), more=len(groups) == free)
+        return groups
 
     def patience(self) -> float:
         """Return the seconds until the next look."""

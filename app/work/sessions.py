@@ -62,6 +62,12 @@ class Sessions:
                 del self._idle[login]
                 psycopg.Connection.close(connection)
 
+    def close(self) -> None:
+        """End every session that is kept."""
+        while self._idle:
+            _, (connection, _) = self._idle.popitem()
+            psycopg.Connection.close(connection)
+
     def __len__(self) -> int:
         return len(self._idle)
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 from uuid import UUID
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Group
 
 
 class Source(Protocol):
@@ -13,8 +13,8 @@ class Source(Protocol):
     def exhausted(self) -> bool:
         """Say whether nothing will come any more, so that an idle supervisor may leave."""
 
-    def take(self, worker: UUID, free: int) -> list[Claim]:
-        """Claim up to `free` jobs; none means there is nothing to do now."""
+    def take(self, worker: UUID, free: int) -> list[Group]:
+        """Claim for up to `free` children; nothing means there is nothing to do now."""
 
     def patience(self) -> float:
         """Return the seconds after which `take` wants to be called again, whatever happens."""

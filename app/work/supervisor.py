@@ -117,14 +117,14 @@ class Supervisor:
         free = self._free()
         if free <= 0:
             return
-        for claim in self._source.take(self._worker, free):
+        for claims in self._source.take(self._worker, free):
             crash_points.reach("claimed")
             try:
                 child = next((child for child in self._children.values() if child.idle), None) or self._fork()
             except OSError as error:
-                self._taking_back.unfit(claim, f"no process could be had for it: {error}")
+                self._taking_back.unfit(claims, f"no process could be had for it: {error}")
             else:
-                child.assign(claim)
+                child.assign(claims)
         self._taking_back.pay()
 
     def _fit(self) -> None:
@@ -200,20 +200,19 @@ class Supervisor:
                 child.kill(causes.STOPPING)
                 continue
             self._limits.enforce(child)
-            if self._shutdown.asked and child.claim is not None and not child.asked:
-                log.info("stopping: the job ends at its next safe place", extra=child.claim.log_fields)
+            if self._shutdown.asked and child.claims and not child.asked:
+                log.info("stopping: the job ends at its next safe place", extra=child.claims[0].log_fields)
                 child.ask_to_stop(StopRequest.GRACEFUL)
 
     def _bury(self, child: Child) -> None:
-        """Reap a dead child; if its job was not finished, take the job back at once."""
+        """Reap a dead child; what it has not finished is taken back at once."""
         self._selector.unregister(child.channel)
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
         code = child.reap()
         # What it left behind had it as parent until it died, and has us now.
         strays.end(spare={*self._children, *self._inherited, *self._sweepers()})
-        if child.claim is not None:
-            self._taking_back.from_dead(child.claim, code, child.killed_for)
+        self._taking_back.from_dead(child.claims, code, child.killed_for)
 
     def _sweepers(self) -> set[int]:
         return {self._janitor.pid} if self._janitor is not None and self._janitor.pid is not None else set()
@@ -223,13 +222,11 @@ class Supervisor:
         pulse = self._heartbeat.beat(self._worker)
         known = self._taking_back.tokens
         for child in self._children.values():
-            if child.claim is None:
-                continue
-            known.add(child.claim.token)
+            known |= {claim.token for claim in child.claims}
             # Past the time after which others may take our jobs, we must not run them.
-            if pulse.cut_off:
+            if pulse.cut_off and child.claims:
                 child.kill(causes.CUT_OFF)
-            if child.claim.job_id in pulse.to_stop:
+            if any(claim.job_id in pulse.to_stop for claim in child.claims):
                 child.cancel(grace=self._pace.grace)
         for claim in pulse.held:
             if claim.token not in known:

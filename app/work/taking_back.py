@@ -9,7 +9,7 @@ from uuid import UUID
 
 import psycopg
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Claim, Group
 from app.jobs.registry import Registry
 from app.store import recovery
 from app.work import causes, exit_codes
@@ -50,18 +50,25 @@ class TakingBack:
         """Return the tokens of the claims that are owed."""
         return {owed.claim.token for owed in self._owed}
 
-    def from_dead(self, claim: Claim, code: int, killed_for: str | None) -> None:
-        """Take a job from a child that ended with this exit code, at once."""
-        terms = self._registry.terms(claim.type)
-        cause = killed_for or causes.of_end(code, terms.timeout)
-        blameless = code == exit_codes.LOGIN_REFUSED or cause in causes.BLAMELESS
-        self._owe(claim, cause, self._pause(code, cause, claim), counted=not blameless)
-        self.due = monotonic()
+    def from_dead(self, claims: Group, code: int, killed_for: str | None) -> None:
+        """Take its jobs from a child that ended with this exit code, at once.
+
+        Which job of a group is to blame cannot be known: each is counted a crash, and runs alone from then on.
+        """
+        for claim in claims:
+            cause = killed_for or causes.of_end(code, self._registry.terms(claim.type).timeout)
+            blameless = code == exit_codes.LOGIN_REFUSED or cause in causes.BLAMELESS
+            # A group that was ended for one job's sake: that one is cancelled, no other has done anything.
+            if cause == causes.CANCELLED and len(claims) > 1:
+                cause, blameless = causes.COMPANY_CANCELLED, True
+            self._owe(claim, cause, self._pause(code, cause, claim), counted=not blameless)
+            self.due = monotonic()
         self.pay()
 
-    def unfit(self, claim: Claim, cause: str) -> None:
-        """Have a job that cannot be started here wait, for somebody else or for better times."""
-        self._owe(claim, cause, UNFIT_PAUSE, counted=False)
+    def unfit(self, claims: Group, cause: str) -> None:
+        """Have jobs that cannot be started here wait, for somebody else or for better times."""
+        for claim in claims:
+            self._owe(claim, cause, UNFIT_PAUSE, counted=False)
 
     def unheard(self, claim: Claim) -> None:
         """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""

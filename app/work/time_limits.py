@@ -10,7 +10,10 @@ from app.work.stop import StopRequest
 
 
 class TimeLimits:
-    """Knows each child's deadline, and ends those that have passed it."""
+    """Knows each child's deadline, and ends those that have passed it.
+
+    A group has the time of one attempt: all its jobs are of one type, and share a transaction.
+    """
 
     def __init__(self, registry: Registry, pace: Pace) -> None:
         self._registry = registry
@@ -18,17 +21,20 @@ class TimeLimits:
 
     def deadline(self, child: Child) -> float:
         """Return when something is to be done about the child, by the monotonic clock."""
-        if child.claim is None:
+        if not child.claims:
             return child.since + self._pace.idle_child + 1
-        deadline = child.since + self._registry.terms(child.claim.type).timeout
+        deadline = child.since + self._timeout(child)
         return deadline + self._pace.kill_after if child.overdue else deadline
 
     def enforce(self, child: Child) -> None:
         """Ask a child whose job has taken too long to stop; end it if it was asked already."""
-        if child.claim is None or monotonic() < self.deadline(child):
+        if not child.claims or monotonic() < self.deadline(child):
             return
         if child.overdue:
-            child.kill(causes.time_limit(self._registry.terms(child.claim.type).timeout))
+            child.kill(causes.time_limit(self._timeout(child)))
         else:
             child.overdue = True
             child.ask_to_stop(StopRequest.TIME_LIMIT)
+
+    def _timeout(self, child: Child) -> float:
+        return self._registry.terms(child.claims[0].type).timeout

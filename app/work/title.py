@@ -1,6 +1,6 @@
 """What `ps` shows of a child: which job of which tenant it runs, and never what the job is about."""
 
-from app.jobs.claim import Claim
+from app.jobs.claim import Group
 
 try:
     import setproctitle
@@ -8,8 +8,14 @@ except ImportError:  # the extra `titles` is not installed
     setproctitle = None  # type: ignore[assignment]
 
 
-def show(claim: Claim | None) -> None:
-    """Name this process for the job that it runs, or for having none."""
+def show(claims: Group) -> None:
+    """Name this process for the job that it runs, for the first of a group, or for having none."""
     if setproctitle is not None:
-        doing = f"{claim.login.slug} {claim.type} {claim.job_id}" if claim else "idle"
-        setproctitle.setproctitle(f"turno: {doing}")
+        setproctitle.setproctitle(f"turno: {_doing(claims)}")
+
+
+def _doing(claims: Group) -> str:
+    if not claims:
+        return "idle"
+    first, more = claims[0], len(claims) - 1
+    return f"{first.login.slug} {first.type} {first.job_id}" + (f" and {more} more" if more else "")

@@ -301,7 +301,7 @@ def test_without_the_library_there_are_no_titles_and_no_error(world: World, tmp_
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert becomes_true(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["status"] == "completed"
-    assert any("odd_worker.py" in title for title in titles(pool))
+    assert any("tests.odd_handlers" in title for title in titles(pool))
     assert not any(title.startswith("turno:") for title in titles(pool))
 
 

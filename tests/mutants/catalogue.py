@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, invoices, isolation, recovery, running, tickets
+from tests.mutants import door, fencing, groups, invoices, isolation, recovery, running, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
     *tickets.MUTANTS,
     *recovery.MUTANTS,
     *running.MUTANTS,
+    *groups.MUTANTS,
     *isolation.MUTANTS,
     *door.MUTANTS,
     *invoices.MUTANTS,

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 WORK = "app/work"
 CONTROL = "migrations/control/0001_control.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
+REPAIR = "migrations/tenant/0003_grouped.sql"
 FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
@@ -133,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a lost ticket is not made again",
         NEVER_LOST,
-        SQL,
+        REPAIR,
         "    WHERE j.status = 'pending' AND NOT EXISTS",
         "    WHERE false AND NOT EXISTS",
         (f"{MENDS}[lose_a_ticket-repaired]",),
@@ -141,7 +142,7 @@ MUTANTS = (
     Mutant(
         "a running job that lost its ticket stays so",
         NEVER_LOST,
-        SQL,
+        REPAIR,
         "FROM lost WHERE j.id = lost.id AND j.status = 'running';",
         "FROM lost WHERE false;",
         (f"{MAINTENANCE}::test_a_running_job_without_a_ticket_waits_once_more",),
@@ -149,7 +150,7 @@ MUTANTS = (
     Mutant(
         "a ticket without a job stays",
         "section 2: tickets are repairable from the jobs",
-        SQL,
+        REPAIR,
         "    DELETE FROM turno.tickets t\n    WHERE NOT EXISTS",
         "    DELETE FROM turno.tickets t\n    WHERE false AND NOT EXISTS",
         (f"{MENDS}[leave_a_ticket_behind-repaired]",),
@@ -213,7 +214,7 @@ MUTANTS = (
     Mutant(
         "a dry run repairs",
         DRY,
-        SQL,
+        REPAIR,
         "IF p_dry_run THEN\n        SELECT count(*) INTO n",
         "IF false THEN\n        SELECT count(*) INTO n",
         (f"{MENDS}[lose_a_ticket-repaired]",),

@@ -1,0 +1,64 @@
+"""One transaction for the jobs of a group, each under a savepoint of its own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from app.errors import HandlerMisuse
+from app.jobs.claim import Claim, Group
+from app.work.session import JobTransaction, SessionSource
+
+
+class TransactionEnded(HandlerMisuse):
+    """A handler ended the transaction that its job shares with others, by SQL."""
+
+
+class GroupTransaction(JobTransaction):
+    """The group's session and transaction; a job's work is kept or undone without touching that of the others."""
+
+    def __init__(self, claims: Group, sessions: SessionSource) -> None:
+        super().__init__(claims[0], sessions)
+        self._sessions = sessions
+        # The savepoint before is released together with the next one's making: one round trip a job.
+        self._next: bytes | None = b"SAVEPOINT job"
+
+    def share(self, claim: Claim) -> JobTransaction:
+        """Show the group's session as that of one claim."""
+        return JobTransaction(claim, self._sessions, self.connection)
+
+    def open(self) -> None:
+        """Set the next job's savepoint; raises TransactionEnded."""
+        # The Python side has a state too, and it is the last job's.
+        self.connection.row_factory, self.connection.cursor_factory = tuple_row, psycopg.Cursor
+        if self._next is not None:
+            with _ended():
+                self.connection.execute(self._next)
+        self._next = b"RELEASE SAVEPOINT job; SAVEPOINT job"
+
+    def keep(self) -> None:
+        """Keep the job's work; raises what its own commit would have said if the transaction is no longer sound."""
+        match self.connection.info.transaction_status:
+            case TransactionStatus.INERROR:
+                raise psycopg.errors.InFailedSqlTransaction("an error of the database's was caught and passed over")
+            case TransactionStatus.IDLE:
+                raise TransactionEnded(ENDED)
+
+    def undo(self) -> None:
+        """Undo the job's work, to its savepoint, which the next one may have; raises TransactionEnded."""
+        with _ended():
+            self.connection.execute("ROLLBACK TO SAVEPOINT job")
+        self._next = None
+
+
+ENDED = "the handler ended the transaction of its group by SQL; leave commit and rollback to the executor"
+
+
+@contextmanager
+def _ended() -> Iterator[None]:
+    try:
+        yield
+    except (psycopg.errors.InvalidSavepointSpecification, psycopg.errors.NoActiveSqlTransaction) as error:
+        raise TransactionEnded(ENDED) from error

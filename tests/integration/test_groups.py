@@ -1,0 +1,415 @@
+"""Jobs of a grouped type that share a transaction: each has the end it would have alone, whatever the others do."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from app.jobs.claim import Group
+from app.jobs.handler import JobContext, JobHandler
+from app.store import groups, recovery
+from app.work.session import HandlerConnection
+from app.work.stop import StopRequest
+from cli.testing.invariants import judge_of
+from tenants.session import handler_session
+from tests.grouped_here import claim_groups_here, execute_group_here, worker_here
+from tests.odd_handlers import HOOKS, TRIES, Odd, OddGrouped
+from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+def grouped(world: World) -> Iterator[None]:
+    world.backend = "pool"
+    TRIES.clear()
+    HOOKS.clear()
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    yield
+    with judge_of(world.url, world.one) as judge:
+        # The handlers here have effects of their own, which the tests look at.
+        assert [rule for rule in judge.broken() if not rule.startswith("I2: an end and its effect")] == []
+
+
+def put(world: World, *deeds: str, **options: Any) -> list[UUID]:
+    """Enqueue a job for each deed; each makes a customer named for its place first."""
+    return [world.enqueue({"how": how, "text": f"G{n}"}, handler=OddGrouped, **options) for n, how in enumerate(deeds)]
+
+
+def claim(world: World) -> Group:
+    (claims,) = claim_groups_here(world)
+    return claims
+
+
+def run(world: World, *deeds: str) -> list[dict[str, Any]]:
+    """Run a job for each deed as one group and return them."""
+    jobs = put(world, *deeds)
+    claims = claim(world)
+    assert [one.job_id for one in claims] == jobs
+    execute_group_here(world, claims)
+    return [world.job(job_id) for job_id in jobs]
+
+
+def written(world: World) -> set[str]:
+    return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'grouped'")}
+
+
+def test_a_turn_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: World) -> None:
+    jobs = put(world, *["ok"] * 11)
+    world.enqueue({"how": "ok"}, handler=Odd)
+    world.enqueue({"how": "ok"}, handler=OddGrouped, tenant=world.other)
+    worker = worker_here(world)
+    turns = [turn for _ in range(4) for turn in claim_groups_here(world, worker=worker)]
+    assert sorted((len(turn), turn[0].type, turn[0].login.slug) for turn in turns) == [
+        (1, "odd", "suc0001"), (1, "odd_grouped", "suc0002"), (3, "odd_grouped", "suc0001"),
+        (8, "odd_grouped", "suc0001"),
+    ]  # fmt: skip
+    assert all(len({(one.type, one.tenant_id) for one in turn}) == 1 for turn in turns)
+    assert len({one.token for turn in turns for one in turn}) == 13
+    (whole,) = [turn for turn in turns if len(turn) == 8]
+    assert [one.job_id for one in whole] == jobs[:8]
+
+
+def test_free_children_are_given_work_before_any_gets_more_than_its_share(world: World) -> None:
+    put(world, *["ok"] * 6)
+    assert sorted(map(len, claim_groups_here(world, slots=8))) == [1] * 6
+    put(world, *["ok"] * 6)
+    assert sorted(map(len, claim_groups_here(world, slots=2))) == [1, 5]
+
+
+def test_a_group_is_one_turn(world: World) -> None:
+    for tenant in world.tenants.values():
+        for _ in range(16):
+            world.enqueue({"how": "ok"}, handler=OddGrouped, tenant=tenant)
+    worker = worker_here(world)
+    order = [claim_groups_here(world, worker=worker)[0][0].login.slug for _ in range(4)]
+    assert order in (["suc0001", "suc0002"] * 2, ["suc0002", "suc0001"] * 2)
+
+
+@pytest.mark.parametrize("whose", ["tenant", "type"])
+def test_a_cap_holds_for_groups(world: World, whose: str) -> None:
+    put(world, *["ok"] * 8)
+    if whose == "tenant":
+        world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
+    else:
+        world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('odd_grouped', 3)")
+    try:
+        assert [len(turn) for turn in claim_groups_here(world)] == [3]
+        assert claim_groups_here(world) == []
+    finally:
+        world.rows("UPDATE turno.tenants SET cap = NULL; DELETE FROM turno.job_types")
+
+
+def test_a_job_that_a_worker_died_with_runs_alone(world: World) -> None:
+    jobs = put(world, *["ok"] * 4)
+    start_and_take_back(world, claim(world), blamed=jobs[1:3])
+    assert [world.job(job_id)["crashes"] for job_id in jobs] == [0, 1, 1, 0]
+    turns = [[one.job_id for one in claim(world)] for _ in range(3)]
+    assert sorted(turns) == sorted([[jobs[1]], [jobs[2]], [jobs[0], jobs[3]]])
+
+
+def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: World) -> None:
+    first, _ = put(world, "ok", "ok")
+    start_and_take_back(world, claim(world), blamed=[first])
+    world.rows("DELETE FROM turno.tickets WHERE job_id = %s", first)
+    recovery.repair(world.engine, world.one.schema, "pool", dry_run=False)
+    assert [len(claim(world)), len(claim(world))] == [1, 1]
+
+
+def test_they_share_a_transaction_and_keep_their_own_history(world: World) -> None:
+    jobs = run(world, *["transaction"] * 8)
+    assert len({job["result"]["transaction"] for job in jobs}) == 1
+    assert {(job["status"], job["attempt"], job["errors"], job["crashes"]) for job in jobs} == {("completed", 1, 0, 0)}
+    assert written(world) == {f"G{n}" for n in range(8)}
+    ids = {job["id"] for job in jobs}
+    attempts = world.rows("SELECT job_id, outcome, worker FROM background_job_attempts")
+    assert {(row["job_id"], row["outcome"], row["worker"]) for row in attempts} == {
+        (one, "completed", "test") for one in ids
+    }
+    events = world.rows("SELECT job_id, new_status FROM background_job_events ORDER BY id")
+    assert all(
+        [row["new_status"] for row in events if row["job_id"] == one] == ["pending", "running", "completed"]
+        for one in ids
+    )
+    notifications = world.rows("SELECT job_id, kind, data ->> 'type' AS type FROM notifications")
+    assert {(row["job_id"], row["kind"], row["type"]) for row in notifications} == {
+        (one, "completed", "odd_grouped") for one in ids
+    }
+    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    assert len(world.rows("SELECT 1 FROM turno.outcomes WHERE outcome = 'completed'")) == 8
+
+
+def test_each_has_its_own_end_and_the_others_keep_theirs(world: World) -> None:
+    deeds = ["ok", "error", "permanent", "reschedule_after", "cancel", "nan", "leave_aborted", "ok"]
+    jobs = run(world, *deeds)
+    ends = [(job["status"], job["reason"]) for job in jobs]
+    assert ends == [
+        ("completed", None),
+        ("pending", "an attempt failed"),
+        ("failed", "failed for good"),
+        ("pending", "rescheduled by its handler"),
+        ("cancelled", "nothing to do"),
+        ("failed", "failed for good"),
+        ("pending", "an attempt failed"),
+        ("completed", None),
+    ]
+    assert [job["errors"] for job in jobs] == [0, 1, 1, 0, 0, 1, 1, 0]
+    assert written(world) == {"G0", "G7"}
+    assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 2
+    assert len(world.rows("SELECT 1 FROM notifications")) == 5
+    assert world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL") == []
+
+
+def test_a_payload_that_no_longer_fits_fails_alone(world: World) -> None:
+    jobs = put(world, "ok", "ok", "ok")
+    world.rows("""UPDATE background_jobs SET payload = '{"unheard_of": 1}' WHERE id = %s""", jobs[1])
+    execute_group_here(world, claim(world))
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
+    assert "unheard_of" in world.job(jobs[1])["error"]["message"]
+
+
+@pytest.mark.parametrize("why", ["cancelled on request", "expired"])
+def test_what_is_no_longer_wanted_does_not_run(world: World, why: str) -> None:
+    jobs = put(world, "ok", "ok", "ok", expires_at=datetime.now(UTC) + timedelta(hours=1))
+    claims = claim(world)
+    if why == "expired":
+        world.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s' WHERE id = %s", jobs[1])
+    else:
+        world.rows("UPDATE background_jobs SET cancel_requested_at = now() WHERE id = %s", jobs[1])
+    execute_group_here(world, claims)
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "cancelled", "completed"]
+    assert world.job(jobs[1])["reason"] == why
+    assert written(world) == {"G0", "G2"}
+
+
+def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(world: World) -> None:
+    jobs = put(world, "ok", "hook", "ok")
+
+    def cancel(job: JobContext) -> None:
+        assert world.cancel(job.job_id) == "requested"
+        job.check_cancelled()
+
+    HOOKS["G1"] = cancel
+    execute_group_here(world, claim(world))
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "cancelled", "completed"]
+    assert written(world) == {"G0", "G2"}
+
+
+def test_a_collision_of_one_is_tried_again_after_the_others_have_committed(world: World) -> None:
+    jobs = run(world, "ok", "collide_once", "ok")
+    assert [job["status"] for job in jobs] == ["completed"] * 3
+    assert (jobs[1]["result"], jobs[1]["errors"], jobs[1]["attempt"]) == ({"runs": 2}, 0, 1)
+    assert written(world) == {"G0", "G1", "G2"}
+
+
+def test_what_only_the_commit_refuses_fails_the_one_that_wrote_it(world: World) -> None:
+    world.rows("CREATE TABLE refused_at_commit (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    world.rows(f"GRANT INSERT ON refused_at_commit TO {world.one.handler_role}")
+    try:
+        jobs = run(world, "ok", "defer_a_refusal", "ok")
+    finally:
+        world.rows("DROP TABLE refused_at_commit")
+    assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
+    assert (jobs[1]["errors"], jobs[1]["error"]["sqlstate"]) == (1, "23505")
+    assert written(world) == {"G0", "G2"}
+
+
+def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: World) -> None:
+    jobs = run(world, "ok", "commit_and_begin", "ok")
+    assert [job["status"] for job in jobs] == ["failed"] * 3
+    assert {job["error"]["class"] for job in jobs} == {"HandlerMisuse"}
+
+
+@pytest.mark.parametrize("how", ["raw_commit", "raw_rollback", "release_savepoint"])
+def test_one_that_ends_the_transaction_doubles_nothing(world: World, how: str) -> None:
+    jobs = run(world, "ok", "error", how, "ok")
+    assert [job["status"] for job in jobs] == ["failed", "pending", "failed", "completed"]
+    assert {job["error"]["class"] for job in jobs[::2]} == {"TransactionEnded"}
+    assert [job["attempt"] for job in jobs] == [1, 1, 1, 1]
+    assert "G3" in written(world)
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback", "close"])
+def test_ending_the_transaction_by_the_connection_is_refused_and_is_one_s_own_failure(world: World, how: str) -> None:
+    jobs = run(world, "ok", how, "ok")
+    assert [job["status"] for job in jobs] == ["completed", "failed", "completed"]
+    assert jobs[1]["error"]["class"] == "HandlerMisuse"
+
+
+def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: World) -> None:
+    jobs = run(world, "ok", "end_own_backend", "ok")
+    assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
+    assert [job["errors"] for job in jobs] == [0, 1, 0]
+    assert written(world) == {"G0", "G2"}
+
+
+@pytest.mark.parametrize(("how", "named"), [("items", "job.each"), ("resume", "job.checkpoint")])
+@pytest.mark.parametrize("company", [1, 3])
+def test_what_commits_by_itself_is_refused_by_name(world: World, how: str, named: str, company: int) -> None:
+    jobs = [
+        world.enqueue({"how": how, "number": 4}, handler=OddGrouped),
+        *put(world, *["ok"] * (company - 1)),
+    ]
+    execute_group_here(world, claim(world))
+    job = world.job(jobs[0])
+    assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
+    assert named in job["error"]["message"]
+    assert all(world.job(job_id)["status"] == "completed" for job_id in jobs[1:])
+
+
+def test_progress_of_one_is_shown(world: World) -> None:
+    jobs = run(world, "progress", "ok")
+    (row,) = world.rows("SELECT job_id, done, total, message FROM background_job_progress")
+    assert row == {"job_id": jobs[0]["id"], "done": 1, "total": 2, "message": "half"}
+
+
+def test_the_session_s_python_side_is_clean_for_each(world: World) -> None:
+    jobs = run(world, "dict_rows", "dict_rows", "dict_rows")
+    assert [job["result"] for job in jobs] == [{"row": [1]}] * 3
+
+
+def test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun(world: World) -> None:
+    jobs = put(world, "ok", "ok")
+    stop = StopRequest()
+    stop.listen()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        execute_group_here(world, claim(world), stop)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    found = [world.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["errors"], job["crashes"]) for job in found] == [("pending", 0, 0)] * 2
+    assert written(world) == set()
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_one_that_lost_its_claim_before_the_start_is_left_out(world: World, state: str) -> None:
+    jobs = put(world, "ok", "ok", "ok")
+    claims = claim(world)
+    take_away(world, jobs[1], later=state == "pending")
+    if state == "running":
+        claim(world)
+    assert [one.job_id for one in execute_group_here(world, claims)] == [jobs[0], jobs[2]]
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
+    ticket = world.ticket(jobs[1])
+    assert ticket is not None
+    assert ticket["state"] == ("running" if state == "running" else "scheduled")
+    assert written(world) == {"G0", "G2"}
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+@pytest.mark.parametrize("loser", [0, 1, 2])
+def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete(
+    world: World, loser: int, state: str
+) -> None:
+    jobs = put(world, "hook", "hook", "hook")
+    HOOKS.update(dict.fromkeys(["G0", "G1", "G2"], lambda _job: None))
+
+    def lose(_job: JobContext) -> None:
+        HOOKS["G1"] = lambda _job: None
+        take_away(world, jobs[loser], later=state == "pending")
+        if state == "running":
+            start_by_another(world, claim(world))
+
+    HOOKS["G1"] = lose
+    statuses = execute_group_here(world, claim(world))
+    left = [job_id for job_id in jobs if job_id != jobs[loser]]
+    assert {one.job_id: status for one, status in statuses.items()} == dict.fromkeys(left, "completed")
+    assert [world.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
+    assert (world.job(jobs[loser])["status"], world.job(jobs[loser])["crashes"]) == (state, 1)
+    assert written(world) == {f"G{n}" for n in range(3) if n != loser}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(world: World, *, committed: bool) -> None:
+    jobs = put(world, "hook", "error", "transaction")
+    runs_of = Counter[str]()
+    HOOKS["G0"] = lambda _job: runs_of.update(["G0"])
+    kind = ReplyLost if committed else NeverSent
+    kind.pipelines = 0
+    execute_group_here(world, claim(world), kind=kind)
+    found = [world.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [
+        ("completed", 1, 0), ("pending", 1, 1), ("completed", 1, 0),
+    ]  # fmt: skip
+    assert written(world) == {"G0", "G2"}
+    runs = [row["n"] for row in world.rows("SELECT count(*) AS n FROM background_job_attempts GROUP BY job_id")]
+    assert runs == [1, 1, 1]
+    # Run once more only where the commit had not arrived.
+    assert runs_of["G0"] == (1 if committed else 2)
+
+
+class ReplyLost(HandlerConnection):
+    """Loses the server's answer to the second pipeline, which ends the group; the server has done what it says."""
+
+    pipelines = 0
+    sent = True
+
+    @contextmanager
+    def pipeline(self) -> Iterator[Any]:
+        type(self).pipelines += 1
+        lost = type(self).pipelines == 2
+        if lost and not self.sent:
+            self.give_up()
+        with super().pipeline() as pipeline:
+            yield pipeline
+        if lost:
+            self.give_up()
+
+    def give_up(self) -> None:
+        psycopg.Connection.close(self)
+        raise psycopg.OperationalError("the connection was lost")
+
+
+class NeverSent(ReplyLost):
+    """Breaks before the group's end is sent."""
+
+    sent = False
+
+
+def test_the_size_of_a_group_is_checked_when_its_class_is_made() -> None:
+    with pytest.raises(ValueError, match="group must be from 1 to 100"):
+        type("TooMany", (JobHandler,), {"group": 101})
+
+
+def take_away(world: World, job_id: UUID, *, later: bool) -> None:
+    """Have the job taken back, to run later or at once, by somebody who cannot end the session that works for it."""
+    world.rows("UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", job_id)
+    (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
+    wait = timedelta(hours=1) if later else timedelta(0)
+    recovery.rescue(world.engine, world.one.schema, job_id, ticket["token"], cause="a test", retry_in=wait)
+
+
+def start_by_another(world: World, claims: Group) -> None:
+    """Somebody starts the attempts and is at work on them."""
+    with session(world) as other:
+        groups.start(other, claims, "another", claims[0].token)
+
+
+def start_and_take_back(world: World, claims: Group, blamed: list[UUID]) -> None:
+    """Start the group, then have it taken back as from a dead worker."""
+    start_by_another(world, claims)
+    for one in claims:
+        recovery.rescue(
+            world.engine,
+            one.login.schema,
+            one.job_id,
+            one.token,
+            cause="a test",
+            retry_in=timedelta(0),
+            counted=one.job_id in blamed,
+        )
+
+
+@contextmanager
+def session(world: World) -> Iterator[HandlerConnection]:
+    """Log in as the handler."""
+    connection = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    yield connection
+    psycopg.Connection.rollback(connection)
+    psycopg.Connection.close(connection)

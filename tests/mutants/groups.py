@@ -1,0 +1,157 @@
+"""Guards of groups: whoever shares a transaction has the end it would have alone."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SQL = "migrations/tenant/0003_grouped.sql"
+CLAIM = "migrations/control/0002_grouped.sql"
+GROUP = "app/work/group.py"
+TESTS = "tests/integration/test_groups.py"
+FAULTS = "tests/faults/test_groups_that_break.py"
+EACH = "section 6: grouped types share a transaction, each job under a savepoint"
+ALONE = "section 6: a ticket with crashes > 0 runs alone"
+FENCED = "promise 3: a worker that lost its claim can write nothing"
+ONCE = "promise 2: what a job does in our database happens exactly once"
+ENDS = f"{TESTS}::test_each_has_its_own_end_and_the_others_keep_theirs"
+LOSER = f"{TESTS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
+DIED = f"{TESTS}::test_a_job_that_a_worker_died_with_runs_alone"
+
+MUTANTS = (
+    Mutant(
+        "a failed job of a group keeps its writes",
+        EACH,
+        "app/work/group_transaction.py",
+        'self.connection.execute("ROLLBACK TO SAVEPOINT job")',
+        'self.connection.execute("SELECT 1")',
+        (ENDS,),
+    ),
+    Mutant(
+        "a job that a worker died with brings others along",
+        ALONE,
+        CLAIM,
+        "    IF head.crashes > 0 THEN\n",
+        "    IF false THEN\n",
+        (DIED,),
+    ),
+    Mutant(
+        "a job that a worker died with is brought along",
+        ALONE,
+        CLAIM,
+        "                  AND r.crashes = 0\n",
+        "",
+        (DIED,),
+    ),
+    Mutant(
+        "a ticket forgets that a worker died with its job",
+        ALONE,
+        SQL,
+        "        crashes = crashes + p_crashes\n",
+        "        crashes = 0\n",
+        (DIED,),
+    ),
+    Mutant(
+        "a repaired ticket forgets that a worker died with its job",
+        ALONE,
+        SQL,
+        "p_backend, j.attempt, j.crashes\n",
+        "p_backend, j.attempt, 0\n",
+        (f"{TESTS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
+    ),
+    Mutant(
+        "a group is larger than its tenant's cap",
+        "section 6: caps hold",
+        CLAIM,
+        "room := least(room, tenant_room(head.tenant_id));",
+        "room := room;",
+        (f"{TESTS}::test_a_cap_holds_for_groups[tenant]",),
+    ),
+    Mutant(
+        "a group is larger than its type's cap",
+        "section 6: caps hold",
+        CLAIM,
+        "room := least(room, type_room(head.type));",
+        "room := room;",
+        (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
+    ),
+    Mutant(
+        "the tokens of a group are not compared",
+        FENCED,
+        SQL,
+        "JOIN turno.tickets t ON t.job_id = c.job_id AND t.token = c.token AND t.state = 'running'",
+        "JOIN turno.tickets t ON t.job_id = c.job_id AND t.state = 'running'",
+        (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]", f"{LOSER}[1-running]"),
+    ),
+    Mutant(
+        "a group is completed with a claim that was lost",
+        FENCED,
+        SQL,
+        "IF cardinality(jobs_held(p_jobs, p_tokens)) < cardinality(p_jobs) THEN",
+        "IF false THEN",
+        (f"{LOSER}[1-running]",),
+    ),
+    Mutant(
+        "a group is completed outside its transaction",
+        ONCE,
+        SQL,
+        "    PERFORM attempt_check(p_mark);\n",
+        "",
+        (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
+    ),
+    Mutant(
+        "what may have been committed is done again",
+        ONCE,
+        GROUP,
+        'self._give_up(transaction, members, Fail("failed for good", describe(error)))',
+        "self._give_up(transaction, members, None)",
+        (f"{TESTS}::test_one_that_ends_the_transaction_doubles_nothing[raw_commit]",),
+    ),
+    Mutant(
+        "after a lost reply to the commit the tokens are not read again",
+        "section 6: after a lost commit the token is read again",
+        GROUP,
+        "member.lost = member.claim.job_id not in held",
+        "member.lost = False",
+        (f"{TESTS}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[True]",),
+    ),
+    Mutant(
+        "a job is blamed for a collision within its group",
+        "section 6: a transient error is no item's fault",
+        GROUP,
+        "return None if transient(error) else self._executor.judge(error)",
+        "return self._executor.judge(error)",
+        (f"{TESTS}::test_a_collision_of_one_is_tried_again_after_the_others_have_committed",),
+    ),
+    Mutant(
+        "an aborted transaction is kept",
+        EACH,
+        "app/work/group_transaction.py",
+        "            case TransactionStatus.INERROR:\n",
+        "            case TransactionStatus.ACTIVE:\n",
+        (ENDS,),
+    ),
+    Mutant(
+        "a stopping worker begins the next job of its group",
+        "section 7: SIGTERM hands back uncounted",
+        GROUP,
+        "        if self._executor.stop.requested:\n",
+        "        if False:\n",
+        (f"{TESTS}::test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun",),
+    ),
+    Mutant(
+        "one job of a group is cancelled by force and all are blamed",
+        "section 3: errors and crashes are counted apart",
+        "app/work/taking_back.py",
+        "if cause == causes.CANCELLED and len(claims) > 1:",
+        "if False:",
+        (f"{FAULTS}::test_one_that_is_cancelled_by_force_costs_the_others_nothing",),
+    ),
+    Mutant(
+        "a job of a grouped type may commit by itself",
+        "section 6: grouped types use neither each, checkpoint nor once",
+        "app/work/context.py",
+        "        if self._grouped:\n",
+        "        if False:\n",
+        (f"{TESTS}::test_what_commits_by_itself_is_refused_by_name[1-items-job.each]",),
+    ),
+)
