@@ -242,6 +242,30 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def deadlock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Lock the first of the two customers in `text`, wait until somebody has the other, then ask for that one too."""
+    mine, other = payload.text.split()
+    lock = "SELECT 1 FROM customers WHERE id = %s FOR UPDATE"
+    job.connection.execute(lock, (mine,))
+    meeting = Path(os.environ["MEET"])
+    (meeting / mine).touch()
+    while not (meeting / other).exists():
+        time.sleep(0.01)
+    job.connection.execute(lock, (other,))
+    return {}
+
+
+def wait_for_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Wait for the customer in `text`, but not for long; say so in a file when it was in vain."""
+    job.connection.execute("SET LOCAL lock_timeout = '300ms'")
+    try:
+        job.connection.execute("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", (payload.text,))
+    except psycopg.errors.LockNotAvailable:
+        (Path(os.environ["MEET"]) / "in vain").touch()
+        raise
+    return {}
+
+
 def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Run the SQL, then keep its locks for long; later attempts return at once."""
     if job.attempt == 1:
@@ -347,6 +371,10 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "deadlock_once": deadlock_once,
     "who": who,
     "hold_a_lock": hold_a_lock,
+    "deadlock": deadlock,
+    "wait_for_a_lock": wait_for_a_lock,
+    "huge_result": lambda _job, payload: {"x": "x" * (payload.number << 20)},
+    "huge_error": raising(lambda: ValueError("x" * (200 << 20))),
     "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
