@@ -23,6 +23,7 @@ from app.jobs.handler import JobContext, JobHandler
 from app.jobs.outcome import Cancel, Reschedule
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
+from app.work import strays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,23 @@ def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
     quiet = subprocess.DEVNULL
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
+
+
+def fork_twice_and_return(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Let one copy return and another end as `text` says, while this one goes on."""
+    for copy in range(2):
+        if os.fork() == 0:
+            if copy:
+                DEEDS[payload.text](job, payload)
+            return {"copy": copy}
+    while not strays.none() and any(not _ended(pid) for pid in strays.children()):
+        time.sleep(0.01)
+    write(job)
+    return {"copy": None}
+
+
+def _ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 ESCAPE = """
@@ -255,6 +273,15 @@ def deadlock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def wait_for_company(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Say that this job has started, and wait for the word to go on."""
+    meeting = Path(os.environ["MEET"])
+    (meeting / str(job.job_id)).touch()
+    while not (meeting / "go").exists():
+        time.sleep(0.1)
+    return {}
+
+
 def wait_for_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Wait for the customer in `text`, but not for long; say so in a file when it was in vain."""
     job.connection.execute("SET LOCAL lock_timeout = '300ms'")
@@ -339,6 +366,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "kill_self": lambda _job, _payload: os.kill(os.getpid(), signal.SIGKILL),
     "leave_a_grandchild": leave_a_grandchild,
     "escape": escape,
+    "fork_twice_and_return": fork_twice_and_return,
     "wait_with_a_process": wait_with_a_process,
     "exhaust_memory": exhaust_memory,
     "raw_commit": raw_commit,
@@ -373,6 +401,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "hold_a_lock": hold_a_lock,
     "deadlock": deadlock,
     "wait_for_a_lock": wait_for_a_lock,
+    "wait_for_company": wait_for_company,
     "huge_result": lambda _job, payload: {"x": "x" * (payload.number << 20)},
     "huge_error": raising(lambda: ValueError("x" * (200 << 20))),
     "print_much": print_much,

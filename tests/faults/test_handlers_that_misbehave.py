@@ -178,6 +178,13 @@ def test_what_a_handler_started_ends_with_it(world: World) -> None:
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
+@pytest.mark.parametrize("end", ["ok", "no such deed", "sys_exit_0"])
+def test_a_copy_that_a_handler_forked_and_let_return_touches_nothing(world: World, end: str) -> None:
+    job = run(world, "fork_twice_and_return", text=end)
+    assert (job["status"], job["attempt"], job["result"]) == ("completed", 1, {"copy": None}), job["log"]
+    assert written(world) == 1
+
+
 def gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
