@@ -11,7 +11,7 @@ from tenants.logins import Logins
 from tenants.migration_files import Migrations
 from tenants.public_rights import grant_connect
 from tenants.roles import (
-    HANDLER_CONNECTIONS,
+    REPORT_CONNECTIONS,
     RoleSpec,
     close_defaults,
     ensure_memberships,
@@ -46,7 +46,7 @@ def add_company(admin: Connection[Any], logins: Logins, slug: str, name: str) ->
             [slug, name, logins.role(f"c_{_key()}")],
         )
         company = read_company(admin, slug)
-        report = RoleSpec(company.report_role, login=True, connections=HANDLER_CONNECTIONS, epoch=company.login_epoch)
+        report = RoleSpec(company.report_role, login=True, connections=REPORT_CONNECTIONS, epoch=company.login_epoch)
         ensure_roles(admin, logins, [report])
         grant_connect(admin, report.name)
     return company
@@ -68,19 +68,20 @@ def add_tenant(
     slug: str,
     company: str,
     *,
-    connections: int = HANDLER_CONNECTIONS,
+    connections: int | None = None,
     migrations: Migrations | None = None,
 ) -> Tenant:
     """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
 
-    `company` is a slug, `connections` how many sessions its handlers may have at a time. `admin` is idle.
+    `company` is a slug, `connections` how many sessions its handlers may have at a time: by default half of what the
+    server allows, so that a tenant alone may use every child and no tenant can use up all. `admin` is idle.
     A removed tenant's slug starts anew: another schema, no old password, no old token.
     """
     Slug(slug)
     with admin.transaction():
         lock_roles(admin)
         tenant = _register(admin, logins, slug, read_company(admin, company))
-        _make_roles(admin, logins, tenant, connections)
+        _make_roles(admin, logins, tenant, connections or _half(admin))
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
                 sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
@@ -122,6 +123,12 @@ def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connecti
     join(admin, tenant.owner_role)
     close_defaults(admin, tenant.owner_role)
     grant_connect(admin, tenant.handler_role)
+
+
+def _half(admin: Connection[Any]) -> int:
+    row = admin.execute("SELECT current_setting('max_connections')::integer / 2").fetchone()
+    assert row is not None, "a setting has a value"  # noqa: S101
+    return int(row[0])
 
 
 def _read(admin: Connection[Any], slug: str) -> Tenant:

@@ -9,7 +9,7 @@ from psycopg import Connection, sql
 from tenants.logins import Logins
 from tenants.scram import scram_verifier
 
-HANDLER_CONNECTIONS = 16
+REPORT_CONNECTIONS = 16  # sessions of one company's consolidated reports
 GRANT_OPTIONS_SINCE = 160000
 
 
@@ -44,7 +44,7 @@ def service_roles(logins: Logins) -> list[RoleSpec]:
 
 
 def tenant_roles(
-    owner: str, handler: str, api: str, *, epoch: int = 0, connections: int = HANDLER_CONNECTIONS
+    owner: str, handler: str, api: str, *, epoch: int = 0, connections: int = REPORT_CONNECTIONS
 ) -> list[RoleSpec]:
     """Return one tenant's roles."""
     return [

@@ -23,6 +23,7 @@ from app.jobs.handler import JobContext, JobHandler
 from app.jobs.outcome import Cancel, Reschedule
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
+from app.work import strays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,23 @@ def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
     quiet = subprocess.DEVNULL
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
     return {"pid": child.pid, "text": payload.text}
+
+
+def fork_twice_and_return(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Let one copy return and another end as `text` says, while this one goes on."""
+    for copy in range(2):
+        if os.fork() == 0:
+            if copy:
+                DEEDS[payload.text](job, payload)
+            return {"copy": copy}
+    while not strays.none() and any(not _ended(pid) for pid in strays.children()):
+        time.sleep(0.01)
+    write(job)
+    return {"copy": None}
+
+
+def _ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 ESCAPE = """
@@ -242,6 +260,39 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def deadlock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Lock the first of the two customers in `text`, wait until somebody has the other, then ask for that one too."""
+    mine, other = payload.text.split()
+    lock = "SELECT 1 FROM customers WHERE id = %s FOR UPDATE"
+    job.connection.execute(lock, (mine,))
+    meeting = Path(os.environ["MEET"])
+    (meeting / mine).touch()
+    while not (meeting / other).exists():
+        time.sleep(0.01)
+    job.connection.execute(lock, (other,))
+    return {}
+
+
+def wait_for_company(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Say that this job has started, and wait for the word to go on."""
+    meeting = Path(os.environ["MEET"])
+    (meeting / str(job.job_id)).touch()
+    while not (meeting / "go").exists():
+        time.sleep(0.1)
+    return {}
+
+
+def wait_for_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Wait for the customer in `text`, but not for long; say so in a file when it was in vain."""
+    job.connection.execute("SET LOCAL lock_timeout = '300ms'")
+    try:
+        job.connection.execute("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", (payload.text,))
+    except psycopg.errors.LockNotAvailable:
+        (Path(os.environ["MEET"]) / "in vain").touch()
+        raise
+    return {}
+
+
 def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Run the SQL, then keep its locks for long; later attempts return at once."""
     if job.attempt == 1:
@@ -389,6 +440,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "kill_self": lambda _job, _payload: os.kill(os.getpid(), signal.SIGKILL),
     "leave_a_grandchild": leave_a_grandchild,
     "escape": escape,
+    "fork_twice_and_return": fork_twice_and_return,
     "wait_with_a_process": wait_with_a_process,
     "exhaust_memory": exhaust_memory,
     "raw_commit": raw_commit,
@@ -421,6 +473,11 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "deadlock_once": deadlock_once,
     "who": who,
     "hold_a_lock": hold_a_lock,
+    "deadlock": deadlock,
+    "wait_for_a_lock": wait_for_a_lock,
+    "wait_for_company": wait_for_company,
+    "huge_result": lambda _job, payload: {"x": "x" * (payload.number << 20)},
+    "huge_error": raising(lambda: ValueError("x" * (200 << 20))),
     "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,

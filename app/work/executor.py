@@ -1,6 +1,7 @@
 """The life of one attempt, from the claim to its record."""
 
 import logging
+import os
 import random
 from collections.abc import Callable
 from contextlib import closing
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from json import dumps
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -35,6 +36,7 @@ from app.jobs.payload import rebuild
 from app.jobs.registry import Registry
 from app.store import attempts
 from app.store.attempts import Started
+from app.work import exit_codes
 from app.work.context import AttemptContext
 from app.work.limits import limited_memory
 from app.work.session import JobTransaction, SessionSource, collided, describe
@@ -42,6 +44,7 @@ from app.work.stop import HandBack, StopRequest
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 LARGEST_RESULT = 256 * 1024
 COLLISIONS = 4  # tries of one attempt whose transaction met another's
 
@@ -150,7 +153,7 @@ class Executor:
         job, handler = attempt.context, attempt.handler
         payload = rebuild(handler.payload_type, attempt.started.payload)
         handler.before(job)
-        answer = handler.handle(job, payload)
+        answer = _alone(lambda: handler.handle(job, payload))
         handler.after(job)
         job.finish()
         if isinstance(answer, Reschedule | Cancel):
@@ -214,6 +217,16 @@ class Executor:
             return self.record(attempt, self.decide(attempt, self.judge(error)))
         crash_points.reach("completed")
         return "completed"
+
+
+def _alone(handle: Callable[[], T]) -> T:
+    """Return what `handle` does, in this process only: a copy that it forked and let return shares our sessions."""
+    here = os.getpid()
+    try:
+        return handle()
+    finally:
+        if os.getpid() != here:
+            os._exit(exit_codes.BROKEN)
 
 
 def serialise(result: Any) -> str:

@@ -71,6 +71,37 @@ def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: World)
     assert becomes_true(lambda: running(world, *jobs), within=30)
 
 
+def test_fifty_jobs_run_at_once_under_one_pool(world: World) -> None:
+    """Each waits in its handler until all fifty have started, so fewer children would never end any."""
+    most, each = 50, [world.one, world.other] * 25
+    jobs = [world.enqueue({"how": "wait_for_company", "number": most}, handler=Odd, tenant=tenant) for tenant in each]
+    company = world.folder / "company"
+    company.mkdir(exist_ok=True)
+    pool = world.start_pool(
+        POOL_MAX_CHILDREN=str(most), POOL_SESSIONS_PER_CHILD="1", HEARTBEAT_SECONDS="0.5", MEET=str(company)
+    )
+    together = (
+        "SELECT count(*) FILTER (WHERE application_name = 'turno-handler') AS handlers, count(*) AS all"
+        " FROM pg_stat_activity WHERE application_name LIKE 'turno-%%' AND datname = current_database()"
+    )
+    assert becomes_true(lambda: len(list(company.iterdir())) == most, within=60)
+    assert world.rows("SELECT count(*) AS n FROM turno.tickets WHERE state = 'running'") == [{"n": most}]
+    sessions = world.rows(together)[0]
+    assert sessions["handlers"] == most
+    assert sessions["all"] <= most + 4  # the engine, its listener, at times the janitor's two
+    beats = "SELECT extract(epoch FROM clock_timestamp() - alive_at)::float AS silent FROM turno.workers"
+    assert max(world.rows(beats)[0]["silent"] for _ in range(200)) < 5
+    (company / "go").touch()
+    assert becomes_true(
+        lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, each, strict=True)),
+        within=60,
+    )
+    for job_id, tenant in zip(jobs, each, strict=True):
+        job = world.job(job_id, tenant=tenant)
+        assert (job["status"], job["attempt"], job["crashes"]) == ("completed", 1, 0)
+    assert pool.poll() is None
+
+
 def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: World) -> None:
     jobs = [
         (tenant, world.enqueue({"how": "who"}, handler=Odd, tenant=tenant))

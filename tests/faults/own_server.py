@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,11 +23,13 @@ def own_world(
     tcp: bool = False,
     max_connections: int = 60,
     settings: dict[str, str] | None = None,
+    before_start: Callable[[Cluster], None] = lambda _: None,
 ) -> Iterator[tuple[Cluster, World]]:
     cluster = Cluster(
         data=folder / "data", durable=durable, tcp=tcp, max_connections=max_connections, settings=settings
     )
     cluster.files.clone_from(template)
+    before_start(cluster)
     with cluster:
         with psycopg.connect(cluster.url, autocommit=True) as connection:
             connection.execute("CREATE DATABASE turno")

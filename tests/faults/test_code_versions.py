@@ -76,6 +76,8 @@ def completed(world: World, *jobs: object) -> bool:
 
 def test_an_old_worker_leaves_a_type_it_does_not_know(world: World) -> None:
     unknown = world.enqueue({"how": "ok"}, handler=OddNew)
+    for _ in range(999):
+        world.enqueue({"how": "ok"}, handler=OddNew)
     known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     old = world.start_pool()
     assert becomes_true(lambda: completed(world, *known), within=20)
@@ -83,6 +85,9 @@ def test_an_old_worker_leaves_a_type_it_does_not_know(world: World) -> None:
     ticket = world.ticket(unknown)
     assert ticket is not None
     assert (ticket["state"], ticket["attempt"]) == ("ready", 0)
+    waiting = {"status": "pending", "attempt": 0, "n": 1000}
+    of_unknown_type = "SELECT status, attempt, count(*) AS n FROM background_jobs WHERE type = 'odd_new' GROUP BY 1, 2"
+    assert world.rows(of_unknown_type) == [waiting]
     assert old.poll() is None
 
 

@@ -5,8 +5,9 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
@@ -15,7 +16,9 @@ from psycopg import sql
 from cli.deadline import becomes_true
 from cli.embedded_postgres import Cluster
 from tests.faults.own_server import own_world, reconnect
+from tests.faults.steady_client import steady_client
 from tests.odd_handlers import Odd
+from tests.world import World
 
 
 @contextmanager
@@ -56,6 +59,75 @@ def test_a_full_disk_fails_the_job_by_name_keeps_nothing_of_it_and_harms_no_othe
         world.admin.execute("DROP TABLESPACE tight")
 
 
+def fill(disk: Path) -> Path:
+    """Leave no room on the disk."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(2**20))
+    return ballast
+
+
+def stopped_by_the_next_segment(world: World) -> bool:
+    """Go on to another file of the log; without room for it the server ends, as it may not lose what it said."""
+    try:
+        world.rows("SELECT pg_logical_emit_message(false, 'turno', 'so that there is something to switch')")
+        world.rows("SELECT pg_switch_wal()")
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+@pytest.mark.root
+def test_a_full_disk_of_the_log_stops_the_server_and_once_there_is_room_all_goes_on(
+    tmp_path: Path, postgres_template: Path
+) -> None:
+    with small_disk(tmp_path / "wal", 96) as disk:
+
+        def move_log(cluster: Cluster) -> None:
+            log = cluster.data / "pg_wal"
+            subprocess.run(["cp", "-a", f"{log}/.", disk], check=True)
+            shutil.rmtree(log)
+            log.symlink_to(disk)
+            cluster.files.identity().own(disk)
+
+        small = {"min_wal_size": "32MB", "max_wal_size": "48MB"}
+        with own_world(tmp_path / "server", postgres_template, durable=True, settings=small, before_start=move_log) as (
+            cluster,
+            world,
+        ):
+            world.backend = "pool"
+            long = world.enqueue({"how": "resume", "text": "ok", "number": 2000}, handler=Odd)
+            pool = world.start_pool(HEARTBEAT_SECONDS="0.5", DEAD_AFTER_SECONDS="60")
+            assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+            reader = Thread(target=pool.communicate)
+            reader.start()
+            with steady_client(world) as client:
+                client.wait_for_more()
+                ballast = fill(disk)
+                assert becomes_true(lambda: stopped_by_the_next_segment(world), within=30)
+                before = client.refusals
+                assert becomes_true(lambda: client.refusals > before + 5, within=20)
+                cluster.kill()
+                assert pool.poll() is None
+                ballast.unlink()
+                cluster.start()
+                reconnect(world)
+                client.wait_for_more()
+
+            def completed() -> bool:
+                world.time_passes()
+                return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+
+            assert becomes_true(completed, within=60, every=0.2)
+            assert pool.poll() is None
+            client.assert_none_lost_or_doubled()
+            assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 2000
+            assert world.job(long)["crashes"] == 0
+            pool.kill()
+            reader.join()
+
+
 @contextmanager
 def standby_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """Run a streaming copy of the cluster; give its socket folder and its process."""
@@ -87,33 +159,59 @@ def standby_of(cluster: Cluster, folder: Path) -> Iterator[tuple[str, "subproces
         shutil.rmtree(sockets, ignore_errors=True)
 
 
-def test_after_a_failover_the_worker_goes_on_at_the_new_primary(tmp_path: Path, postgres_template: Path) -> None:
-    with own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world):
-        primary = cluster.socket_directory
-        with standby_of(cluster, tmp_path / "standby") as (sockets, _):
-            password = cluster.files.password
-            both = (
-                f"postgresql://postgres:{password}@/turno?host={primary},{sockets}&port=5432,5432"
-                "&target_session_attrs=read-write"
-            )
-            world.backend = "pool"
-            world.extra["DATABASE_URL"] = both
-            job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
-            pool = world.start_pool(HEARTBEAT_SECONDS="0.5")
-            assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
-            there = f"postgresql://postgres:{password}@/turno?host={sockets}&port=5432"
-            lag = "SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) AS same FROM pg_stat_replication"
-            assert becomes_true(lambda: world.rows(lag)[0]["same"] is not None, within=20)
-            cluster.stop()  # in good order: a standby gets all of it, as with synchronous replication
+def other_end(cluster: Cluster, sockets: str) -> tuple[str, str]:
+    """Where the standby is, and where whichever of the two can be written to."""
+    password = cluster.files.password
+    there = f"postgresql://postgres:{password}@/turno?host={sockets}&port=5432"
+    both = (
+        f"postgresql://postgres:{password}@/turno?host={cluster.socket_directory},{sockets}&port=5432,5432"
+        "&target_session_attrs=read-write"
+    )
+    return there, both
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
+    tmp_path: Path, postgres_template: Path, how: str
+) -> None:
+    with (
+        own_world(tmp_path / "server", postgres_template, durable=True) as (cluster, world),
+        standby_of(cluster, tmp_path / "standby") as (sockets, _),
+    ):
+        there, both = other_end(cluster, sockets)
+        world.backend = "pool"
+        world.extra["DATABASE_URL"] = both
+        world.logins = type(world.logins)(both, world.logins.master_key)
+        in_sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+        world.admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        world.admin.execute("SELECT pg_reload_conf()")
+        assert becomes_true(lambda: world.rows(in_sync) != [], within=20)
+        job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
+        pool = world.start_pool(HEARTBEAT_SECONDS="0.5")
+        assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+        reader = Thread(target=pool.communicate)
+        reader.start()
+        with steady_client(world) as client:
+            client.wait_for_more()
+            if how == "killed":
+                cluster.kill()
+            else:
+                cluster.stop()
             with psycopg.connect(there, autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+                connection.execute("SELECT pg_reload_conf()")
                 assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
-            reconnect(world, both)
+            client.wait_for_more()
+        reconnect(world, both)
 
-            def completed() -> bool:
-                world.time_passes()
-                return bool(world.job(job_id)["status"] == "completed")
+        def completed() -> bool:
+            world.time_passes()
+            return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
-            assert becomes_true(completed, within=40, every=0.2)
-            assert pool.poll() is None
-            assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
-            assert world.job(job_id)["crashes"] == 0
+        assert becomes_true(completed, within=40, every=0.2)
+        assert pool.poll() is None
+        assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
+        assert world.job(job_id)["crashes"] == 0
+        client.assert_none_lost_or_doubled()
+        pool.kill()
+        reader.join()

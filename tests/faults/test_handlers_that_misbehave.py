@@ -145,11 +145,44 @@ def test_a_collision_with_another_transaction_uses_up_no_attempt(world: World) -
     assert written(world) == 1
 
 
+def test_of_two_jobs_in_a_real_deadlock_both_end_at_their_first_attempt(world: World, tmp_path: Path) -> None:
+    world.backend = "pool"
+    first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
+    jobs = [
+        world.enqueue({"how": "deadlock", "text": f"{mine} {other}"}, handler=Odd)
+        for mine, other in ((first, second), (second, first))
+    ]
+    world.start_pool(POOL_MAX_CHILDREN="2", MEET=str(tmp_path))
+    assert becomes_true(lambda: all(world.job(job_id)["finished_at"] for job_id in jobs), within=30)
+    seen = [world.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["attempt"], job["errors"]) for job in seen] == [("completed", 1, 0)] * 2
+
+
+def test_a_lock_that_was_waited_for_in_vain_is_asked_for_again(world: World, tmp_path: Path) -> None:
+    world.backend = "pool"
+    (held,) = world.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
+    job_id = world.enqueue({"how": "wait_for_a_lock", "text": held["id"]}, handler=Odd)
+    with world.admin.transaction():
+        world.rows("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", held["id"])
+        world.start_pool(MEET=str(tmp_path))
+        assert becomes_true((tmp_path / "in vain").exists, within=20)
+    assert becomes_true(lambda: world.job(job_id)["finished_at"] is not None, within=20)
+    job = world.job(job_id)
+    assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0)
+
+
 def test_what_a_handler_started_ends_with_it(world: World) -> None:
     job = run(world, "leave_a_grandchild")
     assert job["status"] == "completed"
     state = Path(f"/proc/{job['result']['pid']}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
+
+
+@pytest.mark.parametrize("end", ["ok", "no such deed", "sys_exit_0"])
+def test_a_copy_that_a_handler_forked_and_let_return_touches_nothing(world: World, end: str) -> None:
+    job = run(world, "fork_twice_and_return", text=end)
+    assert (job["status"], job["attempt"], job["result"]) == ("completed", 1, {"copy": None}), job["log"]
+    assert written(world) == 1
 
 
 def gone(pid: int) -> bool:

@@ -15,7 +15,7 @@ from app.jobs.job import JobRef
 from app.queues.exec import ExecQueue
 from app.queues.slots import SlotFolder
 from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
+from tests.odd_handlers import Odd, OddOnce
 from tests.world import ROOT, World
 
 
@@ -113,6 +113,19 @@ def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: World)
     finally:
         pool.kill()
         pool.wait()
+
+
+@pytest.mark.parametrize(("how", "says"), [("huge_result", "at most 262144"), ("huge_error", "xxx")])
+def test_a_huge_answer_stays_in_the_child(world: World, how: str, says: str) -> None:
+    job_id = world.enqueue({"how": how, "number": 200}, handler=OddOnce)
+    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: world.job(job_id)["finished_at"] is not None, within=30)
+    job = world.job(job_id)
+    assert (job["status"], says in job["error"]["message"]) == ("failed", True)
+    assert len(job["error"]["message"]) <= 2000
+    assert peak_kilobytes(pool.pid) < 150 * 1024
+    after = world.enqueue({"how": "ok"}, handler=Odd)
+    assert becomes_true(lambda: world.job(after)["status"] == "completed", within=20)
 
 
 @pytest.mark.parametrize("backend", ["exec", "pool"])

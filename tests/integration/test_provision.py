@@ -123,6 +123,15 @@ def test_a_handler_has_only_so_many_sessions(admin: psycopg.Connection[Any], log
         log_in(logins, tenant)
 
 
+def test_by_default_half_of_the_connections_so_that_a_lone_tenant_may_use_every_child(
+    admin: psycopg.Connection[Any], logins: Logins
+) -> None:
+    tenant = add_tenant(admin, logins, "suc0001", "acme")
+    limit = "SELECT rolconnlimit, current_setting('max_connections')::int FROM pg_roles WHERE rolname = %s"
+    (row,) = admin.execute(limit, [tenant.handler_role]).fetchall()
+    assert row[0] == row[1] // 2
+
+
 @pytest.mark.parametrize(
     "slug", ["", "Suc", "suc 1", "1suc", "a" * 41, 'a"; DROP SCHEMA turno; --', "año", "a\n", "t.x"]
 )

@@ -40,6 +40,14 @@ MUTANTS = (
         (f"{SIGNS}::test_what_a_handler_starts_cannot_speak_for_its_worker[path]",),
     ),
     Mutant(
+        "a forked copy of a handler may end its job",
+        HANDLERS_SESSION,
+        "app/work/executor.py",
+        "        if os.getpid() != here:\n            os._exit(exit_codes.BROKEN)",
+        "        here = 0",
+        (f"{MISBEHAVE}::test_a_copy_that_a_handler_forked_and_let_return_touches_nothing[ok]",),
+    ),
+    Mutant(
         "what daemonised is not ended after its job",
         NOTHING_LEFT,
         "app/work/child_process.py",

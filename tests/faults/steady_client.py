@@ -1,0 +1,73 @@
+"""A client that submits jobs all the while, and knows which of them were accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from uuid import UUID
+
+import psycopg
+
+from app.store.enqueue import ENQUEUE
+from cli.deadline import becomes_true
+from tenants.session import call_as_api, service_session
+from tests.odd_handlers import Odd
+from tests.world import World
+
+
+@dataclass
+class SteadyClient:
+    """Submits under one idempotency key after the other; a reply that was lost is asked for again."""
+
+    world: World
+    accepted: dict[str, UUID] = field(default_factory=dict)
+    refusals: int = 0
+    enough: Event = field(default_factory=Event)
+
+    def submit(self) -> None:
+        session, number = None, 0
+        while not self.enough.wait(0.02):  # a pace that a worker can follow
+            new = self.world.new_job({"how": "ok"}, handler=Odd, idempotency_key=f"key-{number}")
+            logins = self.world.logins
+            try:
+                session = session or service_session(logins, logins.web, application="client")
+                answer = call_as_api(session, self.world.one, ENQUEUE, new.parameters())
+            except psycopg.OperationalError:
+                self.refusals += 1
+                if session is not None:
+                    session.close()
+                session = None
+            else:
+                self.accepted[f"key-{number}"] = answer["job_id"]
+                number += 1
+        if session is not None:
+            session.close()
+
+    def wait_for_more(self, count: int = 10) -> None:
+        before = len(self.accepted)
+        assert becomes_true(lambda: len(self.accepted) > before + count, within=30)
+
+    def assert_none_lost_or_doubled(self) -> None:
+        """Every accepted job is there and completed once; of one more the reply may have been lost."""
+        rows = self.world.rows("SELECT idempotency_key, id FROM background_jobs WHERE idempotency_key IS NOT NULL")
+        found = {row["idempotency_key"]: row["id"] for row in rows}
+        assert self.accepted.items() <= found.items()
+        assert len(found) - len(self.accepted) <= 1
+        told = "SELECT count(*) AS n FROM notifications WHERE job_id = ANY (%s) AND kind = 'completed'"
+        assert self.world.rows(told, list(found.values())) == [{"n": len(found)}]
+        assert self.world.rows("SELECT sum(crashes) AS n FROM background_jobs") == [{"n": 0}]
+
+
+@contextmanager
+def steady_client(world: World) -> Iterator[SteadyClient]:
+    """Submit from a thread until the end of the block."""
+    client = SteadyClient(world)
+    thread = Thread(target=client.submit)
+    thread.start()
+    try:
+        yield client
+    finally:
+        client.enough.set()
+        thread.join()
