@@ -31,7 +31,7 @@ def execute_here(world: World, claim: Claim) -> dict[str, Any]:
     """Run the attempt and return the job after it."""
     sessions = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=HandlerConnection))
     Executor(registry=REGISTRY, sessions=sessions, worker="test", stop=StopRequest()).execute(claim)
-    return world.job(claim.job_id)
+    return world.job(claim.job_id, tenant=world.tenants[claim.login.slug])
 
 
 def attempt(world: World, job_id: UUID) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from app.jobs.effect import Effect, Finding
     from app.jobs.outcome import Cancel, Reschedule
 
 P = TypeVar("P")
@@ -92,6 +93,21 @@ class JobContext(Protocol):
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> Batch[T]:
         """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
+
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> Any:
+        """Have an outside effect happen once in this tenant, and return what its call returned, plain JSON.
+
+        Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
+        knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
+        `Effect.outside_key`, or answers it as it did the first.
+        """
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

@@ -52,7 +52,23 @@ class HandedBack:
     """The worker is stopping; the job goes on elsewhere from its last checkpoint."""
 
 
-Outcome = Completed | Reschedule | Cancel | Raised | HandedBack
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Another job does what this one needs; it runs again `after` seconds."""
+
+    after: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """An outside effect may have happened and nobody can tell; a person must settle its `key`."""
+
+    key: str
+    error: dict[str, Any]
+
+
+Outcome = Completed | Reschedule | Cancel | Raised | HandedBack | Postponed | InDoubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +110,16 @@ class Abandon:
     reason: str
 
 
-Decision = Complete | Retry | Fail | Release | Abandon
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Wait until a person settles the effect `key`; nothing is counted."""
+
+    key: str
+    reason: str
+    error: dict[str, Any]
+
+
+Decision = Complete | Retry | Fail | Release | Abandon | Park
 
 
 def decide(
@@ -114,6 +139,10 @@ def decide(
             return Release(outcome.due(_needed(now)), "rescheduled", "rescheduled by its handler")
         case HandedBack():
             return Release(_needed(now), "released", "handed back by a stopping worker")
+        case Postponed(after, reason):
+            return Release(_needed(now) + timedelta(seconds=after), "released", reason)
+        case InDoubt(key, error):
+            return Park(key, f"{key} is in doubt: {error['message']}", error)
         case Raised(error, permanent=True):
             return Fail("failed for good", error)
         case Raised(error):

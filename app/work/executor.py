@@ -5,14 +5,21 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from json import dumps
 from time import monotonic, sleep
 from typing import Any
 
 import psycopg
 
 from app import crash_points
-from app.errors import CancelRequested, ClaimLost, HandlerMisuse, InvalidResult, PermanentFailure
+from app.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+    PermanentFailure,
+)
 from app.jobs.claim import Claim
 from app.jobs.handler import JobHandler
 from app.jobs.outcome import (
@@ -23,7 +30,10 @@ from app.jobs.outcome import (
     Decision,
     Fail,
     HandedBack,
+    InDoubt,
     Outcome,
+    Park,
+    Postponed,
     Raised,
     Release,
     Reschedule,
@@ -32,17 +42,18 @@ from app.jobs.outcome import (
 )
 from app.jobs.payload import rebuild
 from app.jobs.registry import Registry
-from app.store import attempts
+from app.store import attempts, effects
 from app.store.attempts import Started
 from app.work.context import AttemptContext
 from app.work.limits import limited_memory
+from app.work.results import serialise
 from app.work.session import JobTransaction, SessionSource, collided, describe
 from app.work.stop import HandBack, StopRequest
 
 log = logging.getLogger(__name__)
 
-LARGEST_RESULT = 256 * 1024
 COLLISIONS = 4  # tries of one attempt whose transaction met another's
+ELSEWHERE_PAUSE = 5.0  # seconds until a job looks again whether another has finished the call that both want
 
 
 @dataclass(slots=True)
@@ -142,6 +153,10 @@ class Executor:
                 return Cancel("cancelled on request")
             case HandBack():
                 return HandedBack()
+            case NeedsReview():
+                return InDoubt(error.key, describe(error))
+            case CalledElsewhere():
+                return Postponed(ELSEWHERE_PAUSE, str(error))
             case PermanentFailure() | HandlerMisuse() | InvalidResult():
                 return Raised(describe(error), permanent=True)
             case MemoryError():
@@ -150,7 +165,8 @@ class Executor:
                 return Raised(describe(error))
 
     def _decide(self, attempt: Attempt, outcome: Outcome) -> Decision:
-        now = attempts.now(attempt.transaction.connection) if isinstance(outcome, Reschedule | HandedBack) else None
+        timed = isinstance(outcome, Reschedule | HandedBack | Postponed)
+        now = attempts.now(attempt.transaction.connection) if timed else None
         return decide(
             outcome,
             errors=0 if attempt.afresh else attempt.started.errors,
@@ -175,6 +191,9 @@ class Executor:
                 return attempts.release(session, claim, outcome, reason, run_at)
             case Abandon(reason):
                 return attempts.abandon(session, claim, reason)
+            case Park(key, reason, error):
+                log.warning("a person must decide: %s", reason, extra=_fields(claim))
+                return effects.park(session, claim, key, reason, error)
 
     def _commit(self, attempt: Attempt, decision: Complete) -> str:
         """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
@@ -190,25 +209,5 @@ class Executor:
         return "completed"
 
 
-def serialise(result: Any) -> str:
-    """Return a handler's result as JSON text that PostgreSQL will store; raises InvalidResult."""
-    if not isinstance(result, dict):
-        raise InvalidResult(f"a handler returns a dict, Reschedule or Cancel, not {type(result).__name__}")
-    try:
-        text = dumps(result, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidResult(f"the result is not plain JSON: {error}") from error
-    if "\\u0000" in text or ("\\ud" in text.lower() and _lone_surrogate(result)):
-        raise InvalidResult("the result holds a NUL character or half a surrogate pair, which PostgreSQL cannot store")
-    if len(text) > LARGEST_RESULT:
-        raise InvalidResult(f"the result has {len(text)} bytes as JSON; at most {LARGEST_RESULT} are kept")
-    return text
-
-
-def _lone_surrogate(result: dict[str, Any]) -> bool:
-    try:
-        dumps(result, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+def _fields(claim: Claim) -> dict[str, object]:
+    return {"tenant": claim.login.slug, "job_id": str(claim.job_id), "attempt": claim.attempt}

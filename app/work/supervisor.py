@@ -21,7 +21,7 @@ from app.errors import TurnoError
 from app.jobs.claim import Claim
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
-from app.store import recovery, tickets
+from app.store import effects, recovery, tickets
 from app.work import exit_codes
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
@@ -94,6 +94,7 @@ class TakeBack:
     cause: str
     pause: float
     counted: bool
+    buried: bool = False  # this supervisor saw the process end that ran it
 
 
 class Supervisor:
@@ -286,7 +287,7 @@ class Supervisor:
         cause = child.killed_for or self._cause(code, claim)
         blameless = code == exit_codes.LOGIN_REFUSED or cause in (STOPPING, CUT_OFF)
         pause = self._pause(code, cause, claim)
-        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=not blameless))
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=not blameless, buried=True))
         self._pay_due = monotonic()
         self._pay()
 
@@ -309,6 +310,9 @@ class Supervisor:
 
     def _rescue(self, owed: TakeBack) -> None:
         claim = owed.claim
+        if owed.buried:
+            # First, so that whoever runs the job next knows that nobody is at its outside call any more.
+            self._engine.run(effects.caller_gone, claim.login.schema, claim.token)
         verdict = self._engine.run(
             recovery.rescue,
             claim.login.schema,
