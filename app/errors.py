@@ -49,6 +49,14 @@ class NotIssued(TurnoError):
     """Raised by the call of `job.once`: it certainly did nothing outside, so it may be made again."""
 
 
+class EffectInDoubt(TurnoError):
+    """Raised inside a handler when a call of `job.once`, or its look-up, failed; the next attempt looks it up."""
+
+    def __init__(self, key: str, error: Exception) -> None:
+        super().__init__(f"{key} may have happened: {type(error).__name__}: {error}")
+        self.key = key
+
+
 class NeedsReview(TurnoError):
     """Raised inside a handler when an outside effect is in doubt and a person must decide; let it pass."""
 

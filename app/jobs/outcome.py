@@ -41,10 +41,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The handler raised; the error is text already, because exceptions do not travel."""
+    """The handler raised; the error is text already, because exceptions do not travel.
+
+    `doubt` is the key of an outside effect that the error leaves in doubt.
+    """
 
     error: dict[str, Any]
     permanent: bool = False
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +149,17 @@ def decide(
             return Park(key, f"{key} is in doubt: {error['message']}", error)
         case Raised(error, permanent=True):
             return Fail("failed for good", error)
+        case Raised(error, doubt=doubt) if errors + 1 >= max_attempts:
+            return _give_up(error, doubt)
         case Raised(error):
-            if errors + 1 >= max_attempts:
-                return Fail("no attempts left", error)
             return Retry(policy.delay(errors + 1, chance), error)
+
+
+def _give_up(error: dict[str, Any], doubt: str | None) -> Decision:
+    if doubt is None:
+        return Fail("no attempts left", error)
+    # Failing would hide that something outside may have happened.
+    return Park(doubt, f"no attempts left: {error['message']}", error)
 
 
 def _needed(now: datetime | None) -> datetime:

@@ -84,8 +84,11 @@ def caller_gone(engine: Session, schema: str, token: UUID) -> None:
     engine.execute(sql.SQL("SELECT {}.effect_caller_gone(%s)").format(sql.Identifier(schema)), (token,))
 
 
-# Returns verdict (settled, ended, busy or unknown) and the jobs that run on.
-DECIDE: LiteralString = "SELECT verdict, woken FROM {}.effect_decide(%s, %s, %s, %s, %s::jsonb, %s)"
+# A person's word; with no result the effect is absent. Returns verdict (settled, ended, busy or unknown) and the jobs
+# that run on.
+DECIDE: LiteralString = """
+SELECT verdict, coalesce(woken, '{{}}') AS woken FROM {}.effect_decide(%s, %s, %s, %s::jsonb, %s)
+"""
 
 
 def of_job(reader: psycopg.Cursor[Row], job_id: UUID, *, after: str, limit: int) -> list[Row]:

@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from app import crash_points
-from app.errors import CalledElsewhere, ClaimLost, HandlerMisuse, NeedsReview, NotIssued
+from app.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+    NotIssued,
+)
 from app.jobs.effect import LONGEST_KEY, Absent, Done, Effect, Finding, Unknown, outside_key
 from app.store import effects
 from app.store.effects import Intent
 from app.work.results import serialise_answer
 from app.work.session import JobTransaction
+from app.work.stop import HandBack
 
 if TYPE_CHECKING:
     from app.work.context import AttemptContext
 
 log = logging.getLogger(__name__)
+
+NOT_ABOUT_THE_EFFECT = (CancelRequested, ClaimLost, HandBack, HandlerMisuse, InvalidResult, MemoryError)
 
 Call = Callable[[Effect], Any]
 Reconcile = Callable[[Effect], Finding]
@@ -78,9 +90,9 @@ class OutsideCall:
         except NotIssued:
             self._settle(self._claim.token, None, "its call, which did nothing")
             raise
-        except Exception:
+        except Exception as error:
             self._let_go()
-            raise
+            raise self._doubt(error) from error
         self._settle(self._claim.token, text, "its call")
         crash_points.reach("settled")
         return answer
@@ -107,11 +119,18 @@ class OutsideCall:
             return (
                 Absent() if self._idempotent else Unknown("it may have been issued, and its handler cannot look it up")
             )
-        with self._transaction.at_rest():
-            finding = self._reconcile(self._effect(known))
+        try:
+            with self._transaction.at_rest():
+                finding = self._reconcile(self._effect(known))
+        except Exception as error:
+            raise self._doubt(error) from error
         if not isinstance(finding, Done | Absent | Unknown):
             raise HandlerMisuse(f"reconcile must answer Done, Absent or Unknown, not {type(finding).__name__}")
         return finding
+
+    def _doubt(self, error: Exception) -> Exception:
+        """Return the error that tells of the doubt, unless the error is about something else."""
+        return error if isinstance(error, NOT_ABOUT_THE_EFFECT) else EffectInDoubt(self._key, error)
 
     def _settle(self, intent: Any, result: str | None, by: str) -> None:
         """Write down what is known, in a new session if the old one broke during the call."""

@@ -15,6 +15,7 @@ from app.errors import (
     CalledElsewhere,
     CancelRequested,
     ClaimLost,
+    EffectInDoubt,
     HandlerMisuse,
     InvalidResult,
     NeedsReview,
@@ -153,6 +154,8 @@ class Executor:
                 return Cancel("cancelled on request")
             case HandBack():
                 return HandedBack()
+            case EffectInDoubt():
+                return Raised(describe(error), doubt=error.key)
             case NeedsReview():
                 return InDoubt(error.key, describe(error))
             case CalledElsewhere():

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from app.errors import InvalidResult
+from app.errors import InvalidResult, PermanentFailure
 from app.jobs.effect import Effect, Finding
 from app.jobs.handler import JobHandler
 from app.jobs.payload import rebuild
@@ -84,7 +84,7 @@ class InlineContext:
     ) -> NoReturn:
         """Refuse: an outside effect needs an intent that is committed, and a request is one transaction."""
         del call, reconcile, idempotent
-        raise InvalidResult(f"the outside effect {key} needs background jobs")
+        raise PermanentFailure(f"the outside effect {key} needs background jobs, which are switched off")
 
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""

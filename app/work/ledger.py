@@ -6,7 +6,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from app import crash_points
-from app.errors import CalledElsewhere, CancelRequested, ClaimLost, HandlerMisuse, NeedsReview
+from app.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+)
 from app.store import attempts
 from app.work.session import JobTransaction, describe, transient
 from app.work.stop import HandBack
@@ -17,7 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LARGEST_CHUNK = 50
 # No item is to blame for these: they end the chunk, or the attempt.
-NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, NeedsReview, CalledElsewhere, HandlerMisuse, MemoryError)
+IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
+NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
 
 
 @dataclass(slots=True)

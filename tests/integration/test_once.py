@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from app.errors import ClaimLost, NotIssued
+from app.errors import ClaimLost, EffectInDoubt, NotIssued
 from app.jobs.effect import Absent, Done, Effect, Finding, Unknown
 from app.store import effects, recovery
 from tests.attempt_here import attempt, claim_here, execute_here
@@ -90,8 +90,9 @@ class Place:
         (row,) = self.world.rows("SELECT * FROM external_effects WHERE key = %s", key)
         return row
 
-    def decide(self, job_id: UUID, state: str, result: str | None = None, key: str = KEY) -> str:
-        row = self.world.call(effects.DECIDE, (job_id, "ana", key, state, result, "ana"))
+    def decide(self, job_id: UUID, result: str | None) -> str:
+        """Settle as a person does: with a result as done, with none as absent."""
+        row = self.world.call(effects.DECIDE, (job_id, "ana", KEY, result, "ana"))
         return str(row["verdict"])
 
     def written(self) -> list[str]:
@@ -209,7 +210,7 @@ def test_what_follows_from_doubt(world: World, place: Place, doubt: Doubt) -> No
 def test_a_call_that_failed_is_looked_up_and_its_own_process_says_that_it_is_over(world: World, place: Place) -> None:
     place.outside.answers = [TimeoutError("no answer")]
     place.outside.findings = [Absent()]
-    assert attempt(world, job_id := place.enqueue())["error"]["class"] == "TimeoutError"
+    assert attempt(world, job_id := place.enqueue())["error"]["class"] == "EffectInDoubt"
     assert place.effect()["caller_gone"]
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
 
@@ -225,13 +226,13 @@ def test_a_call_that_did_nothing_is_made_again_without_a_look_up(world: World, p
 def test_a_look_up_that_fails_is_an_error_and_made_again(world: World, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=True)
     place.outside.findings = [ConnectionError("try later"), Done("late")]
-    assert attempt(world, job_id)["error"]["class"] == "ConnectionError"
+    assert attempt(world, job_id)["error"]["class"] == "EffectInDoubt"
     assert attempt(world, job_id)["result"] == {"answer": "late"}
 
 
 def test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too(world: World, place: Place) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(EffectInDoubt):
             place.plain(job)
         return place.plain(job)
 
@@ -384,15 +385,31 @@ def batch(place: Place, *, write_first: bool = False) -> Callable[[JobContext], 
 
 
 def test_each_item_of_a_batch_may_have_its_effect(world: World, place: Place) -> None:
-    place.outside.answers = [{"cae": "a"}, NotIssued("refused"), {"cae": "c"}, ValueError("odd")]
-    place.outside.findings = [Done({"cae": "d"})]
+    place.outside.answers = [{"cae": "a"}, NotIssued("refused"), {"cae": "c"}]
     job = attempt(world, place.enqueue(batch(place)))
-    assert job["result"] == {"done": 3, "failed": 2}
+    assert job["result"] == {"done": 4, "failed": 1}
     ledger = world.rows("SELECT key, state, ref FROM background_job_items ORDER BY key")
     assert [(row["key"], row["state"]) for row in ledger] == [
-        ("0", "done"), ("1", "failed"), ("2", "done"), ("3", "failed"), ("4", "done"),
+        ("0", "done"), ("1", "failed"), ("2", "done"), ("3", "done"), ("4", "done"),
     ]  # fmt: skip
-    assert place.written() == ["item 0", "item 2", "item 4"]
+    assert place.written() == ["item 0", "item 2", "item 3", "item 4"]
+
+
+def test_an_item_is_not_blamed_for_a_call_without_an_answer(world: World, place: Place) -> None:
+    place.outside.answers = [{"cae": "a"}, TimeoutError("no answer")]
+    place.outside.findings = [Done({"cae": "b"})]
+    job = attempt(world, job_id := place.enqueue(batch(place)))
+    assert (job["errors"], job["error"]["class"]) == (1, "EffectInDoubt")
+    assert attempt(world, job_id)["result"] == {"done": 5, "failed": 0}
+    assert place.written() == [f"item {item}" for item in range(5)]
+
+
+def test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt(world: World, place: Place) -> None:
+    place.outside.answers = [TimeoutError("no answer")]
+    job = attempt(world, job_id := place.enqueue(max_attempts=1))
+    assert (job["status"], job["run_at"], job["reason"].split(":")[0]) == ("pending", FOREVER, "no attempts left")
+    assert place.decide(job_id, '"paid"') == "settled"
+    assert attempt(world, job_id)["result"] == {"answer": "paid"}
 
 
 def test_an_item_that_died_while_it_called_goes_on_from_there(world: World, place: Place) -> None:
@@ -434,8 +451,8 @@ def test_a_parked_job_asks_its_user_once_and_goes_on_when_answered(world: World,
     attempt(world, job_id)
     (told,) = world.rows("SELECT kind, data, read_at FROM notifications")
     assert (told["kind"], told["data"]["key"], told["read_at"]) == ("needs_review", KEY, None)
-    assert place.decide(job_id, "done", '{"cae": 9}') == "settled"
-    assert place.decide(job_id, "absent") == "ended"
+    assert place.decide(job_id, '{"cae": 9}') == "settled"
+    assert place.decide(job_id, None) == "ended"
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 9}}
     assert len(place.outside.calls) == 1
     (event,) = world.rows("SELECT reason FROM background_job_events WHERE old_status = new_status")
@@ -448,7 +465,7 @@ def test_what_a_person_calls_absent_is_issued_again(world: World, place: Place) 
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
-    assert place.decide(job_id, "absent") == "settled"
+    assert place.decide(job_id, None) == "settled"
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
 
 
@@ -457,7 +474,7 @@ def test_settling_wakes_every_job_that_waits_for_it(world: World, place: Place) 
     second = place.enqueue()
     place.outside.findings = [Unknown("no"), Unknown("no")]
     assert {attempt(world, first)["run_at"], attempt(world, second)["run_at"]} == {FOREVER}
-    assert place.decide(second, "done", '"both"') == "settled"
+    assert place.decide(second, '"both"') == "settled"
     assert [attempt(world, job_id)["result"] for job_id in (first, second)] == [{"answer": "both"}] * 2
 
 
@@ -466,15 +483,15 @@ def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(world
     verdicts: list[str] = []
 
     def meanwhile() -> str:
-        verdicts.append(place.decide(job_id, "absent"))
+        verdicts.append(place.decide(job_id, None))
         return "mine"
 
     place.outside.answers = [meanwhile]
     attempt(world, job_id)
     assert verdicts == ["busy"]
-    stranger = world.call(effects.DECIDE, (job_id, "eve", KEY, "absent", None, "eve"))
+    stranger = world.call(effects.DECIDE, (job_id, "eve", KEY, None, "eve"))
     assert stranger["verdict"] == "unknown"
-    assert place.decide(place.enqueue(), "absent") == "unknown"
+    assert place.decide(place.enqueue(), None) == "unknown"
 
 
 def test_a_parked_job_can_be_cancelled_and_its_effect_stays_on_record(world: World, place: Place) -> None:
@@ -483,7 +500,7 @@ def test_a_parked_job_can_be_cancelled_and_its_effect_stays_on_record(world: Wor
     attempt(world, job_id)
     assert world.cancel(job_id) == "cancelled"
     assert place.effect()["state"] == "intended"
-    assert place.decide(job_id, "done", '"paid"') == "settled"
+    assert place.decide(job_id, '"paid"') == "settled"
     assert attempt(world, place.enqueue())["result"] == {"answer": "paid"}
 
 
