@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from app.jobs.handler import JobContext, JobHandler
 from app.jobs.outcome import Cancel, Reschedule
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
+from handlers.services.tax_authority import TaxAuthority
+from handlers.taxpayer_sync import TaxpayerSync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -362,6 +364,43 @@ class OddHealthy(Odd):
     retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
 
 
+class HurriedSync(TaxpayerSync):
+    """Taxpayer sync with an authority that decides within a second or so, and a client in a hurry."""
+
+    type = "hurried_sync"
+    # The kills of a test are no fault of the job's: its errors never use up its attempts.
+    retry = RetryPolicy(max_attempts=1000, first=0.2, factor=1)
+    latest = 1.5
+
+    def authority(self) -> TaxAuthority:
+        """Wait less long."""
+        return replace(super().authority(), seconds=0.3)
+
+
+class StoppingAuthority(TaxAuthority):
+    """Stops this process between its intent and its call."""
+
+    def authorise(self, request_id: str, invoice: dict[str, Any]) -> dict[str, Any]:
+        """Stop, and when somebody wakes the process go on as if nothing had been."""
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return super().authorise(request_id, invoice)
+
+
+class StoppedSync(HurriedSync):
+    """The same, whose first attempt is stopped."""
+
+    type = "stopped_sync"
+
+    def before(self, job: JobContext) -> None:
+        """Remember which attempt this is."""
+        self._first = job.attempt == 1
+
+    def authority(self) -> TaxAuthority:
+        """Stop at the first attempt's call."""
+        usual = super().authority()
+        return StoppingAuthority(usual.url) if self._first else usual
+
+
 REGISTRY = Registry(
     {
         "odd_healthy": "tests.odd_handlers:OddHealthy",
@@ -369,6 +408,8 @@ REGISTRY = Registry(
         "odd_hurried": "tests.odd_handlers:OddHurried",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_once": "tests.odd_handlers:OddOnce",
+        "hurried_sync": "tests.odd_handlers:HurriedSync",
+        "stopped_sync": "tests.odd_handlers:StoppedSync",
         "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
     }
