@@ -211,6 +211,14 @@ def deadlock_once(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def commit_often(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Work for longer than any of its transactions lasts."""
+    for step in range(payload.number):
+        job.connection.execute("SELECT pg_sleep(0.3)")
+        job.checkpoint(step)
+    return {}
+
+
 def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Run the SQL, then keep its locks for long; later attempts return at once."""
     if job.attempt == 1:
@@ -314,6 +322,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "deadlock_once": deadlock_once,
     "who": who,
     "hold_a_lock": hold_a_lock,
+    "commit_often": commit_often,
     "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
@@ -341,6 +350,13 @@ class OddHurried(Odd):
 
     type = "odd_hurried"
     timeout = 1.0
+
+
+class OddBrief(Odd):
+    """The same, whose transactions may stay open for a second and a half."""
+
+    type = "odd_brief"
+    longest_transaction = 1.5
 
 
 class OddSmall(Odd):
@@ -406,6 +422,7 @@ REGISTRY = Registry(
         "odd_healthy": "tests.odd_handlers:OddHealthy",
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
+        "odd_brief": "tests.odd_handlers:OddBrief",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_once": "tests.odd_handlers:OddOnce",
         "hurried_sync": "tests.odd_handlers:HurriedSync",

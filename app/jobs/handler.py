@@ -116,8 +116,8 @@ class JobContext(Protocol):
 class JobHandler(ABC, Generic[P]):
     """Code for one job type; wraps an existing service that knows nothing of jobs.
 
-    `timeout` is seconds an attempt may take, `memory_mb` what it may allocate beyond what the worker
-    uses already. Payload types are frozen dataclasses.
+    `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
+    `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses.
     """
 
     type: ClassVar[str]
@@ -125,6 +125,7 @@ class JobHandler(ABC, Generic[P]):
     queue: ClassVar[str] = "default"
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 3600.0
+    longest_transaction: ClassVar[float | None] = None
     memory_mb: ClassVar[int | None] = None
     payload_type: ClassVar[builtins.type[Any]]
 

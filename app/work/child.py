@@ -23,16 +23,19 @@ class Child:
         self.claim: Claim | None = None
         self.since = monotonic()
         self.killed_for: str | None = None
-        self.leaving = self.overdue = self.asked = False
+        self.leaving = self.asked = False
+        self.overdue: str | None = None  # which limit its attempt has passed
+        self.overdue_since = 0.0
         self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
         self._stop = stop
 
     def assign(self, claim: Claim) -> None:
         """Give the idle child a claim to run; one that is dead by now is buried with it."""
         self.claim, self.since = claim, monotonic()
-        self.overdue = self.asked = False
+        self.overdue, self.asked = None, False
         self.cancelled_at = None
         self._stop.withdraw()
+        self._stop.transaction_ends()
         try:
             self.channel.send(pickle.dumps(claim))
         except (BrokenPipeError, ConnectionResetError):
@@ -47,6 +50,11 @@ class Child:
         if news:
             self.claim, self.since = None, monotonic()
             self.leaving = news == LEAVING
+
+    @property
+    def in_transaction_since(self) -> float | None:
+        """Return since when the attempt's transaction is open."""
+        return self._stop.in_transaction_since
 
     @property
     def idle(self) -> bool:

@@ -106,7 +106,7 @@ class Executor:
 
     def _start(self, claim: Claim) -> Attempt:
         handler = self._registry.load(claim.type)()
-        transaction = JobTransaction(claim, self._sessions)
+        transaction = JobTransaction(claim, self._sessions, self._stop)
         started = attempts.start(transaction.connection, claim, self._worker)
         crash_points.reach("started")
         context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)

@@ -12,6 +12,7 @@ from psycopg.rows import TupleRow
 from app.errors import HandlerMisuse
 from app.jobs.claim import Claim
 from app.store import attempts
+from app.work.stop import StopRequest
 from tenants.tenant import HandlerLogin
 
 RV = TypeVar("RV")
@@ -56,13 +57,15 @@ class SessionSource(Protocol):
 class JobTransaction:
     """Begins, commits and rolls back around a handler, and takes another session if one breaks."""
 
-    def __init__(self, claim: Claim, sessions: SessionSource) -> None:
+    def __init__(self, claim: Claim, sessions: SessionSource, stop: StopRequest) -> None:
         self.claim = claim
         self._sessions = sessions
+        self._stop = stop
         self.connection = sessions.take(claim.login)
 
     def begin(self) -> None:
         """Open the job's transaction, marked as this attempt's."""
+        self._stop.transaction_begins()
         attempts.begin(self.connection, self.claim)
 
     def commit(self) -> None:
@@ -73,6 +76,7 @@ class JobTransaction:
             if error.sqlstate is None:
                 raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`") from error
             raise
+        self._stop.transaction_ends()
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
@@ -99,6 +103,7 @@ class JobTransaction:
         if not healthy:
             psycopg.Connection.close(self.connection)
             self.connection = self._sessions.take(self.claim.login)
+        self._stop.transaction_ends()
 
     def close(self) -> None:
         """Give the session back."""

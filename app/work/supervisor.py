@@ -247,8 +247,20 @@ class Supervisor:
     def _deadline(self, child: Child) -> float:
         if child.claim is None:
             return child.since + self._pace.idle_child + 1
-        deadline = child.since + self._handler(child.claim).timeout
-        return deadline + self._pace.kill_after if child.overdue else deadline
+        if child.overdue:
+            return child.overdue_since + self._pace.kill_after
+        deadline, _ = self._limit(child, child.claim)
+        return deadline
+
+    def _limit(self, child: Child, claim: Claim) -> tuple[float, str]:
+        """Return when the attempt will have passed a limit, as far as can be seen now, and which."""
+        handler = self._handler(claim)
+        whole = child.since + handler.timeout, self._time_limit(claim)
+        if handler.longest_transaction is None:
+            return whole
+        # One that begins after this look is looked at before it can be too old.
+        open_since = child.in_transaction_since or monotonic()
+        return min(whole, (open_since + handler.longest_transaction, self._transaction_limit(claim)))
 
     def _enforce(self) -> None:
         stopping = self._stop_asked_at is not None
@@ -269,9 +281,10 @@ class Supervisor:
 
     def _end_overdue(self, child: Child, claim: Claim) -> None:
         if child.overdue:
-            child.kill(self._time_limit(claim))
+            child.kill(child.overdue)
         else:
-            child.overdue = True
+            _, child.overdue = self._limit(child, claim)
+            child.overdue_since = monotonic()
             child.ask_to_stop(StopRequest.TIME_LIMIT)
 
     def _bury(self, child: Child) -> None:
@@ -284,7 +297,8 @@ class Supervisor:
             self._take_back(child, child.claim, code)
 
     def _take_back(self, child: Child, claim: Claim, code: int) -> None:
-        cause = child.killed_for or self._cause(code, claim)
+        asked_to_end = child.overdue if code == exit_codes.TIME_LIMIT else None
+        cause = child.killed_for or asked_to_end or self._cause(code, claim)
         blameless = code == exit_codes.LOGIN_REFUSED or cause in (STOPPING, CUT_OFF)
         pause = self._pause(code, cause, claim)
         self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=not blameless, buried=True))
@@ -346,6 +360,9 @@ class Supervisor:
 
     def _time_limit(self, claim: Claim) -> str:
         return f"time limit of {self._handler(claim).timeout:g} s"
+
+    def _transaction_limit(self, claim: Claim) -> str:
+        return f"a transaction was open for more than {self._handler(claim).longest_transaction:g} s"
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
         if cause in (STOPPING, CUT_OFF):
@@ -430,6 +447,7 @@ class Defaults:
     """The limits of a handler that cannot be loaded here."""
 
     timeout = 3600.0
+    longest_transaction: float | None = None
     retry = RetryPolicy()
 
 

@@ -136,7 +136,7 @@ MUTANTS = (
         "an overdue job is asked and never ended",
         LIMITS,
         "app/work/supervisor.py",
-        "            child.kill(self._time_limit(claim))\n",
+        "            child.kill(child.overdue)\n",
         "            pass\n",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
