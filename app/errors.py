@@ -45,5 +45,29 @@ class PermanentFailure(TurnoError):
     """Raised by a handler: trying again cannot help, so the job fails for good."""
 
 
+class NotIssued(TurnoError):
+    """Raised by the call of `job.once`: it certainly did nothing outside, so it may be made again."""
+
+
+class EffectInDoubt(TurnoError):
+    """Raised inside a handler when a call of `job.once`, or its look-up, failed; the next attempt looks it up."""
+
+    def __init__(self, key: str, error: Exception) -> None:
+        super().__init__(f"{key} may have happened: {type(error).__name__}: {error}")
+        self.key = key
+
+
+class NeedsReview(TurnoError):
+    """Raised inside a handler when an outside effect is in doubt and a person must decide; let it pass."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why)
+        self.key = key
+
+
+class CalledElsewhere(TurnoError):
+    """Raised inside a handler when another job may be at the same outside effect; let it pass."""
+
+
 class CancelRequested(TurnoError):
     """Raised inside a handler when somebody asked for its job to stop; let it pass."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.errors import TurnoError
 from app.jobs.job import Status
+from app.store import effects
 from app.store import jobs as stored
 from cli.jobs_view import LIST_HEADERS, as_json, details, error, list_row
 from cli.tables import print_table, text
@@ -30,7 +33,7 @@ json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JS
 
 @click.group()
 def jobs() -> None:
-    """List, show, retry and cancel the jobs of one tenant."""
+    """List, show, retry, cancel and settle the jobs of one tenant."""
 
 
 @jobs.command("list")
@@ -45,6 +48,7 @@ def jobs() -> None:
 )
 @click.option("--type", "types", multiple=True, help="Only this job type; may be repeated.")
 @click.option("--user", help="Only this user's.")
+@click.option("--needs-review", is_flag=True, help="Only those that wait until a person settles an outside effect.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 def list_jobs(
     *,
@@ -53,10 +57,11 @@ def list_jobs(
     statuses: tuple[str, ...],
     types: tuple[str, ...],
     user: str | None,
+    needs_review: bool,
     limit: int,
 ) -> None:
     """List jobs, newest first."""
-    wanted = stored.JobFilter(user_id=user, statuses=statuses, types=types, limit=limit)
+    wanted = stored.JobFilter(user_id=user, statuses=statuses, types=types, parked=needs_review, limit=limit)
     with session_of(tenant) as session:
         rows = session.read(lambda reader: stored.search(reader, wanted))
     if json_wanted:
@@ -70,20 +75,22 @@ def list_jobs(
 @json_option
 @click.argument("job_id", type=click.UUID)
 def show(*, tenant: str, json_wanted: bool, job_id: UUID) -> None:
-    """Show the job JOB_ID with its attempts and the items that failed."""
+    """Show the job JOB_ID with its attempts, the items that failed and its outside effects."""
     with session_of(tenant) as session:
         job = session.read(lambda reader: stored.find(reader, job_id, None))
         if job is None:
             raise _no_such_job(tenant, job_id)
         attempts = session.read(lambda reader: stored.attempts(reader, job_id))
         failed = session.read(lambda reader: stored.items(reader, job_id, "failed", "", MOST_ITEMS))
+        outside = session.read(lambda reader: effects.of_job(reader, job_id, after="", limit=MOST_ITEMS))
     if json_wanted:
-        click.echo(as_json({**job, "attempts": attempts, "failed_items": failed}))
+        click.echo(as_json({**job, "attempts": attempts, "failed_items": failed, "effects": outside}))
         return
     for name, value in details(job):
         click.echo(f"{name:<13} {text(value)}")
     _section(("attempt", "started", "finished", "outcome", "error"), attempts, _attempt_row)
     _section(("failed item", "error"), failed, lambda item: (item["key"], error(item["error"])))
+    _section(("outside effect", "state", "calls", "since", "settled by"), outside, _effect_row)
 
 
 @jobs.command()
@@ -123,6 +130,38 @@ def cancel(*, tenant: str, reason: str, job_id: UUID) -> None:
             raise JobRefused(f"job {job_id} has ended already")
 
 
+@jobs.command()
+@tenant_option
+@click.option("--done", metavar="JSON", help="It happened, and its call would have returned this.")
+@click.option("--absent", is_flag=True, help="It did not happen and no longer can: it may be issued again.")
+@click.option("--by", default=getuser, help="Whose word it is; by default the user of this shell.")
+@click.argument("job_id", type=click.UUID)
+@click.argument("key")
+def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID, key: str) -> None:
+    """Say what became of the outside effect KEY that the job JOB_ID issued or waits for; it runs on."""
+    if absent == (done is not None):
+        raise click.UsageError("say either --done JSON or --absent")
+    result = None if done is None else _as_json_text(done)
+    with session_of(tenant) as session:
+        verdict = session.dispatcher.settle(session.tenant, job_id, user_id=None, key=key, result=result, by=by)
+    match verdict.word:
+        case "settled":
+            click.echo(f"{key} is settled as {'absent' if absent else 'done'}; what waited for it runs on")
+        case "busy":
+            raise JobRefused(f"an attempt may be issuing {key} now; look again when it has ended")
+        case "ended":
+            raise JobRefused(f"{key} was settled before; what is on record stays")
+        case _:
+            raise JobRefused(f"job {job_id} of {tenant} has no outside effect {key}")
+
+
+def _as_json_text(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), allow_nan=False)
+    except ValueError as problem:
+        raise click.BadParameter(f"is not JSON: {problem}", param_hint="--done") from None
+
+
 def _section(
     headers: tuple[str, ...], rows: list[dict[str, Any]], row: Callable[[dict[str, Any]], tuple[Any, ...]]
 ) -> None:
@@ -139,6 +178,11 @@ def _attempt_row(attempt: dict[str, Any]) -> tuple[Any, ...]:
         attempt["outcome"],
         error(attempt["error"]),
     )
+
+
+def _effect_row(effect: dict[str, Any]) -> tuple[Any, ...]:
+    state = "needs review" if effect["waited_for"] else effect["state"]
+    return (effect["key"], state, effect["calls"], effect["intended_at"], effect["settled_by"])
 
 
 def _no_such_job(tenant: str, job_id: UUID) -> JobRefused:

@@ -8,5 +8,6 @@ def build_registry() -> Registry:
     return Registry(
         {
             "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
+            "taxpayer_sync": "handlers.taxpayer_sync:TaxpayerSync",
         }
     )

@@ -108,6 +108,20 @@ class Service:
         count = f"SELECT {', '.join(f'(SELECT count(*) FROM {table})' for table in tables)}"  # noqa: S608 - names above
         return tuple(number for tenant in self.tenants for number in self.rows(count, tenant=tenant)[0])
 
+    def doubt(self, job_id: str, key: str, *, tenant: str = "north") -> None:
+        """Leave an outside effect of a job's in doubt, and if the job is open let it wait for a person."""
+        self.rows(
+            "INSERT INTO external_effects (key, type, outside_key, state, job_id, attempt, token, calls, waiting)"
+            " SELECT %s, type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1, ARRAY[id]"
+            " FROM background_jobs WHERE id = %s",
+            key,
+            job_id,
+            tenant=tenant,
+        )
+        self.rows("UPDATE background_jobs SET run_at = 'infinity' WHERE id = %s AND status = 'pending'", job_id,
+                  tenant=tenant)  # fmt: skip
+        self.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled' WHERE job_id = %s", job_id)
+
     def end(self, job_id: str, status: str = "failed", *, tenant: str = "north") -> None:
         """Let a job end as its worker would have it."""
         error = json.dumps({"class": "Boom", "message": "it broke", "traceback": "secret frames"})

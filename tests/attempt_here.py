@@ -24,7 +24,7 @@ def claim_here(world: World, job_id: UUID) -> Claim:
 def execute_here(world: World, claim: Claim) -> dict[str, Any]:
     """Run the attempt and return the job after it."""
     Here(world, REGISTRY).execute(claim)
-    return world.job(claim.job_id)
+    return world.job(claim.job_id, tenant=world.tenants[claim.login.slug])
 
 
 def attempt(world: World, job_id: UUID) -> dict[str, Any]:

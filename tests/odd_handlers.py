@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ from app.jobs.outcome import Cancel, Reschedule
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from app.work import strays
+from handlers.services.tax_authority import TaxAuthority
+from handlers.taxpayer_sync import TaxpayerSync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,6 +295,14 @@ def wait_for_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def commit_often(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Work for longer than any of its transactions lasts."""
+    for step in range(payload.number):
+        job.connection.execute("SELECT pg_sleep(0.3)")
+        job.checkpoint(step)
+    return {}
+
+
 def hold_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Run the SQL, then keep its locks for long; later attempts return at once."""
     if job.attempt == 1:
@@ -478,6 +488,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "wait_for_company": wait_for_company,
     "huge_result": lambda _job, payload: {"x": "x" * (payload.number << 20)},
     "huge_error": raising(lambda: ValueError("x" * (200 << 20))),
+    "commit_often": commit_often,
     "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
@@ -516,6 +527,13 @@ class OddHurried(Odd):
 
     type = "odd_hurried"
     timeout = 1.0
+
+
+class OddBrief(Odd):
+    """The same, whose transactions may stay open for a second and a half."""
+
+    type = "odd_brief"
+    longest_transaction = 1.5
 
 
 class OddSmall(Odd):
@@ -563,15 +581,55 @@ class OddHealthy(Odd):
     retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
 
 
+class HurriedSync(TaxpayerSync):
+    """Taxpayer sync with an authority that decides within a second or so, and a client in a hurry."""
+
+    type = "hurried_sync"
+    # The kills of a test are no fault of the job's: its errors never use up its attempts.
+    retry = RetryPolicy(max_attempts=1000, first=0.2, factor=1)
+    latest = 1.5
+
+    def authority(self) -> TaxAuthority:
+        """Wait less long."""
+        return replace(super().authority(), seconds=0.3)
+
+
+class StoppingAuthority(TaxAuthority):
+    """Stops this process between its intent and its call."""
+
+    def authorise(self, request_id: str, invoice: dict[str, Any]) -> dict[str, Any]:
+        """Stop, and when somebody wakes the process go on as if nothing had been."""
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return super().authorise(request_id, invoice)
+
+
+class StoppedSync(HurriedSync):
+    """The same, whose first attempt is stopped."""
+
+    type = "stopped_sync"
+
+    def before(self, job: JobContext) -> None:
+        """Remember which attempt this is."""
+        self._first = job.attempt == 1
+
+    def authority(self) -> TaxAuthority:
+        """Stop at the first attempt's call."""
+        usual = super().authority()
+        return StoppingAuthority(usual.url) if self._first else usual
+
+
 REGISTRY = Registry(
     {
         "odd_healthy": "tests.odd_handlers:OddHealthy",
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
+        "odd_brief": "tests.odd_handlers:OddBrief",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_grouped": "tests.odd_handlers:OddGrouped",
         "odd_grouped_hurried": "tests.odd_handlers:OddGroupedHurried",
         "odd_once": "tests.odd_handlers:OddOnce",
+        "hurried_sync": "tests.odd_handlers:HurriedSync",
+        "stopped_sync": "tests.odd_handlers:StoppedSync",
         "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
     }

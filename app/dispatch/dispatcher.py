@@ -16,6 +16,7 @@ from app import crash_points
 from app.jobs.handler import JobHandler
 from app.jobs.job import JobRef, Priority
 from app.queues.interface import QueueInterface
+from app.store.effects import DECIDE
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
 from tenants.session import call_as_api
 from tenants.tenant import Tenant
@@ -96,6 +97,16 @@ class Dispatcher:
         """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown."""
         with self._connection() as connection:
             row = call_as_api(connection, tenant, CANCEL, (job_id, user_id, reason))
+        return Verdict(row["verdict"], job_id)
+
+    def settle(
+        self, tenant: Tenant, job_id: UUID, *, user_id: str | None, key: str, result: str | None, by: str
+    ) -> Verdict:
+        """Settle an outside effect by a person's word: settled, ended, busy or unknown; no `result` means absent."""
+        with self._connection() as connection:
+            row = call_as_api(connection, tenant, DECIDE, (job_id, user_id, key, result, by))
+        for woken in row["woken"]:
+            self._hint(tenant, Verdict(row["verdict"], woken))
         return Verdict(row["verdict"], job_id)
 
     def _hint(self, tenant: Tenant, verdict: Verdict) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from app.jobs.effect import Effect, Finding
     from app.jobs.outcome import Cancel, Reschedule
 
 P = TypeVar("P")
@@ -94,6 +95,21 @@ class JobContext(Protocol):
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> Batch[T]:
         """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
 
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> Any:
+        """Have an outside effect happen once in this tenant, and return what its call returned, plain JSON.
+
+        Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
+        knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
+        `Effect.outside_key`, or answers it as it did the first.
+        """
+
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""
 
@@ -101,9 +117,10 @@ class JobContext(Protocol):
 class JobHandler(ABC, Generic[P]):
     """Code for one job type; wraps an existing service that knows nothing of jobs.
 
-    `timeout` is seconds an attempt may take, `memory_mb` what it may allocate beyond what the worker
-    uses already. Payload types are frozen dataclasses. With `group` above 1 up to so many of a tenant's jobs
-    share a transaction, each under a savepoint, and the two limits: see docs/writing-handlers.md.
+    `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
+    `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. With
+    `group` above 1 up to so many of a tenant's jobs share a transaction, each under a savepoint, and the three
+    limits: see docs/writing-handlers.md.
     """
 
     type: ClassVar[str]
@@ -111,6 +128,7 @@ class JobHandler(ABC, Generic[P]):
     queue: ClassVar[str] = "default"
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 3600.0
+    longest_transaction: ClassVar[float | None] = None
     memory_mb: ClassVar[int | None] = None
     group: ClassVar[int] = 1
     payload_type: ClassVar[builtins.type[Any]]

@@ -41,10 +41,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The handler raised; the error is text already, because exceptions do not travel."""
+    """The handler raised; the error is text already, because exceptions do not travel.
+
+    `doubt` is the key of an outside effect that the error leaves in doubt.
+    """
 
     error: dict[str, Any]
     permanent: bool = False
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,23 @@ class HandedBack:
     """The worker is stopping; the job goes on elsewhere from its last checkpoint."""
 
 
-Outcome = Completed | Reschedule | Cancel | Raised | HandedBack
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """Another job does what this one needs; it runs again `after` seconds."""
+
+    after: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """An outside effect may have happened and nobody can tell; a person must settle its `key`."""
+
+    key: str
+    error: dict[str, Any]
+
+
+Outcome = Completed | Reschedule | Cancel | Raised | HandedBack | Postponed | InDoubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +114,16 @@ class Abandon:
     reason: str
 
 
-Decision = Complete | Retry | Fail | Release | Abandon
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Wait until a person settles the effect `key`; nothing is counted."""
+
+    key: str
+    reason: str
+    error: dict[str, Any]
+
+
+Decision = Complete | Retry | Fail | Release | Abandon | Park
 
 
 def decide(
@@ -114,12 +143,23 @@ def decide(
             return Release(outcome.due(_needed(now)), "rescheduled", "rescheduled by its handler")
         case HandedBack():
             return Release(_needed(now), "released", "handed back by a stopping worker")
+        case Postponed(after, reason):
+            return Release(_needed(now) + timedelta(seconds=after), "released", reason)
+        case InDoubt(key, error):
+            return Park(key, f"{key} is in doubt: {error['message']}", error)
         case Raised(error, permanent=True):
             return Fail("failed for good", error)
+        case Raised(error, doubt=doubt) if errors + 1 >= max_attempts:
+            return _give_up(error, doubt)
         case Raised(error):
-            if errors + 1 >= max_attempts:
-                return Fail("no attempts left", error)
             return Retry(policy.delay(errors + 1, chance), error)
+
+
+def _give_up(error: dict[str, Any], doubt: str | None) -> Decision:
+    if doubt is None:
+        return Fail("no attempts left", error)
+    # Failing would hide that something outside may have happened.
+    return Park(doubt, f"no attempts left: {error['message']}", error)
 
 
 def _needed(now: datetime | None) -> datetime:

@@ -119,6 +119,15 @@ def ledger(session: Session, claim: Claim) -> dict[str, str]:
         return dict(cursor.fetchall())
 
 
+def writing_savepoints(session: Session) -> int:
+    """Count the open savepoints in which something was written or locked: each holds a transaction id of its own."""
+    statement = (
+        "SELECT greatest(count(*) - 1, 0) FROM pg_locks"
+        " WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted"
+    )
+    return int(_row(session, statement, ())[0])
+
+
 def now(session: Session) -> datetime:
     """Return the database's clock, the only one that decides."""
     moment: datetime = _row(session, "SELECT clock_timestamp()", ())[0]

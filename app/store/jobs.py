@@ -18,6 +18,7 @@ class JobFilter:
     user_id: str | None = None
     statuses: Sequence[str] = ()
     types: Sequence[str] = ()
+    parked: bool = False  # only those that wait for a person
     before: UUID | None = None
     limit: int = 50
 
@@ -58,6 +59,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
+          AND (NOT %(parked)s OR j.status = 'pending' AND j.run_at = 'infinity')
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
         ORDER BY j.id DESC LIMIT %(limit)s
         """,
@@ -65,6 +67,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
             "user": wanted.user_id,
             "statuses": list(wanted.statuses),
             "types": list(wanted.types),
+            "parked": wanted.parked,
             "before": wanted.before,
             "limit": wanted.limit,
         },

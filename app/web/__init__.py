@@ -12,6 +12,7 @@ from app.web.docs import docs, publish
 from app.web.error_responses import install_error_responses
 from app.web.health import health
 from app.web.job_commands import job_commands
+from app.web.job_effects import job_effects
 from app.web.job_history import job_history
 from app.web.jobs import jobs
 from app.web.json_answers import JsonAnswers
@@ -24,7 +25,7 @@ from app.web.submissions import submissions
 from app.web.tokens import TokenCheck
 from tenants.directory import Directory
 
-BLUEPRINTS = (submissions, jobs, job_commands, job_history, notifications, admin, health, docs)
+BLUEPRINTS = (submissions, jobs, job_commands, job_history, job_effects, notifications, admin, health, docs)
 
 
 def create_app(

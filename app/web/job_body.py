@@ -100,7 +100,9 @@ def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
 def job_links(job_id: UUID) -> dict[str, str]:
     """Return the addresses of a job and of what can be done with it."""
     here = f"/api/jobs/{job_id}"
-    return {"self": here} | {name: f"{here}/{name}" for name in ("items", "events", "attempts", "cancel", "retry")}
+    return {"self": here} | {
+        name: f"{here}/{name}" for name in ("items", "events", "attempts", "effects", "cancel", "retry")
+    }
 
 
 def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | None:

@@ -59,6 +59,7 @@ LIST = Operation(
             schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
             read=query.text,
         ),
+        query.flag("needs_review", "Only jobs that wait until a person settles an outside effect."),
         query.CURSOR,
         query.LIMIT,
     ),
@@ -91,6 +92,7 @@ def index(call: Call) -> Response:
         user_id=_listed_user(call),
         statuses=call.query["status"],
         types=call.query["type"],
+        parked=call.query["needs_review"],
         before=call.query["cursor"],
         limit=call.query["limit"] + 1,
     )

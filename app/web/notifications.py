@@ -21,11 +21,11 @@ notifications = Routes("notifications", __name__, tag="notifications")
 
 @dataclass(frozen=True, slots=True)
 class NotificationBody:
-    """A job ended; `data` has its type, the reason and how many items were done and failed."""
+    """A job ended, or needs review; `data` has its type, the reason, its counts or the key of the effect in doubt."""
 
     id: UUID
     job_id: UUID
-    kind: Literal["completed", "failed", "cancelled"]
+    kind: Literal["completed", "failed", "cancelled", "needs_review"]
     data: dict[str, Any]
     created_at: datetime
     read_at: datetime | None

@@ -16,6 +16,7 @@ from app.web.payloads import Payloads
 from app.web.problems import TYPE_ROOT, Kind
 from app.web.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
 from app.web.routes import Answer, Operation, Routes
+from app.web.typed_body import body_adapter
 from tenants.tenant import SLUG
 
 Document = dict[str, Any]
@@ -118,6 +119,8 @@ def _schemas(app: Flask, handlers: list[type[JobHandler[Any]]], payloads: Payloa
         (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)
     ]
     inputs += [(handler.type, "validation", payloads.adapter(handler.type)) for handler in handlers]
+    taken = {described.operation.body for described in _described(app) if described.operation.body}
+    inputs += [(body, "validation", body_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
     refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
     return {key: ref for (key, _), ref in refs.items()}, shared.get("$defs", {})
 
@@ -126,7 +129,7 @@ def _addresses(
     described: _Described, handlers: list[type[JobHandler[Any]]], refs: Refs, schemas: Document
 ) -> Iterator[tuple[str, Document]]:
     path = described.operation.rule.replace("<", "{").replace(">", "}")
-    body = _operation(described, refs)
+    body = _operation(described, refs, schemas)
     if JOB_TYPE not in described.operation.rule:
         yield path, body
         return
@@ -142,7 +145,7 @@ def _addresses(
         )
 
 
-def _operation(described: _Described, refs: Refs) -> Document:
+def _operation(described: _Described, refs: Refs, schemas: Document) -> Document:
     operation = described.operation
     kinds = (*operation.problems, Kind.FAULT)
     body: Document = {
@@ -159,6 +162,8 @@ def _operation(described: _Described, refs: Refs) -> Document:
         kinds += (Kind.OPERATORS_ONLY,)
     if parameters := [*_path_parameters(operation), *_query_parameters(operation), *_header_parameters(operation)]:
         body["parameters"] = parameters
+    if operation.body:
+        body["requestBody"] = _taken_body(refs[operation.body], schemas)
     answers = {str(status): _answer(answer, refs) for status, answer in operation.answers.items()}
     body["responses"] = answers | _problems(kinds)
     return body
@@ -225,6 +230,15 @@ def _example(kind: Kind) -> Document:
         "status": kind.status,
         "detail": "A sentence that says what to do.",
         "instance": "urn:uuid:0192d3a4-5b6c-7d8e-9f01-23456789abcd",
+    }
+
+
+def _taken_body(body: Document, schemas: Document) -> Document:
+    # Not by reference: the page shows the fields where they are needed.
+    schema = schemas[body["$ref"].removeprefix(SCHEMAS)]
+    return {
+        "required": True,
+        "content": {"application/json": {"schema": schema, "example": example_of(schema, schemas)}},
     }
 
 

@@ -41,7 +41,7 @@ class Payloads:
             payload = adapter.validate_json(json.dumps(value), strict=True)
             handler.validate(payload)
         except ValidationError as error:
-            return None, _shape_problems(error)
+            return None, shape_problems(error, within=("payload",))
         except InvalidPayload as error:
             return None, [FieldProblem(f"payload.{p['field']}", p["problem"]) for p in error.problems]
         return adapter.dump_python(payload, mode="json"), []
@@ -61,14 +61,17 @@ def dataclasses_in(annotation: Any) -> Iterator[Any]:
             yield current
 
 
-def _shape_problems(error: ValidationError) -> list[FieldProblem]:
+def shape_problems(error: ValidationError, *, within: tuple[str, ...]) -> list[FieldProblem]:
+    """Return what does not fit a dataclass, each with its field's path, which begins with `within`."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     problems = [
-        FieldProblem(".".join(["payload", *map(str, one["loc"])])[:LONGEST_FIELD], _sentence(one["type"], one["msg"]))
+        FieldProblem(".".join([*within, *map(str, one["loc"])])[:LONGEST_FIELD], _sentence(one["type"], one["msg"]))
         for one in found[:MOST_PROBLEMS]
     ]
     if len(found) > MOST_PROBLEMS:
-        problems.append(FieldProblem("payload", f"has {len(found) - MOST_PROBLEMS} more problems like these"))
+        problems.append(
+            FieldProblem(".".join(within) or "body", f"has {len(found) - MOST_PROBLEMS} more problems like these")
+        )
     return problems
 
 

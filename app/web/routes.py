@@ -28,7 +28,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one address, as the OpenAPI document tells it."""
+    """One method of one address, as the OpenAPI document tells it; `body` is the dataclass that it takes."""
 
     method: str
     rule: str
@@ -39,6 +39,7 @@ class Operation:
     request_headers: tuple[str, ...] = ()
     problems: tuple[Kind, ...] = ()
     access: Access | None = "user"
+    body: type[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

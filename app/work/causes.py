@@ -18,7 +18,12 @@ def time_limit(seconds: float) -> str:
     return f"time limit of {seconds:g} s"
 
 
-def of_end(code: int, timeout: float) -> str:
+def transaction_limit(seconds: float) -> str:
+    """Return the words for a job one of whose transactions was open for longer than its type's may be."""
+    return f"a transaction was open for more than {seconds:g} s"
+
+
+def of_end(code: int) -> str:
     """Return why a child ended by itself, from its exit code (negative for a signal)."""
     if code < 0:
         name = signal.Signals(-code).name
@@ -29,8 +34,6 @@ def of_end(code: int, timeout: float) -> str:
             return "out of memory"
         case exit_codes.LOGIN_REFUSED:
             return "the tenant's login was refused"
-        case exit_codes.TIME_LIMIT:
-            return time_limit(timeout)
         case exit_codes.LEFT:
             code = 0
     return f"exited with status {code} without finishing"

@@ -7,7 +7,7 @@ import socket
 from time import monotonic
 
 from app.jobs.claim import Group
-from app.work import causes
+from app.work import causes, exit_codes
 from app.work.stop import StopRequest
 
 FREE, LEAVING = b".", b"!"
@@ -24,16 +24,19 @@ class Child:
         self.claims: Group = ()
         self.since = monotonic()
         self.killed_for: str | None = None
-        self.leaving = self.overdue = self.asked = False
+        self.leaving = self.asked = False
+        self.overdue: str | None = None  # which limit its attempt has passed
+        self.overdue_since = 0.0
         self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
         self._stop = stop
 
     def assign(self, claims: Group) -> None:
         """Give the idle child claims to run; one that is dead by now is buried with them."""
         self.claims, self.since = claims, monotonic()
-        self.overdue = self.asked = False
+        self.overdue, self.asked = None, False
         self.cancelled_at = None
         self._stop.withdraw()
+        self._stop.transaction_ends()
         try:
             self.channel.send(pickle.dumps(claims))
         except (BrokenPipeError, ConnectionResetError):
@@ -48,6 +51,15 @@ class Child:
         if news:
             self.claims, self.since = (), monotonic()
             self.leaving = news == LEAVING
+
+    def why(self, code: int) -> str | None:
+        """Return why its parent had it end, None if it ended by itself with this exit code."""
+        return self.killed_for or (self.overdue if code == exit_codes.TIME_LIMIT else None)
+
+    @property
+    def in_transaction_since(self) -> float | None:
+        """Return since when the attempt's transaction is open."""
+        return self._stop.in_transaction_since
 
     @property
     def idle(self) -> bool:

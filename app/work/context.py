@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
@@ -10,8 +11,9 @@ from typing import Any, TypeVar
 import psycopg
 
 from app.errors import CancelRequested, HandlerMisuse
-from app.store import attempts
+from app.store import attempts, effects
 from app.store.attempts import Started
+from app.work.effects import Call, OutsideCall, Reconcile
 from app.work.exit_codes import TIME_LIMIT
 from app.work.ledger import LedgerBatch
 from app.work.session import HandlerConnection, JobTransaction, SessionSource
@@ -81,7 +83,7 @@ class AttemptContext:
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
         self._commits_alone("job.checkpoint")
-        if self._batch is not None and self._batch.inside_an_item:
+        if self._batch is not None and self._batch.item is not None:
             raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
         self.finish()
         asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
@@ -97,6 +99,28 @@ class AttemptContext:
             raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
         self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
         return batch
+
+    def once(self, key: str, call: Call, reconcile: Reconcile | None = None, *, idempotent: bool = False) -> Any:
+        """Have an outside effect happen once in this tenant, whatever fails; see OutsideCall and the guide."""
+        self._commits_alone("job.once")
+        return OutsideCall(self, self._transaction, key, call, reconcile, idempotent=idempotent).result()
+
+    @contextmanager
+    def between_transactions(self) -> Iterator[None]:
+        """Commit the work so far, and open the next transaction, and the item's savepoint, after the block."""
+        item = self._batch.item if self._batch is not None else None
+        if item is not None:
+            item.suspend()
+        self.finish()
+        asked = effects.hold(self.connection, self._transaction.claim)
+        self._transaction.commit()
+        try:
+            self.safe_place(asked=asked)
+            yield
+        finally:
+            self._transaction.begin()
+            if item is not None:
+                item.resume()
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

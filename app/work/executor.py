@@ -7,14 +7,22 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from json import dumps
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import psycopg
 
 from app import crash_points
-from app.errors import CancelRequested, ClaimLost, HandlerMisuse, InvalidResult, PermanentFailure
+from app.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+    PermanentFailure,
+)
 from app.jobs.claim import Claim
 from app.jobs.handler import JobHandler
 from app.jobs.outcome import (
@@ -25,7 +33,10 @@ from app.jobs.outcome import (
     Decision,
     Fail,
     HandedBack,
+    InDoubt,
     Outcome,
+    Park,
+    Postponed,
     Raised,
     Release,
     Reschedule,
@@ -34,19 +45,20 @@ from app.jobs.outcome import (
 )
 from app.jobs.payload import rebuild
 from app.jobs.registry import Registry
-from app.store import attempts
+from app.store import attempts, effects
 from app.store.attempts import Started
 from app.work import exit_codes
 from app.work.context import AttemptContext
 from app.work.limits import limited_memory
+from app.work.results import serialise
 from app.work.session import JobTransaction, SessionSource, collided, describe
 from app.work.stop import HandBack, StopRequest
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-LARGEST_RESULT = 256 * 1024
 COLLISIONS = 4  # tries of one attempt whose transaction met another's
+ELSEWHERE_PAUSE = 5.0  # seconds until a job looks again whether another has finished the call that both want
 
 
 @dataclass(slots=True)
@@ -87,14 +99,14 @@ class Executor:
     def execute(self, claim: Claim) -> str:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
         handler = self.handler(claim)
-        with closing(JobTransaction(claim, self.sessions)) as transaction:
+        with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
             started = attempts.start(transaction.connection, claim, self.worker)
             crash_points.reach("started")
             return self._run(self.attempt(handler, transaction, started))
 
     def resume(self, claim: Claim, started: Started, decision: Decision | None) -> str:
         """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
-        with closing(JobTransaction(claim, self.sessions)) as transaction:
+        with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
             attempt = self.attempt(self.handler(claim), transaction, started)
             return self._run(attempt) if decision is None else self.record(attempt, decision)
 
@@ -169,6 +181,12 @@ class Executor:
                 return Cancel("cancelled on request")
             case HandBack():
                 return HandedBack()
+            case EffectInDoubt():
+                return Raised(describe(error), doubt=error.key)
+            case NeedsReview():
+                return InDoubt(error.key, describe(error))
+            case CalledElsewhere():
+                return Postponed(ELSEWHERE_PAUSE, str(error))
             case PermanentFailure() | HandlerMisuse() | InvalidResult():
                 return Raised(describe(error), permanent=True)
             case MemoryError():
@@ -178,7 +196,8 @@ class Executor:
 
     def decide(self, attempt: Attempt, outcome: Outcome) -> Decision:
         """Return what is to be written for an outcome."""
-        now = attempts.now(attempt.transaction.connection) if isinstance(outcome, Reschedule | HandedBack) else None
+        timed = isinstance(outcome, Reschedule | HandedBack | Postponed)
+        now = attempts.now(attempt.transaction.connection) if timed else None
         return decide(
             outcome,
             errors=0 if attempt.afresh else attempt.started.errors,
@@ -204,6 +223,9 @@ class Executor:
                 return attempts.release(session, claim, outcome, reason, run_at)
             case Abandon(reason):
                 return attempts.abandon(session, claim, reason)
+            case Park(key, reason, error):
+                log.warning("a person must decide: %s", reason, extra=claim.log_fields)
+                return effects.park(session, claim, key, reason, error)
 
     def _commit(self, attempt: Attempt, decision: Complete) -> str:
         """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
@@ -227,27 +249,3 @@ def _alone(handle: Callable[[], T]) -> T:
     finally:
         if os.getpid() != here:
             os._exit(exit_codes.BROKEN)
-
-
-def serialise(result: Any) -> str:
-    """Return a handler's result as JSON text that PostgreSQL will store; raises InvalidResult."""
-    if not isinstance(result, dict):
-        raise InvalidResult(f"a handler returns a dict, Reschedule or Cancel, not {type(result).__name__}")
-    try:
-        text = dumps(result, allow_nan=False)
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidResult(f"the result is not plain JSON: {error}") from error
-    if "\\u0000" in text or ("\\ud" in text.lower() and _lone_surrogate(result)):
-        raise InvalidResult("the result holds a NUL character or half a surrogate pair, which PostgreSQL cannot store")
-    if len(text) > LARGEST_RESULT:
-        raise InvalidResult(f"the result has {len(text)} bytes as JSON; at most {LARGEST_RESULT} are kept")
-    return text
-
-
-def _lone_surrogate(result: dict[str, Any]) -> bool:
-    try:
-        dumps(result, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False

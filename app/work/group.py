@@ -55,7 +55,7 @@ class GroupExecutor:
     def execute(self, claims: Group) -> dict[Claim, str]:
         """Run the attempts and return the status of each job that could be recorded."""
         statuses: dict[Claim, str] = {}
-        with closing(GroupTransaction(claims, self._executor.sessions)) as transaction:
+        with closing(GroupTransaction(claims, self._executor.sessions, self._executor.stop)) as transaction:
             members = self._start(transaction, claims)
             try:
                 self._work(transaction, members)
@@ -71,6 +71,7 @@ class GroupExecutor:
 
     def _start(self, transaction: GroupTransaction, claims: Group) -> list[Member]:
         handlers = {claim: self._executor.handler(claim) for claim in claims}
+        self._executor.stop.transaction_begins()
         started = groups.start(transaction.connection, claims, self._executor.worker, transaction.claim.token)
         crash_points.reach("started")
         return [
@@ -129,6 +130,7 @@ class GroupExecutor:
                     statuses[member.claim] = self._executor.record(member.attempt, decision)
         crash_points.reach("completing")
         groups.complete(transaction.connection, results, transaction.claim.token)
+        self._executor.stop.transaction_ends()
         crash_points.reach("completed")
         return statuses
 

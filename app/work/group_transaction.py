@@ -10,6 +10,7 @@ from psycopg.rows import tuple_row
 from app.errors import HandlerMisuse
 from app.jobs.claim import Claim, Group
 from app.work.session import JobTransaction, SessionSource
+from app.work.stop import StopRequest
 
 
 class TransactionEnded(HandlerMisuse):
@@ -19,15 +20,14 @@ class TransactionEnded(HandlerMisuse):
 class GroupTransaction(JobTransaction):
     """The group's session and transaction; a job's work is kept or undone without touching that of the others."""
 
-    def __init__(self, claims: Group, sessions: SessionSource) -> None:
-        super().__init__(claims[0], sessions)
-        self._sessions = sessions
+    def __init__(self, claims: Group, sessions: SessionSource, stop: StopRequest) -> None:
+        super().__init__(claims[0], sessions, stop)
         # The savepoint before is released together with the next one's making: one round trip a job.
         self._next: bytes | None = b"SAVEPOINT job"
 
     def share(self, claim: Claim) -> JobTransaction:
         """Show the group's session as that of one claim."""
-        return JobTransaction(claim, self._sessions, self.connection)
+        return JobTransaction(claim, self._sessions, self._stop, self.connection)
 
     def open(self) -> None:
         """Set the next job's savepoint; raises TransactionEnded."""

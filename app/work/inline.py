@@ -4,16 +4,17 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
 
-from app.errors import InvalidResult
+from app.errors import InvalidResult, PermanentFailure
+from app.jobs.effect import Effect, Finding
 from app.jobs.handler import JobHandler
 from app.jobs.payload import rebuild
-from app.work.executor import serialise
 from app.work.ledger import Counts
+from app.work.results import serialise
 from app.work.session import HandlerConnection, SessionSource, transient
 from tenants.tenant import HandlerLogin, Tenant
 
@@ -72,6 +73,18 @@ class InlineContext:
         """Run each item under a savepoint; an item's own error is counted and passed over."""
         del key, chunk
         return InlineBatch(self.connection, list(items))
+
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> NoReturn:
+        """Refuse: an outside effect needs an intent that is committed, and a request is one transaction."""
+        del call, reconcile, idempotent
+        raise PermanentFailure(f"the outside effect {key} needs background jobs, which are switched off")
 
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""

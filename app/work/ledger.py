@@ -6,7 +6,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from app import crash_points
-from app.errors import CancelRequested, ClaimLost, HandlerMisuse
+from app.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+)
 from app.store import attempts
 from app.work.session import JobTransaction, describe, transient
 from app.work.stop import HandBack
@@ -17,7 +25,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LARGEST_CHUNK = 50
 # No item is to blame for these: they end the chunk, or the attempt.
-NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError)
+IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
+NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
 
 
 @dataclass(slots=True)
@@ -89,9 +98,9 @@ class LedgerBatch(Generic[T]):
         self._context.safe_place(asked=asked)
 
     @property
-    def inside_an_item(self) -> bool:
-        """Say whether an item is being run, so that nothing may be committed now."""
-        return self._step is not None and self._step.open
+    def item(self) -> "Step[T] | None":
+        """Return the item that is being run, within which nothing of it may be committed."""
+        return self._step if self._step is not None and self._step.open else None
 
     def record(self) -> bool:
         """Enter the finished items into the ledger, in the transaction that did their work."""
@@ -146,6 +155,16 @@ class Step(Generic[T]):
         self._transaction.connection.execute("ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item")
         self._state, self.ref, self._error = "failed", None, describe(error)
         return True
+
+    def suspend(self) -> None:
+        """Leave the item's savepoint for a while; raises HandlerMisuse if the item has written already."""
+        if attempts.writing_savepoints(self._transaction.connection):
+            raise HandlerMisuse("within an item of job.each, job.once must come before whatever the item writes")
+        self._transaction.connection.execute("RELEASE SAVEPOINT item")
+
+    def resume(self) -> None:
+        """Enter the savepoint again, in the next transaction."""
+        self._transaction.connection.execute("SAVEPOINT item")
 
     def _settle(self) -> Exception | None:
         """Release the savepoint after the item's deferred constraints have spoken; return their complaint."""

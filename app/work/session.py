@@ -1,19 +1,35 @@
 """The session a handler gets, and the transaction that the executor keeps around it."""
 
-from typing import Any, NoReturn, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from app.errors import HandlerMisuse
 from app.jobs.claim import Claim
 from app.store import attempts
+from app.work.stop import StopRequest
 from tenants.tenant import HandlerLogin
+
+RV = TypeVar("RV")
 
 
 class HandlerConnection(psycopg.Connection[TupleRow]):
     """A tenant's session inside its job's transaction, which only the executor may end."""
+
+    # True while a call of job.once is under way: what was written now would be in no transaction of the job's.
+    resting = False
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Run a statement, whichever cursor asks; refused while the call of job.once is under way."""
+        if self.resting:
+            gen.close()
+            raise HandlerMisuse("the call of job.once must not use the database: no transaction is open around it")
+        return super().wait(gen, *arguments, **options)
 
     def commit(self) -> NoReturn:
         """Refuse: the handler's work commits together with its record."""
@@ -41,19 +57,43 @@ class SessionSource(Protocol):
 class JobTransaction:
     """Begins, commits and rolls back around a handler, and takes another session if one breaks."""
 
-    def __init__(self, claim: Claim, sessions: SessionSource, connection: HandlerConnection | None = None) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        sessions: SessionSource,
+        stop: StopRequest,
+        connection: HandlerConnection | None = None,
+    ) -> None:
         """Take a session; or show `connection`, which is another's to begin, commit and close, as this claim's."""
         self.claim = claim
         self._sessions = sessions
+        self._stop = stop
         self.connection = connection or sessions.take(claim.login)
 
     def begin(self) -> None:
         """Open the job's transaction, marked as this attempt's."""
+        self._stop.transaction_begins()
         attempts.begin(self.connection, self.claim)
 
     def commit(self) -> None:
         """Make everything since `begin` durable."""
-        psycopg.Connection.commit(self.connection)
+        try:
+            psycopg.Connection.commit(self.connection)
+        except psycopg.ProgrammingError as error:
+            if error.sqlstate is None:
+                raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`") from error
+            raise
+        self._stop.transaction_ends()
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Keep the session from being used within the block, in which no transaction is open."""
+        connection = self.connection
+        connection.resting = True
+        try:
+            yield
+        finally:
+            connection.resting = False
 
     def commit_and_go_on(self) -> None:
         """Make the work so far durable and open the next transaction."""
@@ -70,6 +110,7 @@ class JobTransaction:
         if not healthy:
             psycopg.Connection.close(self.connection)
             self.connection = self._sessions.take(self.claim.login)
+        self._stop.transaction_ends()
 
     def close(self) -> None:
         """Give the session back."""

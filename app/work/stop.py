@@ -1,10 +1,14 @@
-"""How a child learns that it should stop, and why."""
+"""How a child learns that it should stop, and why; and what its parent knows of its transaction."""
 
 import mmap
 import signal
+import struct
+from time import monotonic
 from types import FrameType
 
 from app.errors import TurnoError
+
+_MOMENT = struct.Struct("d")
 
 
 class HandBack(TurnoError):
@@ -22,6 +26,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._reason = mmap.mmap(-1, 1)
+        self._began = mmap.mmap(-1, _MOMENT.size)
         self._signalled = False
 
     def name(self, reason: bytes) -> None:
@@ -42,6 +47,20 @@ class StopRequest:
 
     def _note(self, _signum: int, _frame: FrameType | None) -> None:
         self._signalled = True
+
+    def transaction_begins(self) -> None:
+        """In the child: tell the parent since when a transaction is open."""
+        _MOMENT.pack_into(self._began, 0, monotonic())
+
+    def transaction_ends(self) -> None:
+        """In the child: tell the parent that none is open."""
+        _MOMENT.pack_into(self._began, 0, 0.0)
+
+    @property
+    def in_transaction_since(self) -> float | None:
+        """In the parent: by the monotonic clock, which all processes of a host share."""
+        (moment,) = _MOMENT.unpack_from(self._began)
+        return moment or None
 
     @property
     def requested(self) -> bool:

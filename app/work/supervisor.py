@@ -212,7 +212,7 @@ class Supervisor:
         code = child.reap()
         # What it left behind had it as parent until it died, and has us now.
         strays.end(spare={*self._children, *self._inherited, *self._sweepers()})
-        self._taking_back.from_dead(child.claims, code, child.killed_for)
+        self._taking_back.from_dead(child.claims, code, child.why(code))
 
     def _sweepers(self) -> set[int]:
         return {self._janitor.pid} if self._janitor is not None and self._janitor.pid is not None else set()

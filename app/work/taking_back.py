@@ -11,7 +11,7 @@ import psycopg
 
 from app.jobs.claim import Claim, Group
 from app.jobs.registry import Registry
-from app.store import recovery
+from app.store import effects, recovery
 from app.work import causes, exit_codes
 from app.work.engine import EngineLink, next_try
 
@@ -29,6 +29,7 @@ class TakeBack:
     cause: str
     pause: float
     counted: bool
+    buried: bool  # this supervisor saw the process end that ran it
 
 
 class TakingBack:
@@ -50,18 +51,18 @@ class TakingBack:
         """Return the tokens of the claims that are owed."""
         return {owed.claim.token for owed in self._owed}
 
-    def from_dead(self, claims: Group, code: int, killed_for: str | None) -> None:
-        """Take its jobs from a child that ended with this exit code, at once.
+    def from_dead(self, claims: Group, code: int, why: str | None) -> None:
+        """Take its jobs from a child that ended with this exit code, at once; `why` says if it was made to.
 
         Which job of a group is to blame cannot be known: each is counted a crash, and runs alone from then on.
         """
         for claim in claims:
-            cause = killed_for or causes.of_end(code, self._registry.terms(claim.type).timeout)
+            cause = why or causes.of_end(code)
             blameless = code == exit_codes.LOGIN_REFUSED or cause in causes.BLAMELESS
             # A group that was ended for one job's sake: that one is cancelled, no other has done anything.
             if cause == causes.CANCELLED and len(claims) > 1:
                 cause, blameless = causes.COMPANY_CANCELLED, True
-            self._owe(claim, cause, self._pause(code, cause, claim), counted=not blameless)
+            self._owe(claim, cause, self._pause(code, cause, claim), counted=not blameless, buried=True)
             self.due = monotonic()
         self.pay()
 
@@ -87,8 +88,8 @@ class TakingBack:
                 return
             del self._owed[0]
 
-    def _owe(self, claim: Claim, cause: str, pause: float, *, counted: bool) -> None:
-        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=counted))
+    def _owe(self, claim: Claim, cause: str, pause: float, *, counted: bool, buried: bool = False) -> None:
+        self._owed.append(TakeBack(claim=claim, cause=cause, pause=pause, counted=counted, buried=buried))
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
         if cause in causes.BLAMELESS:
@@ -100,6 +101,9 @@ class TakingBack:
 
     def _rescue(self, owed: TakeBack) -> None:
         claim = owed.claim
+        if owed.buried:
+            # First, so that whoever runs the job next knows that nobody is at its outside call any more.
+            self._engine.run(effects.caller_gone, claim.login.schema, claim.token)
         verdict = self._engine.run(
             recovery.rescue,
             claim.login.schema,

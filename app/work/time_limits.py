@@ -23,18 +23,28 @@ class TimeLimits:
         """Return when something is to be done about the child, by the monotonic clock."""
         if not child.claims:
             return child.since + self._pace.idle_child + 1
-        deadline = child.since + self._timeout(child)
-        return deadline + self._pace.kill_after if child.overdue else deadline
+        if child.overdue:
+            return child.overdue_since + self._pace.kill_after
+        deadline, _ = self._limit(child)
+        return deadline
 
     def enforce(self, child: Child) -> None:
         """Ask a child whose job has taken too long to stop; end it if it was asked already."""
         if not child.claims or monotonic() < self.deadline(child):
             return
         if child.overdue:
-            child.kill(causes.time_limit(self._timeout(child)))
+            child.kill(child.overdue)
         else:
-            child.overdue = True
+            _, child.overdue = self._limit(child)
+            child.overdue_since = monotonic()
             child.ask_to_stop(StopRequest.TIME_LIMIT)
 
-    def _timeout(self, child: Child) -> float:
-        return self._registry.terms(child.claims[0].type).timeout
+    def _limit(self, child: Child) -> tuple[float, str]:
+        """Return when the attempt will have passed a limit, as far as can be seen now, and which."""
+        terms = self._registry.terms(child.claims[0].type)
+        whole = child.since + terms.timeout, causes.time_limit(terms.timeout)
+        if terms.longest_transaction is None:
+            return whole
+        # One that begins after this look is looked at before it can be too old.
+        open_since = child.in_transaction_since or monotonic()
+        return min(whole, (open_since + terms.longest_transaction, causes.transaction_limit(terms.longest_transaction)))

@@ -80,7 +80,8 @@ RULES: dict[str, LiteralString] = {
     """,
     "I5: an illegal transition": """
         SELECT job_id || ': ' || coalesce(old_status, 'nothing') || ' to ' || new_status FROM background_job_events
-        WHERE (coalesce(old_status, 'nothing'), new_status) NOT IN (
+        -- An event that changes no status tells of a person's decision.
+        WHERE old_status IS DISTINCT FROM new_status AND (coalesce(old_status, 'nothing'), new_status) NOT IN (
             ('nothing', 'pending'), ('pending', 'running'), ('pending', 'cancelled'), ('running', 'pending'),
             ('running', 'completed'), ('running', 'failed'), ('running', 'cancelled'))
     """,
@@ -154,10 +155,10 @@ RULES: dict[str, LiteralString] = {
     "I8: an ended job has not one notification for its user": """
         SELECT coalesce(j.id, n.job_id)
         FROM (SELECT id, user_id, status FROM background_jobs WHERE status IN ('completed', 'failed', 'cancelled')) AS j
-        FULL JOIN notifications n ON n.job_id = j.id
+        FULL JOIN (SELECT * FROM notifications WHERE kind <> 'needs_review') AS n ON n.job_id = j.id
         WHERE j.id IS NULL OR n.job_id IS NULL OR (n.user_id, n.kind) <> (j.user_id, j.status)
         UNION ALL
-        SELECT job_id FROM notifications GROUP BY job_id HAVING count(*) > 1
+        SELECT job_id FROM notifications WHERE kind <> 'needs_review' GROUP BY job_id HAVING count(*) > 1
     """,
 }
 

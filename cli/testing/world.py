@@ -8,12 +8,14 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+from psycopg.types.datetime import TimestamptzLoader
 
 from app.dispatch.dispatcher import Submission, fingerprint
 from app.jobs.payload import rebuild
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator, Mapping
     from uuid import UUID
+
+    from psycopg.abc import Buffer
 
     from app.jobs.handler import JobHandler
 
@@ -314,6 +318,17 @@ class World:
         ]
 
 
+FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+class UntilForever(TimestamptzLoader):
+    """Reads the run_at of a job that is parked for a person, for which Python has no date."""
+
+    def load(self, data: Buffer) -> datetime:
+        """Return the moment, or FOREVER for infinity."""
+        return FOREVER if bytes(data) == b"infinity" else super().load(data)
+
+
 @contextmanager
 def build_world(
     url: str, folder: Path, fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]], kind: type[W]
@@ -321,6 +336,7 @@ def build_world(
     """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables."""
     logins = Logins(url, KEY.encode())
     with psycopg.connect(url, autocommit=True) as admin:
+        admin.adapters.register_loader("timestamptz", UntilForever)
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
         tenants = {}

@@ -7,6 +7,7 @@ import json
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,20 @@ from tests.acceptance.turno_process import bare_environment, turno
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cli.embedded_postgres import Cluster
 
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = sorted({file.name[:4] for file in (ROOT / "migrations" / "tenant").glob("*.sql")})
 KEY = "the command line's tests' own key, long enough"
+
+# What an attempt leaves behind that parked its job for an effect in doubt.
+PARK = """
+WITH parked AS (UPDATE {}.background_jobs SET run_at = 'infinity' WHERE id = %s RETURNING id, type),
+     ticket AS (UPDATE turno.tickets SET run_at = 'infinity' FROM parked WHERE job_id = parked.id)
+INSERT INTO {}.external_effects (key, type, outside_key, state, job_id, attempt, token, calls, waiting)
+SELECT 'cae:7', type, gen_random_uuid(), 'intended', id, 1, gen_random_uuid(), 1, ARRAY[id] FROM parked
+"""
 
 
 @dataclass
@@ -107,15 +117,16 @@ def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: In
 
 
 def test_migrations_go_back_and_come_again(installed: Installation) -> None:
-    assert "suc0001 would lose 0002" in installed.succeed("migrate", "--rollback", "1", "--dry-run")
+    before, newest = STEPS[-2:]
+    assert f"suc0001 would lose {newest}" in installed.succeed("migrate", "--rollback", "1", "--dry-run")
     assert "nothing to do" in installed.succeed("migrate", "--dry-run")
     back = installed.succeed("migrate", "--rollback", "1", "--tenant", "suc0002")
-    assert "1/1 suc0002 lost 0002" in back
+    assert f"1/1 suc0002 lost {newest}" in back
     behind = installed.run("migrate", "--status")
     assert behind.returncode == 1
-    assert [line.split()[2:4] for line in behind.stdout.splitlines()[2:]] == [["0002", "nothing"], ["0001", "0002"]]
-    assert "suc0002 would get 0002" in installed.succeed("migrate", "--dry-run")
-    assert "1/1 suc0002 got 0002" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
+    assert [line.split()[2:4] for line in behind.stdout.splitlines()[2:]] == [[newest, "nothing"], [before, newest]]
+    assert f"suc0002 would get {newest}" in installed.succeed("migrate", "--dry-run")
+    assert f"1/1 suc0002 got {newest}" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
 
 
 def test_a_right_too_many_is_found(installed: Installation) -> None:
@@ -182,7 +193,8 @@ def test_jobs_are_listed_shown_retried_and_cancelled(installed: Installation, we
     assert job_id in [row["id"] for row in listed]
 
 
-def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> None:
+def scheduled_job(installed: Installation, web: DemoWeb) -> str:
+    """A job of suc0001's for tomorrow."""
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds")
     body = json.dumps({"payload": {"order_ids": [1]}, "run_at": tomorrow})
     asking = client(installed, web)
@@ -195,9 +207,32 @@ def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> 
     connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
     job_id = json.loads(connection.getresponse().read())["job_id"]
     connection.close()
+    return str(job_id)
+
+
+def test_a_scheduled_job_is_cancelled(installed: Installation, web: DemoWeb) -> None:
+    job_id = scheduled_job(installed, web)
     assert "scheduled" in installed.succeed("jobs", "show", "--tenant", "suc0001", job_id)
     assert "is cancelled" in installed.succeed("jobs", "cancel", "--tenant", "suc0001", job_id)
     assert "reason        cancelled by an operator" in installed.succeed("jobs", "show", "--tenant", "suc0001", job_id)
+
+
+def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: DemoWeb) -> None:
+    job_id = scheduled_job(installed, web)
+    [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0001'")
+    installed.query(PARK.replace("{}", schema), job_id)
+    one = ("--tenant", "suc0001")
+    assert "needs review" in installed.succeed("jobs", "list", *one, "--needs-review")
+    assert "cae:7" in installed.succeed("jobs", "show", *one, job_id)
+    assert installed.run("jobs", "settle", *one, job_id, "cae:7").returncode == 2
+    assert installed.run("jobs", "settle", *one, "--done", "{", job_id, "cae:7").returncode == 2
+    assert "no outside effect" in installed.refuse("jobs", "settle", *one, "--absent", job_id, "cae:8")
+    said = installed.succeed("jobs", "settle", *one, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
+    assert "settled as done" in said
+    assert "settled before" in installed.refuse("jobs", "settle", *one, "--absent", job_id, "cae:7")
+    (effect,) = json.loads(installed.succeed("jobs", "show", *one, "--json", job_id))["effects"]
+    assert (effect["state"], effect["result"], effect["settled_by"]) == ("done", {"cae": 7}, "eva")
+    assert "waiting" in installed.succeed("jobs", "show", *one, job_id)
 
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.jobs.handler import JobHandler
 from cli.deadline import becomes_true
-from tests.odd_handlers import Odd, OddHurried, OddOnce, OddSmall
+from tests.odd_handlers import Odd, OddBrief, OddHurried, OddOnce, OddSmall
 from tests.world import ROOT, World
 
 
@@ -61,6 +61,19 @@ def test_a_job_past_its_time_limit_is_ended_from_outside(world: World, how: str)
         world.rows("SELECT 1 FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()")
         == []
     )
+
+
+@pytest.mark.parametrize("how", ["loop_forever", "sleep_in_sql"])
+def test_a_transaction_that_stays_open_too_long_is_ended_from_outside(world: World, how: str) -> None:
+    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    job = run(world, how, OddBrief)
+    assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
+    assert job["reason"] == "a transaction was open for more than 1.5 s"
+
+
+def test_a_job_of_many_transactions_may_take_longer_than_one_of_them(world: World) -> None:
+    job = run(world, "commit_often", OddBrief, number=7)
+    assert (job["status"], job["crashes"]) == ("completed", 0), job["log"]
 
 
 def test_a_job_that_takes_a_little_too_long_is_not_completed(world: World) -> None:

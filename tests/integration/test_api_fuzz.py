@@ -49,6 +49,7 @@ def ids(service: Service, operator: Caller) -> list[str]:
         "UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", running
     )
     service.rows("INSERT INTO background_job_items (job_id, key, state) VALUES (%s, 'a', 'done')", done)
+    service.doubt(waiting, "a")
     service.end(failed)
     service.end(done, "completed")
     [(notification,)] = service.rows("SELECT id::text FROM notifications WHERE job_id = %s", failed)

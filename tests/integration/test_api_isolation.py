@@ -24,6 +24,8 @@ BY_ID = [
     ("GET", "/api/jobs/{}/items", "job"),
     ("GET", "/api/jobs/{}/events", "job"),
     ("GET", "/api/jobs/{}/attempts", "job"),
+    ("GET", "/api/jobs/{}/effects", "job"),
+    ("POST", "/api/jobs/{}/effects/settle", "job"),
     ("PATCH", "/api/notifications/{}/read", "notification"),
     ("POST", "/api/admin/dead-letters/{}/replay", "dead letter"),
 ]
@@ -41,6 +43,7 @@ class Owner:
         job = self.caller.job(payload={"greetings": [{"to": 1, "words": CANARY}], "day": "2030-01-31", "note": CANARY})
         service.end(job, tenant=tenant)
         [(notification,)] = service.rows("SELECT id::text FROM notifications WHERE job_id = %s", job, tenant=tenant)
+        service.doubt(job, f"{CANARY} {user}", tenant=tenant)
         self.ids = {"waiting job": self.caller.job(), "job": job, "notification": notification, "dead letter": job}
 
 
@@ -161,5 +164,6 @@ def state(service: Service) -> list[Any]:
         )
         + service.rows("SELECT id, read_at FROM notifications ORDER BY id", tenant=tenant)
         + service.rows("SELECT job_id, replayed_at FROM background_jobs_dead_letter ORDER BY job_id", tenant=tenant)
+        + service.rows("SELECT key, state FROM external_effects ORDER BY key", tenant=tenant)
         for tenant in service.tenants
     ]  # fmt: skip

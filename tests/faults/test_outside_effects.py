@@ -1,0 +1,178 @@
+"""An authority that fails in every way, and processes that die at every step of the call: nothing is issued twice.
+
+TURNO_AUTHORISATIONS says how many are asked for; 60 by default. `-o log_cli=true` shows the
+counts of a long run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.store import effects
+from cli.deadline import becomes_true
+from cli.testing.world import FOREVER
+from tests.authority import MOODS, Authority, tax_authority
+from tests.odd_handlers import HurriedSync, StoppedSync
+from tests.world import World
+
+log = logging.getLogger(__name__)
+
+AUTHORISATIONS = int(os.environ.get("TURNO_AUTHORISATIONS", "60"))
+BATCH = 5
+# Each child, or pool, that passes the step so many times dies there.
+DEATHS = ("intended:both:3", "called:both:3", "intended:self:3", "called:self:4", "settled:self:4", "")
+FIRST_ORDER = 1_000_000
+
+
+@pytest.fixture
+def authority(world: World) -> Iterator[Authority]:
+    world.odd = True
+    world.backend = "pool"
+    with tax_authority() as authority:
+        world.extra["TAXPAYER_AUTHORITY_URL"] = authority.url
+        yield authority
+
+
+def invoices(world: World, count: int) -> list[int]:
+    """Make as many invoices, of orders of their own."""
+    world.rows("DELETE FROM orders WHERE id >= %s", FIRST_ORDER)
+    world.rows(
+        "INSERT INTO orders (id, customer_id, ordered_on)"
+        " SELECT %s + n, (SELECT min(customer_id) FROM orders), '2030-01-31' FROM generate_series(1, %s) AS n",
+        FIRST_ORDER,
+        count,
+    )
+    made = world.rows(
+        "INSERT INTO invoices (order_id, point_of_sale, letter, number, customer_id, net_total, iva_total, total,"
+        " currency) SELECT id, 1, 'B', id - %s, customer_id, 100, 21, 121, 'ARS' FROM orders WHERE id > %s"
+        " RETURNING id",
+        FIRST_ORDER,
+        FIRST_ORDER,
+    )
+    return [row["id"] for row in made]
+
+
+def settle(world: World, authority: Authority) -> int:
+    """Do what a person does: look at the authority's books, and say what is in them."""
+    waiting = world.rows("SELECT key, outside_key, waiting FROM external_effects WHERE waiting <> '{}'")
+    for effect in waiting:
+        granted = authority.found(str(effect["outside_key"]))
+        result = None if granted is None else f'{{"code": "{granted["code"]}"}}'
+        (job, *_) = effect["waiting"]
+        verdict = world.call(effects.DECIDE, (job, None, effect["key"], result, "a test"))["verdict"]
+        assert verdict in {"settled", "busy"}
+    return len(waiting)
+
+
+def continued(world: World) -> int:
+    """Do what a user does: retry what failed, until nothing is left."""
+    ended = world.rows(
+        "SELECT id FROM background_jobs j WHERE successor_id IS NULL AND (status = 'failed' OR status = 'completed'"
+        " AND EXISTS (SELECT FROM background_job_items i WHERE i.job_id = j.id AND i.state = 'failed'))"
+    )
+    for job in ended:
+        world.retry(job["id"])
+    return len(ended)
+
+
+def open_jobs(world: World, *, parked: bool = True) -> int:
+    condition = "" if parked else " AND run_at < 'infinity'"
+    (row,) = world.rows(f"SELECT count(*) FROM background_jobs WHERE finished_at IS NULL{condition}")  # noqa: S608
+    return int(row["count"])
+
+
+def test_no_authorisation_is_asked_for_twice_whatever_fails(world: World, authority: Authority) -> None:
+    authority.moods, authority.chance = MOODS, random.Random(AUTHORISATIONS)  # noqa: S311
+    wanted = invoices(world, AUTHORISATIONS)
+    for first in range(0, len(wanted), BATCH):
+        world.enqueue({"invoice_ids": wanted[first : first + BATCH]}, handler=HurriedSync)
+    pools = parked = 0
+    for death in cycle(DEATHS):
+        pool = world.start_pool(POOL_MAX_CHILDREN="6", TURNO_CRASH_AT=death)
+        pools += 1
+        becomes_true(lambda: pool.poll() is not None or not open_jobs(world, parked=False), within=15)  # noqa: B023
+        pool.kill()
+        pool.communicate()
+        # Whoever was calling is dead, and what it had sent is decided.
+        assert becomes_true(lambda: authority.in_flight == 0, within=10)
+        world.time_passes()
+        world.sweep()
+        parked += settle(world, authority)
+        if not continued(world) and not open_jobs(world):
+            break
+        assert pools < 20 + AUTHORISATIONS, "it does not come to an end"
+    ledger = world.rows("SELECT key, ref FROM background_job_items WHERE state = 'done'")
+    known = world.rows("SELECT outside_key::text AS id, state, result ->> 'code' AS code, calls FROM external_effects")
+    assert authority.doubled == []
+    assert sum(authority.grants.values()) == len(wanted) == len(known)
+    assert {row["state"] for row in known} == {"done"}
+    assert {row["code"] for row in known} == {f"CAE-{request_id}-1" for request_id in authority.grants}
+    assert sorted(row["ref"] for row in ledger) == sorted(row["code"] for row in known)
+    assert all(authority.asked[mood] for mood in MOODS)
+    assert parked > 0
+    calls = [row["calls"] for row in known]
+    ends = Counter(row["outcome"] for row in world.rows("SELECT outcome FROM background_job_attempts"))
+    log.warning("%d authorised once each, by %d calls; %d times parked", len(wanted), sum(calls), parked)
+    log.warning("%d pools; attempts: %s; requests: %s", pools, dict(ends), dict(authority.asked))
+
+
+def children(pool: Any) -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()]
+
+
+def stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_nothing(
+    world: World, authority: Authority
+) -> None:
+    (invoice,) = invoices(world, 1)
+    job_id: UUID = world.enqueue({"invoice_ids": [invoice]}, handler=StoppedSync)
+    old = world.start_pool(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: any(stopped(pid) for pid in children(old)), within=30)
+    (child,) = [pid for pid in children(old) if stopped(pid)]
+    os.kill(old.pid, signal.SIGSTOP)
+    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
+    assert world.sweep()["rescued"] == 1
+    world.time_passes()
+    new = world.start_pool(POOL_MAX_CHILDREN="1")
+    # Not found, and nobody has seen the old process end: it may yet call, so a person is asked.
+    assert becomes_true(lambda: world.job(job_id)["run_at"] == FOREVER, within=30)
+    os.kill(child, signal.SIGCONT)
+    assert becomes_true(lambda: sum(authority.grants.values()) == 1, within=30)
+    os.kill(old.pid, signal.SIGCONT)
+    old.communicate(timeout=30)
+    (effect,) = world.rows("SELECT state FROM external_effects")
+    assert effect["state"] == "intended"  # what a zombie knows is not written
+    assert settle(world, authority) == 1
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert list(authority.grants.values()) == [1]
+    assert new.poll() is None
+
+
+def test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on(world: World, authority: Authority) -> None:
+    authority.moods = ("never",)
+    (invoice,) = invoices(world, 1)
+    job_id = world.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync)
+    pool = world.start_pool(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="intended:self:1")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM external_effects WHERE caller_gone") != [], within=30)
+    pool.kill()
+    pool.communicate()
+    authority.moods = ("grant",)
+    world.time_passes()
+    world.sweep()
+    world.start_pool(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert list(authority.grants.values()) == [1]
