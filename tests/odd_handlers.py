@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from app.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +333,8 @@ def release_savepoint(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 TRIES: dict[str, int] = {}
+# How often this process called a grouped handler for a job.
+RUNS: Counter[UUID] = Counter()
 # What a test in the same process wants done from within a job, by the job's `text`.
 HOOKS: dict[str, Callable[[JobContext], None]] = {}
 
@@ -437,6 +441,10 @@ class OddGrouped(Odd):
 
     type = "odd_grouped"
     group = 8
+
+    def before(self, job: JobContext) -> None:
+        """Count the run."""
+        RUNS[job.job_id] += 1
 
     def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
         """Make the customer, then do it."""
