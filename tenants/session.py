@@ -62,17 +62,23 @@ def handler_session(
     return connection
 
 
+# Without parameters, so that it can be asked together with other commands.
+CONFINED: LiteralString = """
+SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.rolbypassrls
+       AND NOT EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)
+FROM pg_roles r WHERE r.rolname = session_user
+"""
+
+
 def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
     """Raise NotConfined unless this session is `role`, has no memberships and no power over row security."""
-    row = connection.execute(
-        """
-        SELECT current_user = %(role)s AND session_user = %(role)s AND NOT r.rolsuper AND NOT r.rolbypassrls
-               AND NOT EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)
-        FROM pg_roles r WHERE r.rolname = session_user
-        """,
-        {"role": role},
-    ).fetchone()
-    if row is None or not row[0]:
+    believe_confined(connection.execute(CONFINED), role)
+
+
+def believe_confined(answer: psycopg.Cursor[TupleRow], role: str) -> None:
+    """Raise NotConfined unless this answer to CONFINED is that of a session confined as `role`."""
+    row = answer.fetchone()
+    if row is None or row[0] != role or not row[1]:
         raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from handlers.taxpayer_sync import TaxpayerSync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,6 +427,8 @@ def release_savepoint(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 TRIES: dict[str, int] = {}
+# How often this process called a grouped handler for a job.
+RUNS: Counter[UUID] = Counter()
 # What a test in the same process wants done from within a job, by the job's `text`.
 HOOKS: dict[str, Callable[[JobContext], None]] = {}
 
@@ -548,6 +552,10 @@ class OddGrouped(Odd):
 
     type = "odd_grouped"
     group = 8
+
+    def before(self, job: JobContext) -> None:
+        """Count the run."""
+        RUNS[job.job_id] += 1
 
     def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
         """Make the customer, then do it."""

@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
@@ -24,9 +25,8 @@ def rebuild(expected: Any, value: Any) -> Any:
     on a value that does not fit, such as one from another version of the payload.
     """
     if is_dataclass(expected):
-        hints = get_type_hints(expected)
-        names = {field.name for field in fields(expected)}
-        if unknown := set(value) - names:
+        hints = _hints(expected if isinstance(expected, type) else type(expected))
+        if unknown := set(value) - hints.keys():
             raise TypeError(f"unknown fields: {', '.join(sorted(unknown))}")
         return expected(**{name: rebuild(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     origin, arguments = get_origin(expected), get_args(expected)
@@ -43,6 +43,13 @@ def rebuild(expected: Any, value: Any) -> Any:
     if issubclass(expected, Enum):
         return expected(value)
     return _FROM_TEXT.get(expected, lambda same: same)(value)
+
+
+@lru_cache(maxsize=1024)
+def _hints(expected: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by name; reading annotations is slow, and they do not change."""
+    hints = get_type_hints(expected)
+    return {field.name: hints[field.name] for field in fields(expected)}
 
 
 def _rebuild_union(arguments: tuple[Any, ...], value: Any) -> Any:

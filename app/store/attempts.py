@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -45,24 +45,57 @@ def named_refusals() -> Iterator[None]:
         raise
 
 
+# That people see it need not survive the server: where it does not, nor does the session that works for it.
+_START: LiteralString = """
+SELECT j.* FROM set_config('synchronous_commit', 'off', true), job_start(%s, %s, %s) AS j
+"""
+
+
 def start(session: Session, claim: Claim, worker: str) -> Started:
     """Open the attempt in a transaction of its own, so that people see it; raises ClaimLost."""
     with named_refusals():
-        row = _row(session, "SELECT * FROM job_start(%s, %s, %s)", (claim.job_id, claim.token, worker))
+        return Started(*_row(session, _START, (claim.job_id, claim.token, worker)))
+
+
+def start_and_begin(session: Session, claim: Claim, worker: str) -> Started:
+    """Start, then begin the handler's transaction, in one network round trip; raises ClaimLost."""
+    with named_refusals(), session.cursor(row_factory=tuple_row) as cursor, session.cursor() as control:
+        with session.pipeline() as pipeline:
+            cursor.execute(_START, (claim.job_id, claim.token, worker), prepare=False)
+            pipeline.sync()
+            _begin(control, claim)
+        row = cursor.fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
     return Started(*row)
 
 
 def begin(session: Session, claim: Claim) -> None:
     """Open the handler's transaction and mark it as this attempt's; see attempt_check in the schema."""
-    with session.pipeline():
-        session.execute("BEGIN")
-        session.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),))
+    with session.pipeline(), session.cursor() as control:
+        _begin(control, claim)
+
+
+def _begin(control: psycopg.Cursor[Any], claim: Claim) -> None:
+    control.execute("BEGIN", prepare=False)
+    control.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),), prepare=False)
 
 
 def complete(session: Session, claim: Claim, result: str) -> None:
     """Write the end of the job into the handler's transaction; the caller commits."""
-    with named_refusals():
-        session.execute("SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result))
+    with named_refusals(), session.cursor() as cursor:
+        _complete(cursor, claim, result)
+
+
+def complete_and_commit(session: Session, claim: Claim, result: str) -> None:
+    """Complete and commit in one network round trip; what raises, the commit's own refusals too, undoes both."""
+    with named_refusals(), session.pipeline(), session.cursor() as cursor:
+        _complete(cursor, claim, result)
+        # Left to the pipeline's sync, a refused commit would be an error that psycopg does not expect there.
+        cursor.execute("COMMIT", prepare=False)
+
+
+def _complete(cursor: psycopg.Cursor[Any], claim: Claim, result: str) -> None:
+    cursor.execute("SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result), prepare=False)
 
 
 def fail(
@@ -147,6 +180,6 @@ def _status(session: Session, statement: Any, claim: Claim, *parameters: Any) ->
 def _row(session: Session, statement: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
     # A handler may have given its session another row factory.
     with session.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(statement, parameters).fetchone()
+        row = cursor.execute(statement, parameters, prepare=False).fetchone()
     assert row is not None, "a function call returns a row"  # noqa: S101
     return row

@@ -30,10 +30,14 @@ def start(session: Session, claims: Sequence[Claim], worker: str, mark: UUID) ->
     """
     with session.cursor(row_factory=tuple_row) as cursor, session.cursor() as control:
         with session.pipeline() as pipeline:
-            cursor.execute("SELECT * FROM jobs_start(%s, %s, %s)", (*_keys(claims), worker))
+            cursor.execute(
+                "SELECT j.* FROM set_config('synchronous_commit', 'off', true), jobs_start(%s, %s, %s) AS j",
+                (*_keys(claims), worker),
+                prepare=False,
+            )
             pipeline.sync()
-            control.execute("BEGIN")
-            control.execute("SELECT set_config('turno.attempt', %s, true)", (str(mark),))
+            control.execute("BEGIN", prepare=False)
+            control.execute("SELECT set_config('turno.attempt', %s, true)", (str(mark),), prepare=False)
         return {job_id: Started(*found) for job_id, *found in cursor.fetchall()}
 
 
@@ -52,8 +56,9 @@ def complete(session: Session, results: Sequence[Result], mark: UUID) -> None:
                     [one.result for one in results],
                     [int(1000 * one.ran) for one in results],
                 ),
+                prepare=False,
             )
-        cursor.execute("COMMIT")
+        cursor.execute("COMMIT", prepare=False)
 
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:

@@ -100,7 +100,8 @@ class Executor:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
         handler = self.handler(claim)
         with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
-            started = attempts.start(transaction.connection, claim, self.worker)
+            self.stop.transaction_begins()
+            started = attempts.start_and_begin(transaction.connection, claim, self.worker)
             crash_points.reach("started")
             return self._run(self.attempt(handler, transaction, started))
 
@@ -108,7 +109,10 @@ class Executor:
         """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
         with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
             attempt = self.attempt(self.handler(claim), transaction, started)
-            return self._run(attempt) if decision is None else self.record(attempt, decision)
+            if decision is not None:
+                return self.record(attempt, decision)
+            transaction.begin()
+            return self._run(attempt)
 
     def _run(self, attempt: Attempt) -> str:
         with closing(attempt.context):
@@ -142,7 +146,8 @@ class Executor:
             return unwanted
         for tries in range(1, COLLISIONS + 1):
             try:
-                attempt.transaction.begin()
+                if tries > 1:
+                    attempt.transaction.begin()
                 return self.call(attempt)
             except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
                 if tries == COLLISIONS or not collided(error):
@@ -230,13 +235,13 @@ class Executor:
     def _commit(self, attempt: Attempt, decision: Complete) -> str:
         """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
         try:
-            attempts.complete(attempt.transaction.connection, attempt.claim, decision.result)
             crash_points.reach("completing")
-            attempt.transaction.commit()
+            attempts.complete_and_commit(attempt.transaction.connection, attempt.claim, decision.result)
         except (psycopg.Error, HandlerMisuse) as error:
             # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
             attempt.transaction.rollback()
             return self.record(attempt, self.decide(attempt, self.judge(error)))
+        self.stop.transaction_ends()
         crash_points.reach("completed")
         return "completed"
 

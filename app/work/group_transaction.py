@@ -35,7 +35,7 @@ class GroupTransaction(JobTransaction):
         self.connection.row_factory, self.connection.cursor_factory = tuple_row, psycopg.Cursor
         if self._next is not None:
             with _ended():
-                self.connection.execute(self._next)
+                self.connection.execute(self._next, prepare=False)
         self._next = b"RELEASE SAVEPOINT job; SAVEPOINT job"
 
     def keep(self) -> None:
@@ -49,7 +49,7 @@ class GroupTransaction(JobTransaction):
     def undo(self) -> None:
         """Undo the job's work, to its savepoint, which the next one may have; raises TransactionEnded."""
         with _ended():
-            self.connection.execute("ROLLBACK TO SAVEPOINT job")
+            self.connection.execute("ROLLBACK TO SAVEPOINT job", prepare=False)
         self._next = None
 
 

@@ -40,7 +40,8 @@ def limited_memory(megabytes: int | None) -> Iterator[None]:
 
 def resident_megabytes() -> int:
     """Return the resident memory of this process."""
-    return _status("VmRSS:") // 1024
+    pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+    return pages * resource.getpagesize() >> 20
 
 
 def _status(name: str) -> int:

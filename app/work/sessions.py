@@ -3,20 +3,22 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
+from typing import LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from app.work.session import HandlerConnection
-from tenants.session import NotConfined, assert_confined
+from tenants.session import CONFINED, NotConfined, believe_confined
 from tenants.tenant import HandlerLogin
 
 # What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
 # would cost every job more than its own statements do.
-CLEAN = (
+CLEAN: LiteralString = (
     "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
     " DISCARD TEMP; DISCARD SEQUENCES; DEALLOCATE ALL"
 )
+CLEAN_AND_CONFINED: LiteralString = f"{CLEAN};{CONFINED}"
 IDLE_SECONDS = 30.0
 
 
@@ -76,8 +78,8 @@ class Sessions:
         connection.row_factory, connection.cursor_factory = tuple_row, psycopg.Cursor
         try:
             psycopg.Connection.rollback(connection)
-            connection.execute(CLEAN)
-            assert_confined(connection, login.role)
+            answer = connection.execute(CLEAN_AND_CONFINED, prepare=False).set_result(-1)
+            believe_confined(answer, login.role)
         except (psycopg.Error, NotConfined):
             return False
         return True

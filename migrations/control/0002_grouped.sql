@@ -53,6 +53,8 @@ DECLARE
     first claimed;
     size integer;
 BEGIN
+    -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
+    PERFORM set_config('synchronous_commit', 'off', true);
     turn := 0;
     FOR first IN SELECT * FROM claim(p_worker, p_queues, p_types, p_versions, p_backend, p_slots) LOOP
         turn := turn + 1;

@@ -65,7 +65,8 @@ END $$;
 CREATE FUNCTION jobs_held(p_jobs uuid[], p_tokens uuid[]) RETURNS uuid[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- Plans are made while the tables are small and kept when they are not.
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN ARRAY(
         SELECT t.job_id FROM unnest(p_jobs, p_tokens) AS c (job_id, token)
@@ -79,7 +80,8 @@ CREATE FUNCTION jobs_start(p_jobs uuid[], p_tokens uuid[], p_worker text)
 RETURNS TABLE (job_id uuid, payload jsonb, user_id text, correlation_id text, trace_context text, attempt integer,
                errors integer, max_attempts integer, checkpoint jsonb, expired boolean, cancelled boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     mine uuid[] := jobs_held(p_jobs, p_tokens);
 BEGIN
@@ -106,7 +108,8 @@ END $$;
 CREATE FUNCTION jobs_complete(p_mark uuid, p_jobs uuid[], p_tokens uuid[], p_results text[], p_run_ms integer[])
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     ended bigint;
 BEGIN

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,7 @@ from app.work.stop import StopRequest
 from cli.testing.invariants import judge_of
 from tenants.session import handler_session
 from tests.grouped_here import claim_groups_here, execute_group_here, worker_here
-from tests.odd_handlers import HOOKS, TRIES, Odd, OddGrouped
+from tests.odd_handlers import HOOKS, RUNS, TRIES, Odd, OddGrouped
 from tests.world import World
 
 
@@ -28,6 +27,7 @@ from tests.world import World
 def grouped(world: World) -> Iterator[None]:
     world.backend = "pool"
     TRIES.clear()
+    RUNS.clear()
     HOOKS.clear()
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     yield
@@ -107,10 +107,10 @@ def test_a_cap_holds_for_groups(world: World, whose: str) -> None:
 
 def test_a_job_that_a_worker_died_with_runs_alone(world: World) -> None:
     jobs = put(world, *["ok"] * 4)
-    start_and_take_back(world, claim(world), blamed=jobs[1:3])
-    assert [world.job(job_id)["crashes"] for job_id in jobs] == [0, 1, 1, 0]
+    start_and_take_back(world, claim(world), blamed=[jobs[0], jobs[2]])
+    assert [world.job(job_id)["crashes"] for job_id in jobs] == [1, 0, 1, 0]
     turns = [[one.job_id for one in claim(world)] for _ in range(3)]
-    assert sorted(turns) == sorted([[jobs[1]], [jobs[2]], [jobs[0], jobs[3]]])
+    assert sorted(turns) == sorted([[jobs[0]], [jobs[2]], [jobs[1], jobs[3]]])
 
 
 def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: World) -> None:
@@ -163,6 +163,18 @@ def test_each_has_its_own_end_and_the_others_keep_theirs(world: World) -> None:
     assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 2
     assert len(world.rows("SELECT 1 FROM notifications")) == 5
     assert world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL") == []
+
+
+def test_what_a_failed_one_wrote_is_undone(world: World) -> None:
+    jobs = run(world, "ok", "error", "ok")
+    assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
+    assert written(world) == {"G0", "G2"}
+
+
+def test_one_that_aborts_the_transaction_costs_the_others_no_second_run(world: World) -> None:
+    jobs = run(world, "ok", "leave_aborted", "ok")
+    assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
+    assert set(RUNS.values()) == {1}
 
 
 def test_a_payload_that_no_longer_fits_fails_alone(world: World) -> None:
@@ -327,9 +339,7 @@ def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_comple
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(world: World, *, committed: bool) -> None:
-    jobs = put(world, "hook", "error", "transaction")
-    runs_of = Counter[str]()
-    HOOKS["G0"] = lambda _job: runs_of.update(["G0"])
+    jobs = put(world, "ok", "error", "transaction")
     kind = ReplyLost if committed else NeverSent
     kind.pipelines = 0
     execute_group_here(world, claim(world), kind=kind)
@@ -341,7 +351,7 @@ def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(world
     runs = [row["n"] for row in world.rows("SELECT count(*) AS n FROM background_job_attempts GROUP BY job_id")]
     assert runs == [1, 1, 1]
     # Run once more only where the commit had not arrived.
-    assert runs_of["G0"] == (1 if committed else 2)
+    assert [RUNS[job_id] for job_id in jobs] == ([1, 1, 1] if committed else [2, 1, 2])
 
 
 class ReplyLost(HandlerConnection):

@@ -13,7 +13,6 @@ EACH = "section 6: grouped types share a transaction, each job under a savepoint
 ALONE = "section 6: a ticket with crashes > 0 runs alone"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
-ENDS = f"{TESTS}::test_each_has_its_own_end_and_the_others_keep_theirs"
 LOSER = f"{TESTS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
 DIED = f"{TESTS}::test_a_job_that_a_worker_died_with_runs_alone"
 
@@ -22,9 +21,9 @@ MUTANTS = (
         "a failed job of a group keeps its writes",
         EACH,
         "app/work/group_transaction.py",
-        'self.connection.execute("ROLLBACK TO SAVEPOINT job")',
-        'self.connection.execute("SELECT 1")',
-        (ENDS,),
+        '"ROLLBACK TO SAVEPOINT job"',
+        '"SELECT 1"',
+        (f"{TESTS}::test_what_a_failed_one_wrote_is_undone",),
     ),
     Mutant(
         "a job that a worker died with brings others along",
@@ -128,7 +127,7 @@ MUTANTS = (
         "app/work/group_transaction.py",
         "            case TransactionStatus.INERROR:\n",
         "            case TransactionStatus.ACTIVE:\n",
-        (ENDS,),
+        (f"{TESTS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
     ),
     Mutant(
         "a stopping worker begins the next job of its group",

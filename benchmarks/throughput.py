@@ -1,0 +1,197 @@
+"""Jobs that do nothing, drained by two processes, one by one and in groups, against a hand-written SKIP LOCKED loop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
+from psycopg import sql
+
+from benchmarks.ground import ROOT, open_ground
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved
+from benchmarks.skip_locked_process import TABLE
+from benchmarks.tally import GROUP, Tally, TallyGrouped
+from cli.deadline import becomes_true
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.sampling import Contestant
+    from tenants.tenant import Tenant
+
+PROCESSES = 2
+TENANTS = (1, 20, 100)
+FLOOR = "floor"
+SINGLE_AT_MOST = 1 / 0.7  # of the floor's time
+PATIENCE = 120.0  # seconds that one turn may take
+
+
+def run(options: Options) -> Report:
+    """Sample milliseconds a job, in turns; every job's end is durable, and each was completed exactly once."""
+    report = Report("throughput", "ms a job")
+    jobs = 200 if options.quick else 3_000
+    some = TENANTS[:2] if options.quick else TENANTS
+    with open_ground() as ground, ExitStack() as stack:
+        tenants = [ground.tenant(f"suc{number:04d}") for number in range(max(some))]
+        stack.enter_context(Pool(ground))
+        contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(SkipLocked(ground)).turn(jobs)}
+        for handler, times in ((Tally, 1), (TallyGrouped, 5)):
+            for count in some:
+                name = f"{handler.type}, {count} tenants"
+                contestants[name] = Drain(ground, tenants[:count], handler).turn(times * jobs)
+        samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
+    report.add(samples)
+    for name in list(samples)[1:]:
+        grouped = name.startswith(TallyGrouped.type)
+        report.compare(samples, name, FLOOR, at_most=None if grouped else SINGLE_AT_MOST)
+    report.facts["jobs/s"] = {name: round(1000 / figure.median) for name, figure in report.figures.items()}
+    report.facts["ratio"] = {name: round(1 / ratio.median, 3) for name, ratio in report.ratios.items()}
+    report.facts |= {"processes": PROCESSES, "jobs a group": GROUP}
+    return report
+
+
+class SkipLocked:
+    """Two processes of the hand-written loop, each waiting for its turn."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._url = ground.database("floor")
+
+    def __enter__(self) -> Self:
+        self._admin = psycopg.connect(self._url, autocommit=True)
+        self._admin.execute(TABLE)
+        script = ROOT / "benchmarks" / "skip_locked_process.py"
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, script, self._url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(PROCESSES)
+        ]
+        self._hear("ready")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes:
+            process.communicate(timeout=PATIENCE)
+        self._admin.close()
+
+    def turn(self, jobs: int) -> Contestant:
+        """Return a contestant that drains so many jobs."""
+
+        def drain() -> list[float]:
+            self._admin.execute("TRUNCATE floor_jobs")
+            self._admin.execute("INSERT INTO floor_jobs (number) SELECT i FROM generate_series(1, %s) AS i", [jobs])
+            self._admin.execute("VACUUM ANALYZE floor_jobs")
+            for process in self._processes:
+                print("go", file=process.stdin, flush=True)
+            self._hear("empty")
+            return [_span(self._admin, "floor_jobs WHERE state = 2", jobs)]
+
+        return drain
+
+    def _hear(self, word: str) -> None:
+        for process in self._processes:
+            assert process.stdout is not None  # noqa: S101 - opened with a pipe
+            if process.stdout.readline().strip() != word:
+                raise NotDrained(f"the floor's process did not say {word}")
+
+
+class Pool:
+    """The real resident worker, with as many children as there are processes."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def __enter__(self) -> Self:
+        environment = self._ground.environment(
+            QUEUE_BACKEND="pool",
+            POOL_MIN_CHILDREN=str(PROCESSES),
+            POOL_MAX_CHILDREN=str(PROCESSES),
+            POOL_SESSIONS_PER_CHILD="32",
+        )
+        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.tally"], env=environment, cwd=ROOT)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE)
+
+
+class Drain:
+    """Jobs of one type, spread over some tenants."""
+
+    def __init__(self, ground: Ground, tenants: list[Tenant], handler: type[Tally]) -> None:
+        self._ground = ground
+        self._tenants = tenants
+        self._handler = handler
+
+    def turn(self, jobs: int) -> Contestant:
+        """Return a contestant that drains so many jobs."""
+
+        def drain() -> list[float]:
+            each = jobs // len(self._tenants)
+            self._put(each)
+            admin = self._ground.admin
+            if not becomes_true(lambda: not _any(admin, "turno.tickets"), within=PATIENCE, every=0.02):
+                raise NotDrained("jobs were left")
+            return [self._span(each)]
+
+        return drain
+
+    def _put(self, each: int) -> None:
+        """Enqueue as `job_enqueue` does, but many at once, all committed and hinted at together."""
+        admin = self._ground.admin
+        admin.execute("BEGIN")
+        for tenant in self._tenants:
+            self._ground.in_schema(tenant)
+            admin.execute("TRUNCATE background_jobs, background_job_attempts, background_job_events, notifications")
+            admin.execute(
+                "WITH jobs AS (INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash,"
+                " user_id, max_attempts)"
+                " SELECT %(type)s, 1, 'default', 1, jsonb_build_object('number', i), '', 'ana', 4"
+                " FROM generate_series(1, %(count)s) AS i RETURNING *)"
+                " INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
+                " SELECT id, n.id_of, queue, type, version, priority, run_at, 'ready', 'pool' FROM jobs,"
+                " (SELECT id AS id_of FROM turno.tenants WHERE slug = %(slug)s) AS n",
+                {"type": self._handler.type, "count": each, "slug": tenant.slug},
+            )
+        admin.execute("COMMIT")
+        admin.execute("NOTIFY turno_jobs")
+
+    def _span(self, each: int) -> float:
+        attempts = sql.SQL(" UNION ALL ").join(
+            sql.SQL(
+                "SELECT a.started_at, a.finished_at FROM {0}.background_job_attempts a JOIN {0}.background_jobs j"
+                " ON j.id = a.job_id AND j.status = 'completed' JOIN {0}.notifications n ON n.job_id = j.id"
+            ).format(sql.Identifier(tenant.schema))
+            for tenant in self._tenants
+        )
+        together = sql.SQL("({}) AS attempts").format(attempts).as_string(self._ground.admin)
+        return _span(self._ground.admin, together, each * len(self._tenants))
+
+
+class NotDrained(Exception):
+    """What was to be measured did not happen."""
+
+
+def _span(admin: psycopg.Connection[Any], attempts: str, jobs: int) -> float:
+    """Return the milliseconds a job from the first start to the last end, by the database's clock."""
+    query = f"SELECT count(*), extract(epoch FROM max(finished_at) - min(started_at)) FROM {attempts}"  # noqa: S608
+    row = admin.execute(query.encode()).fetchone()
+    if row is None or row[0] != jobs:
+        raise NotDrained(f"{jobs} jobs were to be completed once: {row}")
+    return 1000 * float(row[1]) / jobs
+
+
+def _any(admin: psycopg.Connection[Any], table: str) -> bool:
+    return admin.execute(f"SELECT FROM {table} LIMIT 1".encode()).rowcount > 0
