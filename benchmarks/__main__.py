@@ -9,7 +9,20 @@ from importlib import import_module
 
 from benchmarks.benchmark import Benchmark, Options
 
-NAMES = ("dispatch", "http", "spawn", "invoicing", "provision", "claim", "fairness")
+NAMES = (
+    "dispatch",
+    "http",
+    "spawn",
+    "invoicing",
+    "provision",
+    "claim",
+    "fairness",
+    "pickup",
+    "recovery",
+    "memory",
+    "tenants",
+    "concurrent",
+)
 
 
 def main(arguments: list[str]) -> int:

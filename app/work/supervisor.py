@@ -334,6 +334,8 @@ class Supervisor:
         )
         if verdict != "gone":
             log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=_fields(claim))
+        if verdict == "pending" and not owed.pause:
+            self._source.hear()  # it is ready already, and nobody else was told
 
     def _soon(self) -> float:
         return monotonic() + RETRY * (0.8 + 0.4 * self._chance())
