@@ -9,7 +9,21 @@ from importlib import import_module
 
 from benchmarks.benchmark import Benchmark, Options
 
-NAMES = ("dispatch", "http", "spawn", "invoicing", "provision", "claim", "fairness", "throughput")
+NAMES = (
+    "dispatch",
+    "http",
+    "spawn",
+    "invoicing",
+    "provision",
+    "claim",
+    "fairness",
+    "throughput",
+    "pickup",
+    "recovery",
+    "memory",
+    "tenants",
+    "concurrent",
+)
 
 
 def main(arguments: list[str]) -> int:

@@ -63,7 +63,7 @@ class Supervisor:
         self._shutdown = Shutdown(pace.grace)
         self._heartbeat = Heartbeat(engine=engine, pace=pace, chance=chance)
         self._limits = TimeLimits(registry, pace)
-        self._taking_back = TakingBack(engine=engine, registry=registry, chance=chance)
+        self._taking_back = TakingBack(engine=engine, registry=registry, ready=source.hear, chance=chance)
 
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""

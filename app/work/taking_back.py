@@ -35,9 +35,13 @@ class TakeBack:
 class TakingBack:
     """Owes the database the jobs of children that ended without finishing them, and pays when it can."""
 
-    def __init__(self, *, engine: EngineLink, registry: Registry, chance: Callable[[], float]) -> None:
+    def __init__(
+        self, *, engine: EngineLink, registry: Registry, ready: Callable[[], None], chance: Callable[[], float]
+    ) -> None:
+        """`ready` is called when a job that was taken back could run again at once."""
         self._engine = engine
         self._registry = registry
+        self._ready = ready
         self._chance = chance
         self._owed: list[TakeBack] = []
         self.due = monotonic()
@@ -115,3 +119,5 @@ class TakingBack:
         )
         if verdict != "gone":
             log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=claim.log_fields)
+        if verdict == "pending" and not owed.pause:
+            self._ready()  # nobody else was told

@@ -1,0 +1,71 @@
+"""Fifty jobs of thirty seconds at once under one pool: that all run together, and what that takes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.ground import open_ground
+from benchmarks.report import Report
+from benchmarks.resident import Client, children, pss_megabytes, resident
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    import psycopg
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from tenants.tenant import Tenant
+
+JOBS, TENANTS = 50, 5
+LONGEST_SILENCE = 15.0  # seconds: a heartbeat, and half of one
+
+
+def run(options: Options) -> Report:
+    """Measure from each enqueue to the job's first line, and to the end of all."""
+    report = Report("concurrent", "ms")
+    seconds = 10.0 if options.quick else 30.0
+    silences = []
+    with open_ground() as ground, Client(ground) as client:
+        tenants = [ground.tenant(f"suc{n}") for n in range(TENANTS)]
+        with resident(ground, fewest=1, most=JOBS, POOL_SESSIONS_PER_CHILD="1") as pool:
+            start = time.monotonic()
+            begun = [client.enqueue(tenants[n % TENANTS], str(n), seconds=seconds) for n in range(JOBS)]
+            rung = [client.hear() for _ in range(JOBS)]
+            processes = {ring.pid for ring in rung} & set(children(pool))
+            report.facts["children at once"] = len(processes)
+            report.facts["PSS of a child, MB"] = sum(map(pss_megabytes, processes)) / len(processes)
+            report.facts["sessions"] = _sessions(ground.admin)
+            while time.monotonic() < start + seconds:
+                silences.append(_silence(ground.admin))
+                time.sleep(0.5)
+            client.wait_for_rest()
+            took = time.monotonic() - start
+        report.facts["not completed at their first attempt"] = _unfinished(ground, tenants)
+    report.add({"first line": [(ring.at - begun[int(ring.word)]) / 1e6 for ring in rung]})
+    report.facts["longest silence of the worker, s"] = max(silences)
+    report.facts["all ended after, s"] = took
+    report.facts["ratio"] = took / seconds
+    report.wanted |= {
+        "children at once": JOBS,
+        "not completed at their first attempt": 0,
+        "longest silence of the worker, s": LONGEST_SILENCE,
+        "ratio": 1.5,
+    }
+    return report
+
+
+def _sessions(admin: psycopg.Connection[Any]) -> int:
+    row = admin.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'turno-%'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _silence(admin: psycopg.Connection[Any]) -> float:
+    row = admin.execute("SELECT extract(epoch FROM clock_timestamp() - min(alive_at)) FROM turno.workers").fetchone()
+    return float(row[0]) if row else 0.0
+
+
+def _unfinished(ground: Ground, tenants: list[Tenant]) -> int:
+    question = "SELECT FROM background_jobs WHERE status <> 'completed' OR attempt <> 1"
+    return sum(ground.in_schema(tenant).execute(question).rowcount for tenant in tenants)

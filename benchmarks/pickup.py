@@ -1,0 +1,78 @@
+"""Enqueue to the handler's first line while nothing else goes on, with the tenant's session kept and without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import closing, contextmanager
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from benchmarks.ground import ROOT, open_ground
+from benchmarks.report import Report
+from benchmarks.resident import Client, resident
+from benchmarks.ring import Bell
+from benchmarks.sampling import interleaved, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.sampling import Contestant
+
+FLOOR, WARM, COLD = "floor", "session warm", "session cold"
+KEPT = 2  # sessions a child keeps
+TURN = 10
+GOALS = {WARM: (2.6, 6.0)}
+
+
+def run(options: Options) -> Report:
+    """Measure single jobs, each after the one before has ended."""
+    report = Report("pickup", "ms")
+    with open_ground() as ground, Client(ground) as client, _listener(ground) as floor:
+        often = ground.tenant("often")
+        seldom = cycle([ground.tenant(f"seldom{n}") for n in range(KEPT + 2)])
+        with resident(ground, fewest=1, most=1, POOL_SESSIONS_PER_CHILD=str(KEPT)):
+
+            def warm() -> list[float]:
+                client.pick_up(often)  # after the cold ones its session is gone
+                return [client.pick_up(often) for _ in range(TURN)]
+
+            def cold() -> list[float]:
+                return [client.pick_up(next(seldom)) for _ in range(TURN)]
+
+            contestants: dict[str, Contestant] = {FLOOR: floor, WARM: warm, COLD: cold}
+            samples = interleaved(contestants, rounds=20 if options.quick else 100, seconds=options.seconds)
+    report.add(samples)
+    for name in (WARM, COLD):
+        report.compare(samples, name, FLOOR)
+    report.facts["p50 and p99"] = {
+        name: [round(quantile(took, share), 2) for share in (0.5, 0.99)] for name, took in samples.items()
+    }
+    report.facts["goal, p50 and p99"] = GOALS
+    return report
+
+
+@contextmanager
+def _listener(ground: Ground) -> Iterator[Contestant]:
+    ground.admin.execute("CREATE TABLE public.floor (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
+    place = ground.folder / "floor"
+    with closing(Bell(place)) as bell, psycopg.connect(ground.url, autocommit=True) as session:
+        worker = subprocess.Popen([sys.executable, "-m", "benchmarks.listening_process", ground.url, place], cwd=ROOT)
+
+        def one() -> float:
+            start = time.monotonic_ns()
+            session.execute("INSERT INTO public.floor DEFAULT VALUES")
+            session.execute("NOTIFY floor")
+            return (bell.hear().at - start) / 1e6
+
+        try:
+            bell.hear()
+            yield lambda: [one() for _ in range(TURN)]
+        finally:
+            worker.kill()
+            worker.wait()

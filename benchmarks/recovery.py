@@ -1,0 +1,67 @@
+"""Kill -9 until the job runs again: of a child beneath its living parent, and of a worker that another replaces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.ground import open_ground
+from benchmarks.report import Report
+from benchmarks.resident import Client, resident
+from benchmarks.sampling import quantile
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from tenants.tenant import Tenant
+
+CHILD, WORKER = "child killed", "worker killed"
+LENGTH = 300.0  # seconds the first attempt would take; the second is done at once
+QUICK_PACE = {"HEARTBEAT_SECONDS": "2", "DEAD_AFTER_SECONDS": "6"}
+
+
+def run(options: Options) -> Report:
+    """Measure with no back-off after a child's death, so that only noticing and starting again take time."""
+    report = Report("recovery", "ms")
+    pace = QUICK_PACE if options.quick else {}
+    with open_ground() as ground, Client(ground) as client:
+        tenant = ground.tenant("suc0001")
+        with resident(ground, fewest=2, most=2):
+            children = [_of_a_child(client, tenant) for _ in range(20 if options.quick else 300)]
+        workers = [_of_a_worker(ground, client, tenant, pace) for _ in range(1 if options.quick else 3)]
+        unfinished = "SELECT FROM background_jobs WHERE status <> 'completed' OR attempt <> 2"
+        report.facts["not completed at their second attempt"] = ground.in_schema(tenant).execute(unfinished).rowcount
+    report.add({CHILD: children, WORKER: workers})
+    report.facts[f"{CHILD}, p99"] = quantile(children, 0.99)
+    report.facts[f"{WORKER}, longest, back-off of 5 s included"] = max(workers)
+    report.facts["pace of the killed worker"] = pace or "default"
+    report.wanted |= {
+        "not completed at their second attempt": 0,
+        f"{CHILD}, p99": 1_000.0,
+        f"{WORKER}, longest, back-off of 5 s included": 50_000.0,
+    }
+    return report
+
+
+def _of_a_child(client: Client, tenant: Tenant) -> float:
+    client.enqueue(tenant, seconds=LENGTH)
+    pid = client.hear().pid
+    killed = time.monotonic_ns()
+    os.kill(pid, signal.SIGKILL)
+    took = (client.hear().at - killed) / 1e6
+    client.wait_for_rest()
+    return took
+
+
+def _of_a_worker(ground: Ground, client: Client, tenant: Tenant, pace: dict[str, str]) -> float:
+    with resident(ground, fewest=1, most=1, **pace) as doomed:
+        client.enqueue(tenant, seconds=LENGTH)
+        client.hear()
+        with resident(ground, fewest=1, most=1, **pace):
+            killed = time.monotonic_ns()
+            doomed.kill()
+            took = (client.hear(within=120).at - killed) / 1e6
+            client.wait_for_rest()
+    return took

@@ -1,0 +1,153 @@
+"""A resident worker to measure, and the one who gives it work and hears when that begins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from psycopg import sql
+
+from app.jobs.job import JobRef, Priority
+from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.ground import ROOT
+from benchmarks.ring import Bell, Ring
+from cli.deadline import becomes_true
+from cli.wiring import pool_queue
+from tenants.session import call_as_api, service_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from benchmarks.ground import Ground
+    from benchmarks.ring import Rung
+    from tenants.tenant import Tenant
+
+
+class Client:
+    """Enqueues as the web does, hint included, and listens for the first lines."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self.bell = Bell(ground.folder / "bell")
+        self._queue = pool_queue(ground.settings())
+        self._web = service_session(ground.logins, ground.logins.web, application="bench-web")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._queue.close()
+        self._web.close()
+        self.bell.close()
+
+    def enqueue(self, tenant: Tenant, word: str = "x", *, seconds: float = 0.0) -> int:
+        """Enqueue a job that rings; returns the nanoseconds of CLOCK_MONOTONIC before that began."""
+        start = time.monotonic_ns()
+        new = _job({"bell": self.bell.place, "word": word, "seconds": seconds})
+        job_id = call_as_api(self._web, tenant, ENQUEUE, new.parameters())["job_id"]
+        self._queue.offer(JobRef(tenant.slug, job_id))
+        return start
+
+    def pick_up(self, tenant: Tenant) -> float:
+        """Enqueue one job and return the milliseconds until its handler's first line; then wait for its end."""
+        start = self.enqueue(tenant)
+        took = (self.bell.hear().at - start) / 1e6
+        self.wait_for_rest()
+        return took
+
+    def wait_for_rest(self, within: float = 60.0) -> None:
+        """Return when no ticket is left."""
+        if not becomes_true(lambda: self._left() == 0, within=within, every=0.002):
+            raise RuntimeError("the pool does not finish its work")
+
+    def wait_until_left(self, count: int, within: float) -> None:
+        """Return when at most so many tickets are left."""
+        if not becomes_true(lambda: self._left() <= count, within=within, every=0.2):
+            raise RuntimeError("the pool does not get on with its work")
+
+    def backlog(
+        self, tenant: Tenant, count: int, *, seconds: float = 0.0, priority: Priority = Priority.NORMAL
+    ) -> None:
+        """Enqueue so many jobs that do not ring, at once."""
+        new = _job({"seconds": seconds}, priority=priority)
+        statement = sql.SQL(
+            "SELECT count(*) FROM generate_series(1, {}), LATERAL {}.job_enqueue("  # LATERAL: called for each
+            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        ).format(sql.Literal(count), sql.Identifier(tenant.schema))
+        self._ground.admin.execute(statement, new.parameters())
+
+    def hear(self, within: float = 60.0) -> Rung:
+        """Return the next ring."""
+        return self.bell.hear(within)
+
+    def _left(self) -> int:
+        row = self._ground.admin.execute("SELECT count(*) FROM turno.tickets").fetchone()
+        return int(row[0]) if row else 0
+
+
+def _job(payload: dict[str, Any], priority: Priority = Priority.NORMAL) -> NewJob:
+    return NewJob(
+        type=Ring.type,
+        version=Ring.version,
+        queue=Ring.queue,
+        backend="pool",
+        max_attempts=4,
+        payload=payload,
+        payload_hash=b"",
+        user_id="ana",
+        priority=priority,
+    )
+
+
+@contextmanager
+def resident(ground: Ground, *, fewest: int, most: int, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a pool from when it is ready, with its fewest children, until the block's end."""
+    sign = ground.folder / f"alive-{time.monotonic_ns()}"
+    environment = ground.environment(
+        QUEUE_BACKEND="pool",
+        POOL_MIN_CHILDREN=str(fewest),
+        POOL_MAX_CHILDREN=str(most),
+        ALIVE_FILE=str(sign),
+        LOG_LEVEL="ERROR",
+        **settings,
+    )
+    pool = subprocess.Popen([sys.executable, "-m", "benchmarks.pool_process"], cwd=ROOT, env=environment)
+    try:
+        if not becomes_true(sign.exists, within=30):
+            raise RuntimeError("the pool did not become ready")
+        yield pool
+    finally:
+        pool.terminate()
+        pool.wait(60)
+
+
+def children(pool: subprocess.Popen[bytes]) -> list[int]:
+    """Return the pids of a pool's children that run jobs: each leads a group of its own."""
+    found = Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()
+    return [int(pid) for pid in found if _group(pid) == int(pid)]
+
+
+def _group(pid: str) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[2])
+    except FileNotFoundError:
+        return None
+
+
+def pss_megabytes(pid: int) -> float:
+    """Return a process's memory with shared pages divided among those who share them."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time a process used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100

@@ -1,0 +1,95 @@
+"""One fleet for more and more tenants: idle cost, connections under load and after it, and a warm pick-up."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, LiteralString
+
+from benchmarks.ground import open_ground
+from benchmarks.report import Report
+from benchmarks.resident import Client, children, cpu_seconds, pss_megabytes, resident
+from benchmarks.sampling import Figure, quantile
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from tenants.tenant import Tenant
+
+CHILDREN, KEPT = 2, 4
+BASELINE = 2  # sessions of an idle pool: the engine's and its listener's
+REST = 37.0  # seconds: a child looks at its idle sessions every few, and ends those unused for thirty
+SESSIONS: LiteralString = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE application_name IN ('turno-engine', 'turno-listener', 'turno-handler')"
+)
+
+
+def run(options: Options) -> Report:
+    """Measure the same pool beside 1 tenant and beside many."""
+    report = Report("tenants", "ms")
+    counts = (1, 20) if options.quick else (1, 20, 100, 1_000)
+    tenants: list[Tenant] = []
+    seen: list[dict[str, float]] = []
+    with open_ground() as ground, Client(ground) as client:
+        for count in counts:
+            tenants += [ground.tenant(f"suc{n:04}") for n in range(len(tenants), count)]
+            took, facts = _measured(ground, client, tenants, quick=options.quick)
+            report.figures[f"warm pick-up, {count} tenants"] = Figure.of(took)
+            report.facts[f"{count} tenants"] = facts
+            seen.append(facts)
+    _judge(report, seen)
+    return report
+
+
+def _judge(report: Report, seen: list[dict[str, float]]) -> None:
+    first, last = seen[0], seen[-1]
+    report.facts |= {
+        "memory ratio": last["idle PSS, MB"] / first["idle PSS, MB"],
+        # A hundredth of a second a tick: less than half a percent cannot be told from nothing.
+        "cpu ratio": max(last["idle CPU, %"], 0.5) / max(first["idle CPU, %"], 0.5),
+        "pick-up ratio": last["warm p50, ms"] / first["warm p50, ms"],
+        "most sessions": max(facts["sessions at work"] for facts in seen),
+        "sessions over the baseline after 30 s": max(facts["sessions after"] - BASELINE for facts in seen),
+    }
+    report.wanted |= {
+        "memory ratio": 1.1,
+        "cpu ratio": 1.1,
+        "pick-up ratio": 1.2,
+        # The supervisor's own: the engine's, its listener's, and at times the janitor's.
+        "most sessions": CHILDREN * (2 + KEPT) + 3,
+        "sessions over the baseline after 30 s": 0,
+    }
+
+
+def _measured(
+    ground: Ground, client: Client, tenants: list[Tenant], *, quick: bool
+) -> tuple[list[float], dict[str, float]]:
+    facts: dict[str, float] = {}
+    with resident(ground, fewest=CHILDREN, most=CHILDREN, POOL_SESSIONS_PER_CHILD=str(KEPT)) as pool:
+        for tenant in tenants:
+            client.backlog(tenant, max(3, 120 // len(tenants)))
+        facts["sessions at work"] = 0
+        while _count(ground, "SELECT count(*) FROM turno.tickets"):
+            facts["sessions at work"] = max(facts["sessions at work"], _count(ground, SESSIONS))
+        client.pick_up(tenants[0])
+        took = [client.pick_up(tenants[0]) for _ in range(50 if quick else 200)]
+        facts["warm p50, ms"] = quantile(took, 0.5)
+        time.sleep(REST)
+        facts["sessions after"] = min(_count(ground, SESSIONS) for _ in range(100))
+        facts["idle PSS, MB"] = sum(map(pss_megabytes, (pool.pid, *children(pool))))
+        facts["idle CPU, %"] = _idle_percent(pool, 5 if quick else 20)
+    return took, facts
+
+
+def _idle_percent(pool: subprocess.Popen[bytes], seconds: float) -> float:
+    processes = (pool.pid, *children(pool))
+    before = sum(map(cpu_seconds, processes))
+    time.sleep(seconds)
+    return (sum(map(cpu_seconds, processes)) - before) / seconds * 100
+
+
+def _count(ground: Ground, question: LiteralString) -> int:
+    row = ground.admin.execute(question).fetchone()
+    return int(row[0]) if row else 0
