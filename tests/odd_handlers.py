@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
 
 from app.errors import PermanentFailure
 from app.jobs.handler import JobContext, JobHandler
@@ -263,6 +264,50 @@ def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
             "cursors": cursors, "listening": listening}  # fmt: skip
 
 
+KEPT: list[psycopg.Connection[Any]] = []
+
+
+def keep_the_session(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    KEPT.append(job.connection)
+    return {}
+
+
+def use_a_kept_session(_job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    KEPT[-1].execute("DELETE FROM customers WHERE false")
+    return {}
+
+
+def change_the_adapters(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Have numbers and truths come as text."""
+    for name in ("int4", "int8", "bool", "uuid", "jsonb"):
+        job.connection.adapters.register_loader(name, TextLoader)
+    return {}
+
+
+def change_the_modes(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute("COMMIT")
+    job.connection.autocommit = False
+    job.connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+    job.connection.read_only = True
+    job.connection.cursor_factory = psycopg.ClientCursor
+    return {}
+
+
+def begin_again(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute("COMMIT; BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY")
+    return {}
+
+
+def leave_a_copy(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.connection.cursor().copy("COPY customers TO STDOUT").__enter__()
+    return {}
+
+
+def become_another(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SET ROLE {payload.text}".encode())
+    return {}
+
+
 def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Leave the session changed, in the way that `text` names."""
     found = who(job, payload)
@@ -326,6 +371,13 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
+    "keep_the_session": keep_the_session,
+    "use_a_kept_session": use_a_kept_session,
+    "change_the_adapters": change_the_adapters,
+    "change_the_modes": change_the_modes,
+    "begin_again": begin_again,
+    "leave_a_copy": leave_a_copy,
+    "become_another": become_another,
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,
     "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},

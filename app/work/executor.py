@@ -115,7 +115,7 @@ class Executor:
     def _work(self, attempt: Attempt) -> Outcome:
         outcome = self._try(attempt)
         if not isinstance(outcome, Completed):
-            attempt.transaction.rollback()
+            attempt.transaction.take_over()
         return outcome
 
     def _try(self, attempt: Attempt) -> Outcome:
@@ -206,7 +206,7 @@ class Executor:
             attempt.transaction.commit()
         except (psycopg.Error, HandlerMisuse) as error:
             # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
-            attempt.transaction.rollback()
+            attempt.transaction.take_over()
             return self._record(attempt, self._decide(attempt, self._raised(error)))
         crash_points.reach("completed")
         return "completed"

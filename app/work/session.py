@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
@@ -21,15 +21,26 @@ RV = TypeVar("RV")
 class HandlerConnection(psycopg.Connection[TupleRow]):
     """A tenant's session inside its job's transaction, which only the executor may end."""
 
-    # True while a call of job.once is under way: what was written now would be in no transaction of the job's.
-    resting = False
+    # Why nothing may be run now, whichever cursor asks.
+    refusal: str | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """Run a statement, whichever cursor asks; refused while the call of job.once is under way."""
-        if self.resting:
+        """Run a statement; raises HandlerMisuse while this is refused."""
+        if self.refusal is not None:
             gen.close()
-            raise HandlerMisuse("the call of job.once must not use the database: no transaction is open around it")
+            raise HandlerMisuse(self.refusal)
         return super().wait(gen, *arguments, **options)
+
+    def afresh(self) -> Self:
+        """Return the same session as a new object, without the modes, factories and adapters given to this one.
+
+        This one can be used no more, whoever has kept it.
+        """
+        fresh = type(self)(self.pgconn)
+        fresh.autocommit = True
+        self.refusal = "this session went back when its job ended; use job.connection of the present job"
+        self._pool = None  # it is not left open: the new object has what it had
+        return fresh
 
     def commit(self) -> NoReturn:
         """Refuse: the handler's work commits together with its record."""
@@ -82,11 +93,11 @@ class JobTransaction:
     def at_rest(self) -> Iterator[None]:
         """Keep the session from being used within the block, in which no transaction is open."""
         connection = self.connection
-        connection.resting = True
+        connection.refusal = "the call of job.once must not use the database: no transaction is open around it"
         try:
             yield
         finally:
-            connection.resting = False
+            connection.refusal = None
 
     def commit_and_go_on(self) -> None:
         """Make the work so far durable and open the next transaction."""
@@ -104,6 +115,11 @@ class JobTransaction:
             psycopg.Connection.close(self.connection)
             self.connection = self._sessions.take(self.claim.login)
         self._stop.transaction_ends()
+
+    def take_over(self) -> None:
+        """Undo everything since `begin`, and leave to the record no mode or adapter that the handler chose."""
+        self.rollback()
+        self.connection = self.connection.afresh()
 
     def close(self) -> None:
         """Give the session back."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, invoices, isolation, recovery, running, tickets
+from tests.mutants import door, fencing, invoices, isolation, outside, recovery, running, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
     *tickets.MUTANTS,
     *recovery.MUTANTS,
     *running.MUTANTS,
+    *outside.MUTANTS,
     *isolation.MUTANTS,
     *door.MUTANTS,
     *invoices.MUTANTS,
