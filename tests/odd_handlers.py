@@ -265,6 +265,7 @@ def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 KEPT: list[psycopg.Connection[Any]] = []
+LEFT_OPEN: list[Any] = []
 
 
 def keep_the_session(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
@@ -299,7 +300,29 @@ def begin_again(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
 
 
 def leave_a_copy(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
-    job.connection.cursor().copy("COPY customers TO STDOUT").__enter__()
+    copying = job.connection.cursor().copy("COPY customers TO STDOUT")
+    copying.__enter__()
+    LEFT_OPEN.append(copying)
+    return {}
+
+
+def fork_and_close(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Let a forked process close the session that it has inherited."""
+    write(job)
+    if (pid := os.fork()) == 0:
+        psycopg.Connection.close(job.connection)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    job.connection.execute("SELECT 1")
+    return {}
+
+
+def fork_and_leave(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Let a forked process end with the session that it has inherited."""
+    write(job)
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
     return {}
 
 
@@ -377,6 +400,8 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "change_the_modes": change_the_modes,
     "begin_again": begin_again,
     "leave_a_copy": leave_a_copy,
+    "fork_and_close": fork_and_close,
+    "fork_and_leave": fork_and_leave,
     "become_another": become_another,
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,

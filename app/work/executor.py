@@ -141,6 +141,7 @@ class Executor:
         handler.before(job)
         answer = handler.handle(job, payload)
         handler.after(job)
+        attempt.transaction.require_order()
         job.finish()
         if isinstance(answer, Reschedule | Cancel):
             return answer

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
 from app.errors import HandlerMisuse
@@ -30,6 +30,12 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
             gen.close()
             raise HandlerMisuse(self.refusal)
         return super().wait(gen, *arguments, **options)
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a COPY or a pipeline is open: waiting for another statement's end would never end."""
+        pipeline_left = self.pgconn.pipeline_status != PipelineStatus.OFF
+        return pipeline_left or self.pgconn.transaction_status == TransactionStatus.ACTIVE
 
     def afresh(self) -> Self:
         """Return the same session as a new object, without the modes, factories and adapters given to this one.
@@ -79,6 +85,11 @@ class JobTransaction:
         self._stop.transaction_begins()
         attempts.begin(self.connection, self.claim)
 
+    def require_order(self) -> None:
+        """Raise HandlerMisuse if the handler has left its session in the middle of something."""
+        if self.connection.busy:
+            raise HandlerMisuse("the handler has left a COPY or a pipeline open; close it before returning")
+
     def commit(self) -> None:
         """Make everything since `begin` durable."""
         try:
@@ -106,11 +117,13 @@ class JobTransaction:
 
     def rollback(self) -> None:
         """Undo everything since `begin`; a session that cannot even do that is thrown away."""
-        try:
-            psycopg.Connection.rollback(self.connection)
-            healthy = self.connection.info.transaction_status == TransactionStatus.IDLE
-        except psycopg.Error:
-            healthy = False
+        healthy = not self.connection.busy
+        if healthy:
+            try:
+                psycopg.Connection.rollback(self.connection)
+                healthy = self.connection.info.transaction_status == TransactionStatus.IDLE
+            except psycopg.Error:
+                healthy = False
         if not healthy:
             psycopg.Connection.close(self.connection)
             self.connection = self._sessions.take(self.claim.login)

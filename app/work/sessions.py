@@ -65,6 +65,8 @@ class Sessions:
         return len(self._idle)
 
     def _cleaned(self, login: HandlerLogin, connection: HandlerConnection) -> HandlerConnection | None:
+        if connection.busy:
+            return None
         try:
             clean = connection.afresh()
             psycopg.Connection.rollback(clean)

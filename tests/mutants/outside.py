@@ -16,6 +16,9 @@ FENCED = "promise 3: a worker that lost its claim can write nothing"
 OWN = "section 6: intent and settlement are transactions of their own; none is open during the call"
 BY_PEOPLE = "section 6: unknown parks the job for a person"
 HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
+SETTLE_ALL_THE_SAME = """        verdict := 'settled';
+        woken := effect_close(p_key, effect.token, found_state, p_result, p_by);
+"""
 
 MUTANTS = (
     Mutant(
@@ -33,8 +36,8 @@ MUTANTS = (
         "what nobody can look up is issued again",
         NEVER_BLIND,
         EFFECTS,
-        "return Absent() if self._idempotent else Unknown(",
-        "return Absent() or Unknown(",
+        "Absent() if self._idempotent else Unknown(",
+        "Absent() or Unknown(",
         (f"{DOUBT}[NoneType-True-False]",),
     ),
     Mutant(
@@ -154,7 +157,7 @@ MUTANTS = (
         BY_PEOPLE,
         SQL,
         "        verdict := 'busy';\n",
-        "        verdict := 'settled';\n        woken := effect_close(p_key, effect.token, found_state, p_result, '');\n",
+        SETTLE_ALL_THE_SAME,
         (f"{API}::test_what_may_be_under_way_is_left_alone",),
     ),
     Mutant(
