@@ -469,6 +469,19 @@ def test_what_a_person_calls_absent_is_issued_again(world: World, place: Place) 
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
 
 
+def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: World, place: Place) -> None:
+    job_id = place.enqueue()
+    place.outside.findings = [Absent(), Absent()]
+    for _ in range(3):
+        place.die(job_id, buried=True)
+    assert world.job(job_id)["status"] == "failed"
+    first, second = (world.retry(job_id) for _ in range(2))
+    assert (first["verdict"], second["verdict"], first["job_id"]) == ("accepted", "replayed", second["job_id"])
+    place.outside.findings = [Done("the third one")]
+    assert attempt(world, first["job_id"])["result"] == {"answer": "the third one"}
+    assert (len(place.outside.calls), world.retry(first["job_id"])["verdict"]) == (3, "not_retryable")
+
+
 def test_settling_wakes_every_job_that_waits_for_it(world: World, place: Place) -> None:
     place.die(first := place.enqueue(), buried=False)
     second = place.enqueue()
