@@ -271,6 +271,16 @@ def test_while_another_job_calls_nobody_else_does(world: World, place: Place) ->
     assert len(place.outside.calls) == 1
 
 
+def test_an_intent_that_comes_just_too_late_gets_the_result(world: World, place: Place) -> None:
+    attempt(world, place.enqueue())
+
+    def intend_all_the_same(job: Any) -> dict[str, Any]:
+        known = effects.intend(job.connection, job._transaction.claim, KEY, place.effect()["outside_key"])
+        return {"verdict": known.verdict, "result": known.result}
+
+    assert attempt(world, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}
+
+
 def test_two_jobs_in_doubt_issue_it_again_once(world: World, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     place.die(first, buried=True)

@@ -62,7 +62,7 @@ MUTANTS = (
         SQL,
         "        ELSIF effect.state = 'done' THEN\n            verdict := 'done';\n",
         "",
-        (f"{TESTS}::test_while_another_job_calls_nobody_else_does",),
+        (f"{TESTS}::test_an_intent_that_comes_just_too_late_gets_the_result",),
     ),
     Mutant(
         "two jobs call at once",
