@@ -14,6 +14,7 @@ NAMES = (
     "http",
     "spawn",
     "invoicing",
+    "resume",
     "provision",
     "claim",
     "fairness",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
 
 from app.errors import PermanentFailure
 from app.jobs.handler import JobContext, JobHandler
@@ -349,6 +350,73 @@ def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
             "cursors": cursors, "listening": listening}  # fmt: skip
 
 
+KEPT: list[psycopg.Connection[Any]] = []
+LEFT_OPEN: list[Any] = []
+
+
+def keep_the_session(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    KEPT.append(job.connection)
+    return {}
+
+
+def use_a_kept_session(_job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    KEPT[-1].execute("DELETE FROM customers WHERE false")
+    return {}
+
+
+def change_the_adapters(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Have numbers and truths come as text."""
+    for name in ("int4", "int8", "bool", "uuid", "jsonb"):
+        job.connection.adapters.register_loader(name, TextLoader)
+    return {}
+
+
+def change_the_modes(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute("COMMIT")
+    job.connection.autocommit = False
+    job.connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+    job.connection.read_only = True
+    job.connection.cursor_factory = psycopg.ClientCursor
+    return {}
+
+
+def begin_again(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute("COMMIT; BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY")
+    return {}
+
+
+def leave_a_copy(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    copying = job.connection.cursor().copy("COPY customers TO STDOUT")
+    copying.__enter__()
+    LEFT_OPEN.append(copying)
+    return {}
+
+
+def fork_and_close(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Let a forked process close the session that it has inherited."""
+    write(job)
+    if (pid := os.fork()) == 0:
+        psycopg.Connection.close(job.connection)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    job.connection.execute("SELECT 1")
+    return {}
+
+
+def fork_and_leave(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Let a forked process end with the session that it has inherited."""
+    write(job)
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return {}
+
+
+def become_another(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SET ROLE {payload.text}".encode())
+    return {}
+
+
 def mess(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Leave the session changed, in the way that `text` names."""
     found = who(job, payload)
@@ -496,6 +564,15 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "print_much": print_much,
     "fail_then_reschedule": fail_then_reschedule,
     "mess": mess,
+    "keep_the_session": keep_the_session,
+    "use_a_kept_session": use_a_kept_session,
+    "change_the_adapters": change_the_adapters,
+    "change_the_modes": change_the_modes,
+    "begin_again": begin_again,
+    "leave_a_copy": leave_a_copy,
+    "fork_and_close": fork_and_close,
+    "fork_and_leave": fork_and_leave,
+    "become_another": become_another,
     "pid": lambda _job, _payload: {"pid": os.getpid()},
     "grow": grow,
     "environment": lambda _job, payload: {"value": os.environ.get(payload.text)},

@@ -138,7 +138,7 @@ class Executor:
     def _work(self, attempt: Attempt) -> Outcome:
         outcome = self._try(attempt)
         if not isinstance(outcome, Completed):
-            attempt.transaction.rollback()
+            attempt.transaction.take_over()
         return outcome
 
     def _try(self, attempt: Attempt) -> Outcome:
@@ -172,6 +172,7 @@ class Executor:
         handler.before(job)
         answer = _alone(lambda: handler.handle(job, payload))
         handler.after(job)
+        attempt.transaction.require_order()
         job.finish()
         if isinstance(answer, Reschedule | Cancel):
             return answer
@@ -239,7 +240,7 @@ class Executor:
             attempts.complete_and_commit(attempt.transaction.connection, attempt.claim, decision.result)
         except (psycopg.Error, HandlerMisuse) as error:
             # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
-            attempt.transaction.rollback()
+            attempt.transaction.take_over()
             return self.record(attempt, self.decide(attempt, self.judge(error)))
         self.stop.transaction_ends()
         crash_points.reach("completed")

@@ -48,6 +48,8 @@ class GroupTransaction(JobTransaction):
 
     def undo(self) -> None:
         """Undo the job's work, to its savepoint, which the next one may have; raises TransactionEnded."""
+        if self.connection.busy:
+            raise psycopg.InterfaceError("a handler has left a COPY or a pipeline open in its group's session")
         with _ended():
             self.connection.execute("ROLLBACK TO SAVEPOINT job", prepare=False)
         self._next = None

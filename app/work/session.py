@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
 from app.errors import HandlerMisuse
@@ -21,15 +21,32 @@ RV = TypeVar("RV")
 class HandlerConnection(psycopg.Connection[TupleRow]):
     """A tenant's session inside its job's transaction, which only the executor may end."""
 
-    # True while a call of job.once is under way: what was written now would be in no transaction of the job's.
-    resting = False
+    # Why nothing may be run now, whichever cursor asks.
+    refusal: str | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """Run a statement, whichever cursor asks; refused while the call of job.once is under way."""
-        if self.resting:
+        """Run a statement; raises HandlerMisuse while this is refused."""
+        if self.refusal is not None:
             gen.close()
-            raise HandlerMisuse("the call of job.once must not use the database: no transaction is open around it")
+            raise HandlerMisuse(self.refusal)
         return super().wait(gen, *arguments, **options)
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a COPY or a pipeline is open: waiting for another statement's end would never end."""
+        pipeline_left = self.pgconn.pipeline_status != PipelineStatus.OFF
+        return pipeline_left or self.pgconn.transaction_status == TransactionStatus.ACTIVE
+
+    def afresh(self) -> Self:
+        """Return the same session as a new object, without the modes, factories and adapters given to this one.
+
+        This one can be used no more, whoever has kept it.
+        """
+        fresh = type(self)(self.pgconn)
+        fresh.autocommit = True
+        self.refusal = "this session went back when its job ended; use job.connection of the present job"
+        self._pool = None  # it is not left open: the new object has what it had
+        return fresh
 
     def commit(self) -> NoReturn:
         """Refuse: the handler's work commits together with its record."""
@@ -75,6 +92,11 @@ class JobTransaction:
         self._stop.transaction_begins()
         attempts.begin(self.connection, self.claim)
 
+    def require_order(self) -> None:
+        """Raise HandlerMisuse if the handler has left its session in the middle of something."""
+        if self.connection.busy:
+            raise HandlerMisuse("the handler has left a COPY or a pipeline open; close it before returning")
+
     def commit(self) -> None:
         """Make everything since `begin` durable."""
         try:
@@ -89,11 +111,11 @@ class JobTransaction:
     def at_rest(self) -> Iterator[None]:
         """Keep the session from being used within the block, in which no transaction is open."""
         connection = self.connection
-        connection.resting = True
+        connection.refusal = "the call of job.once must not use the database: no transaction is open around it"
         try:
             yield
         finally:
-            connection.resting = False
+            connection.refusal = None
 
     def commit_and_go_on(self) -> None:
         """Make the work so far durable and open the next transaction."""
@@ -102,15 +124,22 @@ class JobTransaction:
 
     def rollback(self) -> None:
         """Undo everything since `begin`; a session that cannot even do that is thrown away."""
-        try:
-            psycopg.Connection.rollback(self.connection)
-            healthy = self.connection.info.transaction_status == TransactionStatus.IDLE
-        except psycopg.Error:
-            healthy = False
+        healthy = not self.connection.busy
+        if healthy:
+            try:
+                psycopg.Connection.rollback(self.connection)
+                healthy = self.connection.info.transaction_status == TransactionStatus.IDLE
+            except psycopg.Error:
+                healthy = False
         if not healthy:
             psycopg.Connection.close(self.connection)
             self.connection = self._sessions.take(self.claim.login)
         self._stop.transaction_ends()
+
+    def take_over(self) -> None:
+        """Undo everything since `begin`, and leave to the record no mode or adapter that the handler chose."""
+        self.rollback()
+        self.connection = self.connection.afresh()
 
     def close(self) -> None:
         """Give the session back."""

@@ -6,7 +6,6 @@ from time import monotonic
 from typing import LiteralString
 
 import psycopg
-from psycopg.rows import tuple_row
 
 from app.work.session import HandlerConnection
 from tenants.session import CONFINED, NotConfined, believe_confined
@@ -49,8 +48,8 @@ class Sessions:
 
     def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
         """Keep a session for this tenant's next job if it can be cleaned, otherwise end it."""
-        if self._keep and login not in self._idle and self._clean(login, connection):
-            self._idle[login] = (connection, self._clock())
+        if self._keep and login not in self._idle and (clean := self._cleaned(login, connection)):
+            self._idle[login] = (clean, self._clock())
             while len(self._idle) > self._keep:
                 _, (oldest, _) = self._idle.popitem(last=False)
                 psycopg.Connection.close(oldest)
@@ -73,13 +72,14 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._idle)
 
-    def _clean(self, login: HandlerLogin, connection: HandlerConnection) -> bool:
-        # The Python side has a state too.
-        connection.row_factory, connection.cursor_factory = tuple_row, psycopg.Cursor
+    def _cleaned(self, login: HandlerLogin, connection: HandlerConnection) -> HandlerConnection | None:
+        if connection.busy:
+            return None
         try:
-            psycopg.Connection.rollback(connection)
-            answer = connection.execute(CLEAN_AND_CONFINED, prepare=False).set_result(-1)
+            clean = connection.afresh()
+            psycopg.Connection.rollback(clean)
+            answer = clean.execute(CLEAN_AND_CONFINED, prepare=False).set_result(-1)
             believe_confined(answer, login.role)
         except (psycopg.Error, NotConfined):
-            return False
-        return True
+            return None
+        return clean

@@ -272,6 +272,16 @@ def test_while_another_job_calls_nobody_else_does(world: World, place: Place) ->
     assert len(place.outside.calls) == 1
 
 
+def test_an_intent_that_comes_just_too_late_gets_the_result(world: World, place: Place) -> None:
+    attempt(world, place.enqueue())
+
+    def intend_all_the_same(job: Any) -> dict[str, Any]:
+        known = effects.intend(job.connection, job._transaction.claim, KEY, place.effect()["outside_key"])
+        return {"verdict": known.verdict, "result": known.result}
+
+    assert attempt(world, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}
+
+
 def test_two_jobs_in_doubt_issue_it_again_once(world: World, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     place.die(first, buried=True)
@@ -468,6 +478,19 @@ def test_what_a_person_calls_absent_is_issued_again(world: World, place: Place) 
     attempt(world, job_id)
     assert place.decide(job_id, None) == "settled"
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
+
+
+def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: World, place: Place) -> None:
+    job_id = place.enqueue()
+    place.outside.findings = [Absent(), Absent()]
+    for _ in range(3):
+        place.die(job_id, buried=True)
+    assert world.job(job_id)["status"] == "failed"
+    first, second = (world.retry(job_id) for _ in range(2))
+    assert (first["verdict"], second["verdict"], first["job_id"]) == ("accepted", "replayed", second["job_id"])
+    place.outside.findings = [Done("the third one")]
+    assert attempt(world, first["job_id"])["result"] == {"answer": "the third one"}
+    assert (len(place.outside.calls), world.retry(first["job_id"])["verdict"]) == (3, "not_retryable")
 
 
 def test_settling_wakes_every_job_that_waits_for_it(world: World, place: Place) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, groups, invoices, isolation, recovery, running, tickets
+from tests.mutants import door, fencing, groups, invoices, isolation, outside, recovery, running, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
@@ -10,6 +10,7 @@ MUTANTS = (
     *recovery.MUTANTS,
     *running.MUTANTS,
     *groups.MUTANTS,
+    *outside.MUTANTS,
     *isolation.MUTANTS,
     *door.MUTANTS,
     *invoices.MUTANTS,

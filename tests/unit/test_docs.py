@@ -16,7 +16,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 # Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
-OTHER_NAMES = {"TURNO_CRASH_AT", "PR_SET_PDEATHSIG", "DUMMY"}
+OTHER_NAMES = {"TURNO_CRASH_AT", "TURNO_AUTHORISATIONS", "TAXPAYER_AUTHORITY_URL", "PR_SET_PDEATHSIG", "DUMMY"}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

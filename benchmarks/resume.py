@@ -1,0 +1,94 @@
+"""A batch of 25,000 items of which all but one are in the ledger: how long the next attempt takes to its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from app.dispatch.dispatcher import Submission, fingerprint
+from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.ground import ROOT, open_ground
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved
+from handlers.batch_invoicing import BatchInvoicing
+from handlers.services.northwind.load import load_orders
+from tenants.session import call_as_api, service_session
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.sampling import Contestant
+    from tenants.tenant import Tenant
+
+ITEMS = 25_000
+FLOOR, OURS = "one item", "one item after 24,999 that are done"
+
+
+class NotResumed(Exception):
+    """The attempt did something else than the one item that was left."""
+
+
+def run(options: Options) -> Report:
+    """Measure the attempt from its start to its end as its row says; the floor is a job of that one item."""
+    report = Report("resume", "ms")
+    with open_ground() as ground:
+        tenant = ground.tenant("suc0001")
+        load_orders(ground.in_schema(tenant), range(1))
+        contestants = {FLOOR: _attempt(ground, tenant, 1), OURS: _attempt(ground, tenant, ITEMS)}
+        samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
+    report.add(samples)
+    report.compare(samples, OURS, FLOOR)
+    report.wanted[OURS] = 1000.0
+    report.facts |= {"items": ITEMS, "skipped": ITEMS - 1}
+    return report
+
+
+def _attempt(ground: Ground, tenant: Tenant, items: int) -> Contestant:
+    def turn() -> list[float]:
+        admin = ground.in_schema(tenant)
+        admin.execute("TRUNCATE invoices, invoice_lines, invoice_counters, background_job_items")
+        row = admin.execute("SELECT id FROM orders").fetchone()
+        if row is None:
+            raise NotResumed("no order was loaded")
+        # Orders are taken in the order of their ids: the one that is left is the last.
+        orders = [*range(row[0] - items + 1, row[0]), row[0]]
+        job_id = _enqueue(ground, tenant, orders)
+        admin = ground.in_schema(tenant)
+        admin.execute(
+            "INSERT INTO background_job_items (job_id, key, state)"
+            " SELECT %s, key::text, 'done' FROM unnest(%s::bigint[]) AS key",
+            [job_id, orders[:-1]],
+        )
+        worker = [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
+        subprocess.run(worker, env=ground.environment(), check=True, cwd=ROOT)
+        ended = admin.execute(
+            "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000, j.result ->> 'invoiced',"
+            " (SELECT count(*) FROM invoices)"
+            " FROM background_job_attempts a JOIN background_jobs j ON j.id = a.job_id WHERE j.id = %s",
+            [job_id],
+        ).fetchone()
+        if ended is None or ended[1:] != (str(items), 1):
+            raise NotResumed(f"the attempt ended as {ended}")
+        return [float(ended[0])]
+
+    return turn
+
+
+def _enqueue(ground: Ground, tenant: Tenant, orders: list[int]) -> UUID:
+    payload = {"order_ids": orders, "point_of_sale": 1}
+    job = NewJob(
+        type=BatchInvoicing.type,
+        version=1,
+        queue="default",
+        backend="exec",
+        max_attempts=1,
+        payload=payload,
+        payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
+        user_id="ana",
+    )
+    with service_session(ground.logins, ground.logins.web, application="bench-web") as web:
+        job_id: UUID = call_as_api(web, tenant, ENQUEUE, job.parameters())["job_id"]
+    return job_id

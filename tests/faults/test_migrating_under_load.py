@@ -1,0 +1,76 @@
+"""A migration that is killed half-way while jobs run: no job notices, and the next run goes on where it stopped."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+
+from cli.deadline import becomes_true
+from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from tenants.migration_files import Migrations
+from tenants.migrations import failed, migrate, status
+from tests.world import KEY, ROOT, World
+
+# In the tenant that the session names it lasts until somebody ends it.
+STEP = """
+SELECT CASE WHEN current_setting('test.slow', true) = current_schema() THEN pg_sleep(600) END;
+ALTER TABLE background_jobs ADD COLUMN colour text;
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+import psycopg
+from tenants.logins import Logins
+from tenants.migration_files import Migrations
+from tenants.migrations import migrate
+url, key, folder, slow = sys.argv[1:]
+connect = lambda: psycopg.connect(url, options=f"-c test.slow={slow}")
+migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(folder)))
+"""
+
+
+def versions(world: World, migrations: Migrations) -> dict[str, int]:
+    return {one.slug: one.at for one in status(world.admin, world.logins, migrations=migrations) if one.slug}
+
+
+def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_again(
+    world: World, tmp_path: Path
+) -> None:
+    world.backend = "pool"
+    folder = tmp_path / "migrations"
+    shutil.copytree(ROOT / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
+    (folder / "tenant" / "9000_colour.sql").write_text(STEP, encoding="utf-8")
+    steps = Migrations.read(folder)
+    before = versions(world, steps)
+    jobs = [
+        world.enqueue({"order_ids": world.order_ids(tenant)[start::8]}, tenant=tenant)
+        for start in range(8)
+        for tenant in (world.one, world.other)
+    ]
+    world.start_pool(POOL_MAX_CHILDREN="2")
+    arguments = [sys.executable, "-c", PROGRAM, world.url, KEY, str(folder), world.other.schema]
+    migrating = subprocess.Popen(arguments, cwd=ROOT)
+    sleeping = "FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()"
+    assert becomes_true(lambda: world.rows(f"SELECT 1 {sleeping}") != [], within=60)
+    migrating.kill()
+    migrating.wait()
+    world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
+    assert versions(world, steps) == {"suc0001": 9000, "suc0002": before["suc0002"]}
+    outcomes = migrate(lambda: psycopg.connect(world.url), world.logins, migrations=steps)
+    assert failed(outcomes) == []
+    assert versions(world, steps) == {"suc0001": 9000, "suc0002": 9000}
+    tenants = [world.one, world.other] * 8
+    assert becomes_true(
+        lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),
+        within=90,
+    )
+    for job_id, tenant in zip(jobs, tenants, strict=True):
+        job = world.job(job_id, tenant=tenant)
+        assert (job["status"], job["crashes"]) == ("completed", 0), job["error"]
+    for tenant in (world.one, world.other):
+        assert len(world.rows("SELECT 1 FROM invoices", tenant=tenant)) == len(world.order_ids(tenant))
+        assert check_invoices(world.admin) == InvoiceIntegrity(0, 0, 0)

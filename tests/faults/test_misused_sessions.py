@@ -1,0 +1,63 @@
+"""Whatever a handler does to its session, its job ends by name, and the next job in the same child is unharmed."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from cli.deadline import becomes_true
+from tests.odd_handlers import Odd
+from tests.world import World
+
+# What the deed does, how its job ends, and the class of its error; `text` is the deed's word.
+DEEDS: list[tuple[str, str, str | None, str]] = [
+    ("leave_aborted", "failed", "InFailedSqlTransaction", ""),
+    ("end_own_backend", "failed", "AdminShutdown", ""),
+    ("raw_commit", "failed", "HandlerMisuse", ""),
+    ("raw_rollback", "failed", "HandlerMisuse", ""),
+    ("begin_again", "failed", "HandlerMisuse", ""),
+    ("commit", "failed", "HandlerMisuse", ""),
+    ("rollback", "failed", "HandlerMisuse", ""),
+    ("close", "failed", "HandlerMisuse", ""),
+    ("change_the_modes", "failed", "HandlerMisuse", ""),
+    ("leave_a_copy", "failed", "HandlerMisuse", ""),
+    ("become_another", "failed", "InsufficientPrivilege", "pg_read_all_data"),
+    ("fork_and_close", "failed", "OperationalError", ""),
+    ("fork_and_leave", "completed", None, ""),
+    ("change_the_adapters", "completed", None, ""),
+    ("keep_the_session", "completed", None, ""),
+    ("use_a_kept_session", "failed", "HandlerMisuse", ""),
+    *(("mess", "completed", None, how) for how in ("settings", "listening", "prepared", "cursor", "row_factory")),
+]
+
+
+def finished(world: World, how: str, text: str = "") -> dict[str, Any]:
+    job_id: UUID = world.enqueue({"how": how, "text": text}, handler=Odd)
+    assert becomes_true(lambda: world.job(job_id)["finished_at"] is not None, within=30), how
+    return world.job(job_id)
+
+
+def test_the_next_job_of_the_tenant_is_unharmed(world: World) -> None:
+    world.backend, world.odd = "pool", True
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    first = finished(world, "pid")["result"]
+    for how, status, error, text in DEEDS:
+        job = finished(world, how, text)
+        assert (how, text, job["status"]) == (how, text, status), job["error"]
+        assert (how, (job["error"] or {}).get("class")) == (how, error)
+        seen = finished(world, "who")
+        assert (how, text, seen["status"]) == (how, text, "completed"), seen["error"]
+        clean = seen["result"]
+        assert {name: clean[name] for name in ("path", "timeout", "prepared", "cursors", "listening", "user")} == {
+            "path": f"{world.one.schema},pg_temp",
+            "timeout": "0",
+            "prepared": 0,
+            "cursors": 0,
+            "listening": [],
+            "user": world.one.handler_role,
+        }, how
+        world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    # All of it happened to one and the same process.
+    assert finished(world, "pid")["result"] == first
+    assert pool.poll() is None
