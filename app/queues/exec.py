@@ -4,7 +4,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 
@@ -15,6 +15,7 @@ from app.queues.slots import Slot, SlotFolder
 log = logging.getLogger(__name__)
 
 SLOT_VARIABLE = "TURNO_SLOT_FD"
+PROGRAM = ("cli/background_worker.py",)
 
 
 class ExecQueue:
@@ -23,9 +24,19 @@ class ExecQueue:
     name = "exec"
 
     def __init__(
-        self, *, root: Path, slots: SlotFolder, log_file: Path, environment: Mapping[str, str] = os.environ
+        self,
+        *,
+        root: Path,
+        slots: SlotFolder,
+        log_file: Path,
+        environment: Mapping[str, str] = os.environ,
+        program: Sequence[str] = PROGRAM,
     ) -> None:
-        """`root` is the folder that holds the packages: the worker finds them there."""
+        """`root` is the folder that holds the packages: the worker finds them there.
+
+        `program` is what Python is given before the job's id, relative to `root`.
+        """
+        self._program = program
         self._root = root
         self._slots = slots
         self._log_file = log_file
@@ -56,7 +67,7 @@ class ExecQueue:
     def _launch(self, ref: JobRef, slot: Slot) -> None:
         with self._log_file.open("ab") as output:
             worker = subprocess.Popen(
-                [sys.executable, str(self._root / "cli" / "background_worker.py"), str(ref.job_id)],
+                [sys.executable, *self._program, str(ref.job_id)],
                 cwd=self._root,
                 env={
                     **self._environment,
