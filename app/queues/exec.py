@@ -15,7 +15,6 @@ from app.queues.slots import Slot, SlotFolder
 log = logging.getLogger(__name__)
 
 SLOT_VARIABLE = "TURNO_SLOT_FD"
-PROGRAM = ("cli/background_worker.py",)
 
 
 class ExecQueue:
@@ -30,13 +29,13 @@ class ExecQueue:
         slots: SlotFolder,
         log_file: Path,
         environment: Mapping[str, str] = os.environ,
-        program: Sequence[str] = PROGRAM,
+        program: Sequence[str] = (),
     ) -> None:
         """`root` is the folder that holds the packages: the worker finds them there.
 
-        `program` is what Python is given before the job's id, relative to `root`.
+        `program` is what Python is given before the job's id; by default the product's own worker.
         """
-        self._program = program
+        self._program = program or (str(root / "cli" / "background_worker.py"),)
         self._root = root
         self._slots = slots
         self._log_file = log_file
