@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import time
@@ -75,6 +76,7 @@ class Run:
         with ExitStack() as held:
             network = self._network(held)
             stage = held.enter_context(open_stage())
+            logging.basicConfig(filename=stage.folder / "nemesis.log", level=logging.INFO)
             crew = Crew(stage, network=network)
             faults = Faults(stage, crew, network)
             self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
