@@ -24,6 +24,7 @@ NAMES = (
     "memory",
     "tenants",
     "concurrent",
+    "killed",
 )
 
 

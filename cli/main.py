@@ -30,6 +30,7 @@ COMMANDS = {
     "tenant": Entry("cli.tenant_command:tenant", "Add, list and remove tenants; mend their access."),
     "company": Entry("cli.company_command:company", "Add companies, which group tenants."),
     "token": Entry("cli.token_command:token", "Print a token for development."),
+    "nemesis": Entry("cli.nemesis_command:nemesis", "Break everything at random on a server of its own, and judge."),
     "test": Entry("cli.test_command:test", "Run the static checks and all the tests."),
 }
 

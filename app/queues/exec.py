@@ -4,7 +4,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 
@@ -22,9 +22,19 @@ class ExecQueue:
     name = "exec"
 
     def __init__(
-        self, *, root: Path, slots: SlotFolder, log_file: Path, environment: Mapping[str, str] = os.environ
+        self,
+        *,
+        root: Path,
+        slots: SlotFolder,
+        log_file: Path,
+        environment: Mapping[str, str] = os.environ,
+        program: Sequence[str] = (),
     ) -> None:
-        """`root` is the folder that holds the packages: the worker finds them there."""
+        """`root` is the folder that holds the packages: the worker finds them there.
+
+        `program` is what Python is given before the job's id; by default the product's own worker.
+        """
+        self._program = program or (str(root / "cli" / "background_worker.py"),)
         self._root = root
         self._slots = slots
         self._log_file = log_file
@@ -55,7 +65,7 @@ class ExecQueue:
     def _launch(self, ref: JobRef, slot: Slot) -> None:
         with self._log_file.open("ab") as output:
             worker = subprocess.Popen(
-                [sys.executable, str(self._root / "cli" / "background_worker.py"), str(ref.job_id)],
+                [sys.executable, *self._program, str(ref.job_id)],
                 cwd=self._root,
                 env={
                     **self._environment,

@@ -22,7 +22,8 @@ EFFECTS: dict[str, LiteralString] = {
         FROM (SELECT c.company_name AS job, c.address AS item FROM customers c
               JOIN background_jobs j ON j.id::text = c.company_name
               WHERE c.country = 'effect' AND c.address <> 'the end') AS e
-        FULL JOIN (SELECT job_id, key FROM background_job_items WHERE state = 'done') AS i
+        FULL JOIN (SELECT i.job_id, i.key FROM background_job_items i JOIN background_jobs j ON j.id = i.job_id
+                   WHERE i.state = 'done' AND j.type <> 'nemesis_invoicing') AS i
           ON i.job_id::text = e.job AND i.key = e.item
         WHERE e.job IS NULL OR i.key IS NULL
     """,
@@ -37,5 +38,43 @@ EFFECTS: dict[str, LiteralString] = {
         WHERE c.country = 'effect' AND NOT EXISTS (
             SELECT FROM background_job_attempts a
             WHERE a.job_id = j.id AND a.token::text = c.city AND (c.address <> 'the end' OR a.outcome = 'completed'))
+    """,
+    "I2: a step is doubled, missing or of no attempt": """
+        SELECT j.id FROM background_jobs j LEFT JOIN background_job_checkpoints c ON c.job_id = j.id
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS written, count(DISTINCT e.address) AS different, count(a.token) AS known
+            FROM customers e LEFT JOIN background_job_attempts a ON a.job_id = j.id AND a.token::text = e.city
+            WHERE e.country = 'step' AND e.company_name = j.id::text) AS steps
+        WHERE j.type = 'nemesis_steps'
+          AND ((steps.written, steps.different, steps.known)
+               <> (coalesce(c.state::integer, 0), coalesce(c.state::integer, 0), coalesce(c.state::integer, 0))
+               OR j.status = 'completed' AND (j.payload ->> 'pieces')::integer <> steps.written)
+    """,
+    "I3: a completed batch has left an item out": """
+        SELECT j.id FROM background_jobs j
+        WHERE j.status = 'completed' AND j.type IN ('nemesis_batch', 'nemesis_invoicing')
+          AND (SELECT count(*) FROM background_job_items i WHERE i.job_id = j.id)
+              <> coalesce(jsonb_array_length(j.payload -> 'order_ids'), (j.payload ->> 'pieces')::integer)
+    """,
+    "I2: an invoice and its item are not both there": """
+        SELECT coalesce(v.order_id::text, i.key)
+        FROM invoices v
+        FULL JOIN (SELECT i.key FROM background_job_items i JOIN background_jobs j ON j.id = i.job_id
+                   WHERE i.state = 'done' AND j.type = 'nemesis_invoicing') AS i ON i.key = v.order_id::text
+        WHERE v.order_id IS NULL OR i.key IS NULL
+    """,
+    "I2: an order was invoiced twice": "SELECT order_id FROM invoices GROUP BY order_id HAVING count(*) > 1",
+    "I2: a number is missing, doubled or out of sequence": """
+        SELECT c.letter || ' ' || c.point_of_sale FROM invoice_counters c
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS given, count(DISTINCT v.number) AS different, max(v.number) AS highest FROM invoices v
+            WHERE v.point_of_sale = c.point_of_sale AND v.letter = c.letter) AS v
+        WHERE (v.given, v.different, v.highest) IS DISTINCT FROM (c.last_number, c.last_number, c.last_number)
+    """,
+    "I2: an invoice is not the sum of its lines": """
+        SELECT v.id FROM invoices v
+        LEFT JOIN (SELECT invoice_id, sum(net) AS net, sum(iva) AS iva FROM invoice_lines GROUP BY invoice_id) AS l
+          ON l.invoice_id = v.id
+        WHERE (v.net_total, v.iva_total, v.total) IS DISTINCT FROM (l.net, l.iva, l.net + l.iva)
     """,
 }

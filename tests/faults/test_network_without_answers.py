@@ -10,11 +10,11 @@ from time import monotonic
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cli.nemesis.network import Network
 from tests.faults.own_server import own_world
 from tests.faults.tcp_proxy import bad_link
 from tests.world import ROOT, World
 
-NOBODY = "02:00:00:00:00:99"
 HOLD = """
 import psycopg, sys
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
@@ -26,38 +26,6 @@ with psycopg.connect(sys.argv[1], autocommit=True) as session:
     except psycopg.OperationalError as error:
         print("given up:", error, flush=True)
 """
-
-
-class Network:
-    """A veth pair: our end on this machine, the other in a namespace."""
-
-    def __init__(self, number: int) -> None:
-        self.space, self.ours, self.theirs = f"turno-{number}", f"tu{number % 10**6}a", f"tu{number % 10**6}b"
-        # Another run of these tests on the same machine has another number.
-        self.our_ip, self.their_ip = f"198.18.{number % 250}.1", f"198.18.{number % 250}.2"
-
-    def ip(self, *arguments: str, inside: bool = False) -> None:
-        where = ("-n", self.space) if inside else ()
-        subprocess.run(["ip", *where, *arguments], check=True, capture_output=True)
-
-    def up(self) -> None:
-        self.ip("netns", "add", self.space)
-        self.ip("link", "add", self.ours, "type", "veth", "peer", "name", self.theirs, "netns", self.space)
-        self.ip("address", "add", f"{self.our_ip}/30", "dev", self.ours)
-        self.ip("link", "set", self.ours, "up")
-        self.ip("address", "add", f"{self.their_ip}/30", "dev", self.theirs, inside=True)
-        self.ip("link", "set", self.theirs, "up", inside=True)
-
-    def swallow(self) -> None:
-        """From now on no packet arrives on either side, and nobody is told."""
-        wrong = ("lladdr", NOBODY, "nud", "permanent")
-        self.ip("neigh", "replace", self.their_ip, "dev", self.ours, *wrong)
-        self.ip("neigh", "replace", self.our_ip, "dev", self.theirs, *wrong, inside=True)
-
-    def down(self) -> None:
-        # The pair first: with its namespace alone it would go some time later, and its name not be free yet.
-        self.ip("link", "delete", self.ours)
-        self.ip("netns", "delete", self.space)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ FENCED = "promise 3: every claim has a fresh random token"
 ONCE = "section 6: one ticket is taken once"
 ALIVE = "promise 4: a worker is dead when its heartbeat is missing"
 CAPPED = "section 6: a cap is counted and subtracted within the claim"
+MARKED = "promise 7: the low-water mark, without which finding the next job grows dearer"
 PAUSED = "section 8: an operator may pause a tenant"
 FAIR = "promise 8: one busy tenant does not delay another"
 
@@ -223,5 +224,29 @@ MUTANTS = (
         "AS known (type, version) USING (type, version)\n    WHERE t.job_id = p_job;",
         "AS known (type, version) ON true\n    WHERE t.job_id = p_job LIMIT 1;",
         (f"{CLAIMING}::test_a_type_nobody_knows_here_is_left_alone",),
+    ),
+    Mutant(
+        "what a claim walked over is not remembered",
+        MARKED,
+        SQL,
+        "        IF look.walked > 100 THEN",
+        "        IF false THEN",
+        (f"{FAIRLY}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
+    ),
+    Mutant(
+        "what was walked over is believed for ever",
+        MARKED,
+        SQL,
+        "WHERE clock_timestamp() < CASE WHEN p_idle THEN s.idle_until ELSE s.busy_until END);",
+        "WHERE true);",
+        (f"{FAIRLY}::test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered",),
+    ),
+    Mutant(
+        "what was walked over hides a new tenant",
+        MARKED,
+        SQL,
+        "THEN least(p_edge, spot_of((SELECT max(id) + 1 FROM tenants))) ELSE p_walk.head END;",
+        "THEN p_edge ELSE p_walk.head END;",
+        (f"{FAIRLY}::test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered",),
     ),
 )

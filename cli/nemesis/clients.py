@@ -1,0 +1,146 @@
+"""Impatient people: they ask for work, press twice, press again when nothing answers, cancel and retry."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from random import Random
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from app.dispatch.dispatcher import Dispatcher, Submission
+from app.jobs.job import Priority
+from cli.nemesis.crew import LossyQueue
+from cli.nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Steps
+from cli.testing.client_log import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from app.jobs.handler import JobHandler
+    from app.queues.interface import QueueInterface
+    from cli.nemesis.stage import Stage
+    from cli.testing.client_log import ClientLog
+    from tenants.tenant import Tenant
+
+MOST_OPEN = 40  # jobs; more would only make the drain longer
+AGAIN = 0.2  # seconds until a client that got no answer asks again
+REGRETS = 0.15  # of all that was asked for
+log = logging.getLogger(__name__)
+
+
+class Client(Thread):
+    """One person at one keyboard, with a chance of their own."""
+
+    def __init__(self, number: int, seed: int, stage: Stage, queues: list[QueueInterface], told: ClientLog) -> None:
+        super().__init__(name=f"client-{number}")
+        self._user = f"user-{number}"
+        self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
+        self._stage = stage
+        self._told = told
+        self._over = Event()
+        self._asked = 0
+        self._dispatchers = [
+            Dispatcher(connection=stage.web, queue=LossyQueue(queue, self._chance), pending_limit=10_000)
+            for queue in queues
+        ]
+
+    def leave(self) -> None:
+        """Ask for nothing more."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Ask for one piece of work after the other."""
+        while not self._over.wait(self._chance.expovariate(2.5)):
+            with suppress(psycopg.Error):
+                if self._open_jobs() < MOST_OPEN:
+                    self._ask()
+
+    def _open_jobs(self) -> int:
+        with self._stage.admin() as session:
+            return int(session.execute("SELECT count(*) FROM turno.tickets").fetchall()[0][0])
+
+    def _ask(self) -> None:
+        tenant = self._chance.choice(self._stage.tenants)
+        handler, payload = self._work(tenant)
+        self._asked += 1
+        asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
+        wanted = Submission(
+            handler=handler,
+            payload=payload,
+            user_id=self._user,
+            priority=self._chance.choice(list(Priority)),
+            idempotency_key=asked.key,
+        )
+        self._told.ask(asked)
+        job_id = None
+        for _ in range(self._chance.choice((1, 1, 2, 3))):
+            job_id = self._press(tenant, asked, wanted) or job_id
+        if job_id is not None and self._chance.random() < REGRETS:
+            self._regret(tenant, job_id)
+
+    def _press(self, tenant: Tenant, asked: Asked, wanted: Submission) -> UUID | None:
+        """Press the button until somebody answers, or it is time to leave."""
+        while not self._over.is_set():
+            try:
+                verdict = self._chance.choice(self._dispatchers).submit(tenant, wanted)
+            except psycopg.Error as error:
+                log.info("no answer: %s", error)
+                self._over.wait(AGAIN)
+                continue
+            if verdict.job_id is not None:
+                self._told.answer(asked, verdict.job_id)
+            return verdict.job_id
+        return None
+
+    def _regret(self, tenant: Tenant, job_id: UUID) -> None:
+        """Cancel, and perhaps want it after all."""
+        self._over.wait(self._chance.uniform(0, 1.5))
+        dispatcher = self._chance.choice(self._dispatchers)
+        dispatcher.cancel(tenant, job_id, user_id=self._user, reason="not wanted any more")
+        if self._chance.choice((True, False)):
+            verdict = dispatcher.retry(tenant, job_id, user_id=self._user, correlation_id=None)
+            if verdict.job_id is not None:
+                self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), verdict.job_id)
+
+    def _work(self, tenant: Tenant) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
+        chance = self._chance
+        match chance.randrange(8):
+            case 0 | 1:
+                orders = self._stage.new_orders(tenant, chance.randint(5, 120))
+                return Invoicing, {"order_ids": orders, "point_of_sale": chance.choice((1, 2))}
+            case 2 | 3:
+                pieces = chance.randint(5, 40)
+                return Batch, _work(pieces=pieces, bad=chance.choice((0, 3, 7)), seconds=chance.uniform(0, 1.5))
+            case 4:
+                return Steps, _work(pieces=chance.randint(3, 20), seconds=chance.uniform(0, 8))
+            case 5:
+                return Flaky, _work(errors=chance.randint(0, 4), bad=int(chance.randrange(5) == 0))
+            case 6:
+                return Later, _work(errors=chance.randint(0, 3))
+            case _:
+                return Plain, _work(seconds=chance.choice((0.0, 0.1, 1.0, 8.0)))
+
+
+def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:
+    """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
+    for tenant in stage.tenants:
+        asked = Asked(tenant.slug, "last", Plain.type, "the last")
+        wanted = Submission(handler=Plain, payload=_work(), user_id="last", idempotency_key=asked.key)
+        told.ask(asked)
+        unheard = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
+        job_id = Dispatcher(connection=stage.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
+        if job_id is not None:
+            told.answer(asked, job_id)
+
+
+def _work(*, pieces: int = 1, bad: int = 0, errors: int = 0, seconds: float = 0.0) -> dict[str, Any]:
+    return {"pieces": pieces, "bad": bad, "errors": errors, "seconds": round(seconds, 2)}
+
+
+def clients(n: int, seed: int, stage: Stage, queues: list[QueueInterface], told: ClientLog) -> Iterator[Client]:
+    """Yield `n` clients, none of them started."""
+    return (Client(number, seed, stage, queues, told) for number in range(1, n + 1))

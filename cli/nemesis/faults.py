@@ -1,0 +1,180 @@
+"""How each kind of fault is done, and how it is healed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import psycopg
+
+from cli.testing import processes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from cli.nemesis.crew import Crew
+    from cli.nemesis.network import Network
+    from cli.nemesis.schedule import Fault
+    from cli.nemesis.stage import Stage
+
+T = TypeVar("T")
+WAKES_LATER = 0.5  # seconds by which a frozen worker's supervisor lags behind its children
+SESSIONS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND usename <> current_user AND backend_type = 'client backend' ORDER BY pid
+"""
+HOLDERS = """
+SELECT w.pid, array_agg(t.job_id), bool_or(t.type IN ('nemesis_plain', 'nemesis_steps'))
+FROM turno.tickets t JOIN turno.workers w ON w.id = t.worker_id
+GROUP BY w.pid ORDER BY w.pid
+"""
+LOOK_EVERY = 0.4  # seconds between two looks whether somebody else has the job of a frozen worker
+
+
+class Holder(NamedTuple):
+    """A worker that holds jobs now."""
+
+    pid: int
+    jobs: list[UUID]
+    long: bool
+
+
+class Undo(NamedTuple):
+    """What is to be undone at a time, or as soon as `early` says."""
+
+    at: float
+    what: Callable[[], object]
+    early: Callable[[], bool] = bool  # never
+
+
+class Faults:
+    """Does what the schedule says, and undoes what lasts when its time has come."""
+
+    def __init__(self, stage: Stage, crew: Crew, network: Network | None) -> None:
+        self._stage = stage
+        self._crew = crew
+        self._network = network
+        self._to_heal: list[Undo] = []
+
+    def do(self, fault: Fault) -> int:
+        """Do it; returns how many were struck, 0 when there was nobody."""
+        match fault.kind:
+            case "restart database":
+                self._stage.cluster.restart_immediate()
+                return 1
+            case "kill database":
+                self._stage.cluster.kill()
+                self._stage.cluster.start()
+                return 1
+            case "end session":
+                return self._end_session(fault.whom)
+            case "stop cron":
+                self._crew.cron_rests.set()
+                self._later(fault.hold, self._crew.cron_rests.clear)
+                return 1
+            case "blackhole":
+                return self._blackhole(fault)
+            case _:
+                return self._signal(fault)
+
+    def heal(self, *, everything: bool = False) -> None:
+        """Undo what has lasted long enough, or everything."""
+        now = time.monotonic()
+        due = [one for one in self._to_heal if everything or one.at <= now or one.early()]
+        self._to_heal = [one for one in self._to_heal if one not in due]
+        for one in sorted(due, key=lambda one: one.at):
+            one.what()
+
+    def _signal(self, fault: Fault) -> int:
+        workers = self._crew.workers()
+        verb, _, whom = fault.kind.partition(" ")
+        if whom == "child":
+            child = _pick([child for children in workers.values() for child in children], fault.whom)
+            victims = [child] if child else []
+        elif verb == "freeze":
+            return self._freeze_worker(workers, fault)
+        else:
+            supervisor = _pick(list(workers), fault.whom)
+            victims = [supervisor] if supervisor else []
+            if supervisor and whom == "both":
+                victims += workers[supervisor]
+        match verb:
+            case "kill":
+                return len(processes.kill(*victims))
+            case "terminate":
+                return len(processes.terminate(*victims))
+            case _:
+                return self._freeze(victims, fault.hold)
+
+    def _freeze(self, victims: list[int], hold: float) -> int:
+        frozen = processes.stop(*victims)
+        self._later(hold, lambda: processes.resume(*frozen))
+        return len(frozen)
+
+    def _freeze_worker(self, workers: dict[int, list[int]], fault: Fault) -> int:
+        """Freeze a worker with all its children until others have its jobs, which is when it does most harm."""
+        # One at a time, or nobody is left to run what a frozen one holds.
+        if any(processes.state(pid) == "T" for pid in workers):
+            return 0
+        # Long work first: what is short is over before the frozen one wakes.
+        holders = [holder for holder in self._holders() if holder.pid in workers]
+        holder = _pick([holder for holder in holders if holder.long] or holders, fault.whom)
+        if holder is None:
+            return 0
+        supervisor = holder.pid
+        # The parent first, as it would notice what happens to its children; the children wake before it, and have to
+        # find out by themselves that they are nobody's any more.
+        children = [pid for pid in (supervisor, *workers[supervisor]) if processes.stop(pid)][1:]
+        self._to_heal.append(
+            Undo(
+                time.monotonic() + fault.hold,
+                lambda: self._wake(supervisor, children),
+                self._taken_over(supervisor, set(holder.jobs)),
+            )
+        )
+        return 1 + len(children)
+
+    def _wake(self, supervisor: int, children: list[int]) -> None:
+        processes.resume(*children)
+        self._later(WAKES_LATER, lambda: processes.resume(supervisor))
+
+    def _holders(self) -> list[Holder]:
+        with suppress(psycopg.Error), self._stage.admin() as session:
+            return [Holder(*row) for row in session.execute(HOLDERS).fetchall()]
+        return []
+
+    def _taken_over(self, supervisor: int, jobs: set[UUID]) -> Callable[[], bool]:
+        looked = time.monotonic()
+
+        def look() -> bool:
+            nonlocal looked
+            if time.monotonic() < looked + LOOK_EVERY:
+                return False
+            looked = time.monotonic()
+            return any(one.pid != supervisor and jobs.intersection(one.jobs) for one in self._holders())
+
+        return look
+
+    def _end_session(self, whom: float) -> int:
+        with suppress(psycopg.Error), self._stage.admin() as session:
+            pid = _pick([pid for (pid,) in session.execute(SESSIONS)], whom)
+            if pid is not None:
+                session.execute("SELECT pg_terminate_backend(%s)", (pid,))
+                return 1
+        return 0
+
+    def _blackhole(self, fault: Fault) -> int:
+        if self._network is None:
+            return 0
+        self._network.swallow()
+        self._later(fault.hold, self._network.restore)
+        return 1
+
+    def _later(self, seconds: float, undo: Callable[[], object]) -> None:
+        self._to_heal.append(Undo(time.monotonic() + seconds, undo))
+
+
+def _pick(candidates: Sequence[T], where: float) -> T | None:
+    return candidates[int(where * len(candidates))] if candidates else None

@@ -1,0 +1,193 @@
+"""One run from its seed to its verdict: work under faults, heal, drain, judge."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+import psycopg
+
+from cli.deadline import becomes_true
+from cli.nemesis.clients import clients, leave_unheard
+from cli.nemesis.crew import Crew
+from cli.nemesis.effects import EFFECTS
+from cli.nemesis.faults import Faults
+from cli.nemesis.network import Network
+from cli.nemesis.stage import open_stage
+from cli.testing.checker import Checker
+from cli.testing.client_log import ClientLog
+
+if TYPE_CHECKING:
+    from cli.nemesis.schedule import Schedule
+    from cli.nemesis.stage import Stage
+
+CLIENTS = 4
+JUDGE_EVERY = 5.0
+GONE_WITHIN = 20.0  # seconds in which the last session must have gone after the last worker
+OPEN = "SELECT count(*) FROM turno.tickets WHERE run_at < 'infinity'"
+FIGURES = {
+    "jobs": "SELECT type || ' ' || status, count(*) FROM background_jobs GROUP BY 1",
+    "attempts": "SELECT coalesce(outcome, 'open'), count(*) FROM background_job_attempts GROUP BY 1",
+    "invoices": "SELECT 'invoices', count(*) FROM invoices",
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a run has seen, and what was broken in it; nothing broken is what must be."""
+
+    seed: int
+    minutes: float
+    asked: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    invoices: int = 0
+    judged: int = 0
+    drain_seconds: float = 0.0
+    blackholes: bool = False
+    violations: list[str] = field(default_factory=list)
+
+    def as_json(self) -> str:
+        """Return the verdict on one line."""
+        return json.dumps({**asdict(self), "ok": not self.violations})
+
+
+class Run:
+    """Plays a schedule on a stage of its own."""
+
+    def __init__(self, schedule: Schedule, *, patience: float) -> None:
+        """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
+        self._schedule = schedule
+        self._patience = patience
+        self._told = ClientLog()
+        self.verdict = Verdict(schedule.seed, round(schedule.seconds / 60, 3))
+
+    def play(self) -> Verdict:
+        """Return what became of it; every process is gone by then."""
+        with ExitStack() as held:
+            network = self._network(held)
+            stage = held.enter_context(open_stage())
+            logging.basicConfig(filename=stage.folder / "nemesis.log", level=logging.INFO)
+            crew = Crew(stage, network=network)
+            faults = Faults(stage, crew, network)
+            self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
+            crew.start()
+            try:
+                self._strike(stage, crew, faults)
+                faults.heal(everything=True)
+                if not self.verdict.violations:
+                    leave_unheard(stage, crew.exec_queue(), self._told)
+                    self._drain(stage)
+            finally:
+                faults.heal(everything=True)
+                crew.stop()
+            self._judge_the_end(stage)
+        return self.verdict
+
+    def _network(self, held: ExitStack) -> Network | None:
+        network = Network(os.getpid())
+        try:
+            network.up()
+        except (OSError, subprocess.CalledProcessError):
+            network.down() if os.geteuid() == 0 else None
+            return None
+        held.callback(network.down)
+        self.verdict.blackholes = True
+        return network
+
+    def _strike(self, stage: Stage, crew: Crew, faults: Faults) -> None:
+        queues = [crew.exec_queue(), crew.pool_queue()]
+        people = list(clients(CLIENTS, self._schedule.seed, stage, queues, self._told))
+        for one in people:
+            one.start()
+        began, struck, waiting = time.monotonic(), Counter[str](), list(self._schedule.faults)
+        judge_at = JUDGE_EVERY
+        try:
+            while (now := time.monotonic() - began) < self._schedule.seconds and not self.verdict.violations:
+                faults.heal()
+                if waiting and waiting[0].at <= now:
+                    fault = waiting.pop(0)
+                    struck[fault.kind] += faults.do(fault)
+                elif now >= judge_at:
+                    self._judge()
+                    judge_at = now + JUDGE_EVERY
+                else:
+                    time.sleep(0.05)
+        finally:
+            for one in people:
+                one.leave()
+            for one in people:
+                one.join()
+            for queue in queues:
+                queue.close()
+            self.verdict.faults, self.verdict.asked = dict(struck), len(self._told)
+
+    def _judge(self) -> None:
+        """Look while it goes on: what must always hold, holds between any two commits."""
+        with suppress(psycopg.OperationalError):
+            self.verdict.violations = self._checker.violations()
+            self.verdict.judged += 1
+
+    def _drain(self, stage: Stage) -> None:
+        """Wait until every job has ended, as long as anything happens at all."""
+        began = moved = time.monotonic()
+        last: list[Any] = []
+        while True:
+            left, now = self._state(stage)
+            if left == 0 or time.monotonic() > moved + self._patience:
+                break
+            if now != last:
+                last, moved = now, time.monotonic()
+            time.sleep(0.2)
+        self.verdict.drain_seconds = round(time.monotonic() - began, 1)
+
+    def _state(self, stage: Stage) -> tuple[int, list[Any]]:
+        with stage.admin() as session:
+            left = session.execute(OPEN).fetchall()[0][0]
+            events = []
+            for tenant in stage.tenants:
+                with stage.admin(tenant) as inside:
+                    events += inside.execute("SELECT max(id), (SELECT count(*) FROM background_job_items), "
+                                             "(SELECT max(updated_at) FROM background_job_checkpoints) "
+                                             "FROM background_job_events").fetchall()  # fmt: skip
+        return int(left), events
+
+    def _nothing_lingers(self) -> bool:
+        self.verdict.violations = self._checker.violations(settled=True)
+        kinds = {violation[:2] for violation in self.verdict.violations}
+        return "I7" not in kinds or "I6" in kinds
+
+    def _judge_the_end(self, stage: Stage) -> None:
+        if not self.verdict.violations:
+            # A backend sees that its client has gone at its next look, a moment later.
+            becomes_true(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
+            self.verdict.judged += 1
+        for name, query in FIGURES.items():
+            total = Counter[str]()
+            for tenant in stage.tenants:
+                with stage.admin(tenant) as session:
+                    total.update(dict(session.execute(query.encode()).fetchall()))
+            if name == "invoices":
+                self.verdict.invoices = total["invoices"]
+            else:
+                setattr(self.verdict, name, dict(sorted(total.items())))
+
+
+def tell(verdict: Verdict) -> None:
+    """Print the verdict for people."""
+    click.echo(f"asked {verdict.asked} times, struck {sum(verdict.faults.values())} times, {verdict.invoices} invoices")
+    for name in ("faults", "jobs", "attempts"):
+        click.echo(f"{name}: " + ", ".join(f"{n} {what}" for what, n in getattr(verdict, name).items()))
+    click.echo(f"drained in {verdict.drain_seconds} s, judged {verdict.judged} times")
+    for violation in verdict.violations[:50]:
+        click.echo(f"VIOLATION {violation}")
+    click.echo(f"{len(verdict.violations)} violations; seed {verdict.seed}")

@@ -1,0 +1,69 @@
+"""What will go wrong and when: a pure function of the seed, so that a run can be had again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Each kind with its weight: what is cheap to recover from comes more often.
+WEIGHTS = {
+    "kill child": 6,
+    "kill worker": 4,
+    "kill both": 2,
+    "terminate child": 2,
+    "terminate worker": 3,
+    "freeze child": 2,
+    "freeze worker": 3,
+    "end session": 4,
+    "restart database": 2,
+    "kill database": 1,
+    "stop cron": 1,
+    "blackhole": 2,
+}
+PAUSES = (0.4, 3.0)  # seconds between two faults
+HOLDS = {
+    "freeze child": (0.5, 6.0),
+    "freeze worker": (8.0, 20.0),  # or until somebody else has its job
+    "stop cron": (2.0, 8.0),
+    "blackhole": (1.0, 8.0),
+}
+
+
+class Fault(NamedTuple):
+    """At `at` seconds, do `kind` to the victim at this fraction of the list of candidates, for `hold` seconds."""
+
+    at: float
+    kind: str
+    whom: float
+    hold: float
+
+    def __str__(self) -> str:
+        return f"{self.at:7.1f} s  {self.kind:<17} victim {self.whom:.2f}" + (
+            f"  for {self.hold:.1f} s" if self.hold else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The faults of one run, in their order."""
+
+    seed: int
+    seconds: float
+    faults: tuple[Fault, ...]
+
+    @classmethod
+    def of(cls, seed: int, seconds: float, kinds: Iterable[str] = WEIGHTS) -> Schedule:
+        """Draw the faults of a seed; the first second and the last two are left in peace."""
+        chance = Random(seed)  # noqa: S311 - it is to be had again, not to be secret
+        chosen = [kind for kind in WEIGHTS if kind in set(kinds)]
+        weights = [WEIGHTS[kind] for kind in chosen]
+        faults, at = [], 1.0
+        while (at := at + chance.uniform(*PAUSES)) < seconds - 2:
+            (kind,) = chance.choices(chosen, weights)
+            hold = chance.uniform(*HOLDS[kind]) if kind in HOLDS else 0.0
+            faults.append(Fault(round(at, 1), kind, chance.randrange(100) / 100, round(hold, 1)))
+        return cls(seed, seconds, tuple(faults))

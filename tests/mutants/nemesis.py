@@ -1,0 +1,76 @@
+"""`python -m tests.mutants.nemesis GUARD […]`: the nemesis in a copy of this checkout whose guard is cut out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.mutants.copied_tree import copied_tree
+from tests.mutants.mutant import GuardNotFound
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAINTENANCE = "app/work/maintenance.py"
+ONCE = "ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n"
+
+
+class Cut(NamedTuple):
+    """Replaces `old` by `new` in every file that `files` matches, wherever it stands; it must stand somewhere."""
+
+    files: str
+    old: str
+    new: str
+
+    def apply(self, tree: Path) -> None:
+        """Cut it out; raises GuardNotFound."""
+        found = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
+        if not found:
+            raise GuardNotFound(f"{self.old!r} stands nowhere in {self.files}")
+        for path in found:
+            path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
+
+
+DOC_END = '."""\n'
+TENANT = "migrations/tenant/*.sql"
+CUTS: dict[str, tuple[Cut, ...]] = {
+    "token": (Cut(TENANT, " AND token = p_token", ""),),
+    "sweep": (
+        Cut(MAINTENANCE, "        waiting = self._engine", "        return 0\n        waiting = self._engine"),
+        Cut(
+            MAINTENANCE,
+            f"that nobody serves any more{DOC_END}",
+            f"that nobody serves any more{DOC_END}        return 0\n",
+        ),
+    ),
+    "rescue": (
+        Cut(
+            MAINTENANCE,
+            f"whose heartbeat is missing{DOC_END}",
+            f"whose heartbeat is missing{DOC_END}        return 0\n",
+        ),
+    ),
+    "unique": (
+        Cut(TENANT, "CREATE UNIQUE INDEX background_jobs_once", "CREATE INDEX background_jobs_once"),
+        Cut(TENANT, ONCE, "\n"),
+    ),
+    "savepoint": (
+        Cut("app/work/ledger.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
+    ),
+}
+
+
+def main(guard: str, *arguments: str) -> int:
+    """Return the exit status of the run without the guard."""
+    with copied_tree() as tree:
+        for cut in CUTS[guard]:
+            cut.apply(tree)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TURNO_", "COV"))}
+        command = [sys.executable, "-m", "cli.main", "nemesis", *arguments]
+        return subprocess.run(command, cwd=tree, env=kept | {"PYTHONPATH": str(tree)}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
