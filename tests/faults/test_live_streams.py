@@ -35,7 +35,7 @@ def worker_of(web: DemoWeb) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def test_sigterm_ends_every_stream_within_a_second_with_a_reason_and_the_next_process_tells_the_rest(
+def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
     world: World,
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
