@@ -210,6 +210,7 @@ def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, lookin
     here, there = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     watching, watching_there = join(world, looking), join(world, looking, tenant=world.other)
     move(world, there, 6, tenant=world.other)
+    session = listening(world)
     with psycopg.connect(world.url) as blocker:
         blocker.execute(f"LOCK TABLE {world.other.schema}.background_jobs IN ACCESS EXCLUSIVE MODE".encode())
         for number in (1, 2, 3):
@@ -217,6 +218,7 @@ def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, lookin
             hint(world, here)
             hint(world, there, tenant=world.other)
             assert watching.sees(done(number), within=5)
+        assert listening(world) == session
     assert watching_there.sees(done(6))
 
 

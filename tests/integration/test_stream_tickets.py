@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,8 +33,8 @@ def ticket(world: World, web: DemoWeb, body: str | None = None, **options: Any) 
 
 
 def refused(web: DemoWeb, path: str) -> bool:
-    status, problem = ask(web, "GET", path, {})
-    return (status, problem["type"]) == (401, "/docs#not-authenticated")
+    with StreamClient(web.port, path, {"Connection": "close"}) as answer:
+        return answer.status == 401 and json.loads(answer.body())["type"] == "/docs#not-authenticated"
 
 
 def test_a_ticket_opens_its_stream_once(world: World, web: DemoWeb) -> None:
