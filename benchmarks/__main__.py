@@ -25,6 +25,7 @@ NAMES = (
     "tenants",
     "concurrent",
     "killed",
+    "stream",
 )
 
 

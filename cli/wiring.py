@@ -147,9 +147,9 @@ def _tidy(settings: Settings) -> None:
 
 
 def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:
-    def run(claims: Group, stop: StopRequest) -> Mapping[Claim, str]:
+    def run(claims: Group, stop: StopRequest, moved: Callable[[], None]) -> Mapping[Claim, str]:
         name = f"{socket.gethostname()}:{os.getppid()}"
-        executor = Executor(registry=registry, sessions=lent, worker=name, stop=stop)
+        executor = Executor(registry=registry, sessions=lent, worker=name, stop=stop, moved=moved)
         if len(claims) > 1:
             return GroupExecutor(executor).execute(claims)
         return {claim: executor.execute(claim) for claim in claims}

@@ -178,6 +178,8 @@ CONTROL = Matrix(
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),
+        "stream_ticket_put": _roles("web"),
+        "stream_ticket_take": _roles("web"),
     },
     relations={
         "companies": _may(web="SELECT", operator="SELECT"),
@@ -190,7 +192,8 @@ CONTROL = Matrix(
         "ticket_counts": _may(operator="SELECT"),
         "fairness": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
-        "schema_migrations": {},
+        "stream_tickets": {},
+        "schema_migrations": _may(web="SELECT"),
     },
     columns={
         ("tenants", column): _may(operator="UPDATE")

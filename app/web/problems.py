@@ -22,6 +22,7 @@ class Kind(Enum):
     NO_TENANT = ("tenant-missing", 400, "No tenant was chosen")
     NOT_AUTHENTICATED = ("not-authenticated", 401, "A valid token is needed")
     OPERATORS_ONLY = ("operators-only", 403, "Only operators may do this")
+    FOREIGN_SITE = ("foreign-site", 403, "Another site may not do this")
     UNKNOWN_TENANT = ("unknown-tenant", 404, "There is no such tenant")
     NOT_FOUND = ("not-found", 404, "There is no such thing here")
     METHOD = ("method-not-allowed", 405, "This address does not know that method")
@@ -32,6 +33,7 @@ class Kind(Enum):
     KEY_REUSED = ("idempotency-key-reused", 422, "The idempotency key stands for another request")
     REFUSED = ("work-refused", 422, "The work cannot be done as asked")
     QUOTA = ("quota-reached", 429, "Too many jobs are open")
+    CROWDED = ("too-many-streams", 429, "Too many streams are open")
     FAULT = ("internal-fault", 500, "Something failed here")
     UNAVAILABLE = ("unavailable", 503, "The service cannot answer just now")
 

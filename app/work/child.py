@@ -10,7 +10,7 @@ from app.jobs.claim import Group
 from app.work import causes, exit_codes
 from app.work.stop import StopRequest
 
-FREE, LEAVING = b".", b"!"
+FREE, LEAVING, MOVED = b".", b"!", b"~"
 
 
 class Child:
@@ -43,12 +43,12 @@ class Child:
             return
 
     def hear(self) -> None:
-        """Read the child's news: its attempts were recorded, and whether it takes another."""
+        """Read the child's news: a job moved, or its attempts were recorded, and whether it takes another."""
         try:
             news = self.channel.recv(1)
         except ConnectionResetError:
             return  # it died with claims unread; its death is told apart
-        if news:
+        if news and news != MOVED:
             self.claims, self.since = (), monotonic()
             self.leaving = news == LEAVING
 

@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,7 +15,7 @@ from app import crash_points
 from app.errors import ClaimLost
 from app.jobs.claim import Claim, Group
 from app.work import exit_codes, limits, strays, title
-from app.work.child import FREE, LEAVING, Child
+from app.work.child import FREE, LEAVING, MOVED, Child
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
 
@@ -28,11 +29,12 @@ IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 class Duty:
     """What a child does with its life: how it runs a group, and after how much it is replaced.
 
-    `run` returns the new status of each job that it could record; `jobs` and `memory_mb` (of resident memory) are
-    looked at after each turn; `at_rest` is called while idle.
+    `run` is handed the claims, how it hears of a stop, and what to call when others can see more of a job; it returns
+    the new status of each job that it could record. `jobs` and `memory_mb` (of resident memory) are looked at after
+    each turn; `at_rest` is called while idle.
     """
 
-    run: Callable[[Group, StopRequest], Mapping[Claim, str]]
+    run: Callable[[Group, StopRequest, Callable[[], None]], Mapping[Claim, str]]
     jobs: int
     memory_mb: int | None = None
     at_rest: Callable[[], None] = lambda: None
@@ -91,7 +93,7 @@ def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
     while claims := _receive(duty, channel):
         title.show(claims)
         stop.forget()
-        code = _run(duty, claims, stop)
+        code = _run(duty, claims, stop, lambda: _say_moved(channel))
         if not strays.none():
             strays.end()
         if code != exit_codes.FINISHED:
@@ -115,10 +117,10 @@ def _receive(duty: Duty, channel: socket.socket) -> Group:
     return claims
 
 
-def _run(duty: Duty, claims: Group, stop: StopRequest) -> int:
+def _run(duty: Duty, claims: Group, stop: StopRequest, moved: Callable[[], None]) -> int:
     extra = claims[0].log_fields
     try:
-        statuses = duty.run(claims, stop)
+        statuses = duty.run(claims, stop, moved)
     except ClaimLost as error:
         log.warning("%s", error, extra=extra)
     except MemoryError:
@@ -136,6 +138,12 @@ def _run(duty: Duty, claims: Group, stop: StopRequest) -> int:
         for claim, status in statuses.items():
             log.info("attempt ended: %s", status, extra=claim.log_fields)
     return exit_codes.FINISHED
+
+
+def _say_moved(channel: socket.socket) -> None:
+    # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
+    with suppress(OSError):
+        channel.send(MOVED, socket.MSG_DONTWAIT)
 
 
 def _too_large(duty: Duty) -> bool:

@@ -33,6 +33,7 @@ class AttemptContext:
         started: Started,
         stop: StopRequest,
         sessions: SessionSource,
+        moved: Callable[[], None],
         grouped: bool = False,
     ) -> None:
         claim = transaction.claim
@@ -53,6 +54,7 @@ class AttemptContext:
         )
         self._transaction = transaction
         self._stop = stop
+        self._moved = moved
         self._sessions = sessions
         self._grouped = grouped
         self._second: HandlerConnection | None = None
@@ -77,6 +79,7 @@ class AttemptContext:
             asked = attempts.progress(self._second_session(), self._transaction.claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
+        self._moved()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
 
@@ -132,6 +135,8 @@ class AttemptContext:
     def safe_place(self, *, asked: bool, drain: bool = True) -> None:
         """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
         self.stop_if_overdue()
+        if drain:
+            self._moved()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
         if drain and self._stop.requested:

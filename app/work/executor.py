@@ -88,9 +88,11 @@ class Executor:
         sessions: SessionSource,
         worker: str,
         stop: StopRequest,
+        moved: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
+        self._moved = moved
         self._chance = chance
         self.sessions = sessions
         self.worker = worker
@@ -131,6 +133,7 @@ class Executor:
             started=started,
             stop=self.stop,
             sessions=self.sessions,
+            moved=self._moved,
             grouped=handler.group > 1,
         )
         return Attempt(transaction.claim, handler, transaction, started, context, monotonic())

@@ -14,6 +14,7 @@ from app import crash_points
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work import causes, limits, strays
+from app.work.announcer import Announcer
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
@@ -53,6 +54,7 @@ class Supervisor:
         self._vigil = vigil or Vigil()
         self._backend = backend
         self._engine = engine
+        self._announcer = Announcer(engine)
         self._source = source
         self._duty = duty
         self._pace = pace
@@ -63,7 +65,9 @@ class Supervisor:
         self._shutdown = Shutdown(pace.grace)
         self._heartbeat = Heartbeat(engine=engine, pace=pace, chance=chance)
         self._limits = TimeLimits(registry, pace)
-        self._taking_back = TakingBack(engine=engine, registry=registry, ready=source.hear, chance=chance)
+        self._taking_back = TakingBack(
+            engine=engine, registry=registry, announcer=self._announcer, ready=source.hear, chance=chance
+        )
 
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
@@ -76,6 +80,7 @@ class Supervisor:
             while self._go_on():
                 self._fill()
                 self._fit()
+                self._announcer.tell()
                 self._vigil.ready()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
@@ -91,6 +96,7 @@ class Supervisor:
             self._leave()
 
     def _leave(self) -> None:
+        self._announcer.tell(at_once=True)
         try:
             self._engine.run(tickets.stop_worker, self._worker)
         except psycopg.OperationalError as error:
@@ -125,6 +131,7 @@ class Supervisor:
                 self._taking_back.unfit(claims, f"no process could be had for it: {error}")
             else:
                 child.assign(claims)
+                self._announcer.started(claims)
         self._taking_back.pay()
 
     def _fit(self) -> None:
@@ -148,7 +155,7 @@ class Supervisor:
     def _fork(self) -> Child:
         child = fork_child(self._duty, before=self._drop_in_child)
         self._children[child.pid] = child
-        self._selector.register(child.channel, selectors.EVENT_READ, child.hear)
+        self._selector.register(child.channel, selectors.EVENT_READ, lambda: self._hear(child))
         self._selector.register(child.descriptor, selectors.EVENT_READ, lambda: self._bury(child))
         return child
 
@@ -159,6 +166,10 @@ class Supervisor:
         # A brother's channel left open here would never tell him that his parent has dismissed him.
         for child in self._children.values():
             child.channel.close()
+
+    def _hear(self, child: Child) -> None:
+        self._announcer.changed(child.claims)
+        child.hear()
 
     def _watch(self) -> None:
         """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
@@ -180,7 +191,7 @@ class Supervisor:
             self._hints = current
 
     def _patience(self) -> float:
-        moments = [self._heartbeat.due, self._vigil.due]
+        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due]
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._limits.deadline(child) for child in self._children.values()]

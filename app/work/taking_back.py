@@ -13,6 +13,7 @@ from app.jobs.claim import Claim, Group
 from app.jobs.registry import Registry
 from app.store import effects, recovery
 from app.work import causes, exit_codes
+from app.work.announcer import Announcer
 from app.work.engine import EngineLink, next_try
 
 log = logging.getLogger(__name__)
@@ -36,11 +37,18 @@ class TakingBack:
     """Owes the database the jobs of children that ended without finishing them, and pays when it can."""
 
     def __init__(
-        self, *, engine: EngineLink, registry: Registry, ready: Callable[[], None], chance: Callable[[], float]
+        self,
+        *,
+        engine: EngineLink,
+        registry: Registry,
+        announcer: Announcer,
+        ready: Callable[[], None],
+        chance: Callable[[], float],
     ) -> None:
         """`ready` is called when a job that was taken back could run again at once."""
         self._engine = engine
         self._registry = registry
+        self._announcer = announcer
         self._ready = ready
         self._chance = chance
         self._owed: list[TakeBack] = []
@@ -117,6 +125,7 @@ class TakingBack:
             retry_in=timedelta(seconds=owed.pause),
             counted=owed.counted,
         )
+        self._announcer.changed((claim,))
         if verdict != "gone":
             log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=claim.log_fields)
         if verdict == "pending" and not owed.pause:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, groups, invoices, isolation, outside, recovery, running, tickets
+from tests.mutants import door, fencing, groups, invoices, isolation, outside, recovery, running, streams, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
@@ -14,4 +14,5 @@ MUTANTS = (
     *isolation.MUTANTS,
     *door.MUTANTS,
     *invoices.MUTANTS,
+    *streams.MUTANTS,
 )
