@@ -22,6 +22,7 @@ class Kind(Enum):
     NO_TENANT = ("tenant-missing", 400, "No tenant was chosen")
     NOT_AUTHENTICATED = ("not-authenticated", 401, "A valid token is needed")
     OPERATORS_ONLY = ("operators-only", 403, "Only operators may do this")
+    FOREIGN_SITE = ("foreign-site", 403, "Another site may not do this")
     UNKNOWN_TENANT = ("unknown-tenant", 404, "There is no such tenant")
     NOT_FOUND = ("not-found", 404, "There is no such thing here")
     METHOD = ("method-not-allowed", 405, "This address does not know that method")

@@ -1,9 +1,10 @@
-"""Decide who asks and within which tenant: the token says what is possible, `X-Schema` chooses."""
+"""Decide who asks and within which tenant: the token says what is possible, the request chooses."""
 
 from dataclasses import dataclass
 
 from flask import Request
 
+from app.web.credentials import principal_of
 from app.web.problems import Kind, Problem
 from app.web.services import services
 from app.web.tokens import Principal, refuse_token
@@ -29,11 +30,15 @@ class Scope:
 def scope_of(request: Request) -> Scope:
     """Return the scope of a request.
 
-    Raises Problem 401 for a token that is missing, wrong or older than its tenant allows, 400 without
-    X-Schema, and one and the same 404 for every tenant that this token cannot use.
+    Raises Problem 401 for a token that is missing, wrong or older than its tenant allows, 403 for another site
+    that uses the cookie, 400 without X-Schema, and one and the same 404 for every tenant that this token cannot use.
     """
-    principal = services().tokens.principal(request.headers.get("Authorization"))
-    tenant = _chosen(principal, request.headers.get(HEADER))
+    return scope_within(principal_of(request), request.headers.get(HEADER))
+
+
+def scope_within(principal: Principal, slug: str | None) -> Scope:
+    """Return the scope of a user who chose a tenant; raises as `scope_of` does."""
+    tenant = _chosen(principal, slug)
     if principal.issued_at < tenant.tokens_valid_from:
         refuse_token("The token was revoked; ask its issuer for a new one.")
     return Scope(tenant, principal)

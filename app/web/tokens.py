@@ -20,13 +20,14 @@ REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
 class Principal:
     """Who a token speaks for: a user, the tenants it may choose from and what else it may do.
 
-    `issued_at` is in seconds since 1970.
+    `issued_at` and `expires_at` are in seconds since 1970.
     """
 
     user: str
     tenants: frozenset[str]
     roles: frozenset[str]
     issued_at: float
+    expires_at: float
 
     @property
     def operator(self) -> bool:
@@ -58,7 +59,11 @@ class TokenCheck:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN:
             refuse_token("The Authorization header must be `Bearer` and one token.")
-        return _principal(self._claims(token.strip()))
+        return self.read(token.strip())
+
+    def read(self, token: str) -> Principal:
+        """Return whom a bare token speaks for; raises Problem 401."""
+        return _principal(self._claims(token))
 
     def _claims(self, token: str) -> dict[str, Any]:
         try:
@@ -94,7 +99,7 @@ def _principal(claims: dict[str, Any]) -> Principal:
     issued_at = claims["iat"]
     if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
         refuse_token("The token's iat must be seconds since 1970.")
-    return Principal(user, _names(claims, "tenants"), _names(claims, "roles"), issued_at)
+    return Principal(user, _names(claims, "tenants"), _names(claims, "roles"), issued_at, float(claims["exp"]))
 
 
 def _names(claims: dict[str, Any], claim: str) -> frozenset[str]:
