@@ -37,7 +37,10 @@ class ErrorBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobBody:
-    """One job; `label` is the word for people, `status` the one for programs."""
+    """One job; `label` is the word for people, `status` the one for programs.
+
+    `revision` grows with every change of the job or its progress.
+    """
 
     job_id: UUID
     type: str
@@ -61,18 +64,22 @@ class JobBody:
     parent_id: UUID | None
     successor_id: UUID | None
     correlation_id: str | None
-    revision: str
+    revision: int
     links: dict[str, str]
+
+    @property
+    def etag(self) -> str:
+        """Tell two states apart: a label may change by time alone, with nothing written and no new revision."""
+        return f"{self.revision}.{self.label.replace(' ', '-')}"
 
 
 def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
     """Return a stored job as its user, or an operator, may see it."""
-    word = _label(row)
     return JobBody(
         job_id=row["id"],
         type=row["type"],
         status=Status(row["status"]),
-        label=word,
+        label=_label(row),
         reason=row["reason"],
         priority=cast("Band", Priority(row["priority"]).word),
         user=row["user_id"],
@@ -91,8 +98,7 @@ def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
         parent_id=row["parent_id"],
         successor_id=row["successor_id"],
         correlation_id=row["correlation_id"],
-        # A label may change by time alone, so it is part of what tells two states apart.
-        revision=f"{row['revision']}.{row['progress_revision']}.{word.replace(' ', '-')}",
+        revision=row["revision"] + row["progress_revision"],
         links=job_links(row["id"]),
     )
 

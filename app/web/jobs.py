@@ -76,9 +76,9 @@ SHOW = Operation(
         200: Answer(
             about="The job.",
             body=JobBody,
-            headers={"ETag": "The job's revision.", "Retry-After": "Seconds until it is worth asking again."},
+            headers={"ETag": "The job's revision and label.", "Retry-After": "Seconds until it is worth asking again."},
         ),
-        304: Answer(about="Nothing changed since the revision that If-None-Match names."),
+        304: Answer(about="Nothing changed since the state that If-None-Match names."),
     },
     problems=(Kind.NOT_FOUND,),
 )
@@ -109,7 +109,7 @@ def show(call: Call, job_id: str) -> Response:
         response.headers["Retry-After"] = RETRY_WHILE_OPEN
     response.headers["Cache-Control"] = "private, no-cache"
     response.vary.update(("Authorization", "X-Schema"))
-    response.set_etag(body.revision, weak=True)
+    response.set_etag(body.etag, weak=True)
     response.make_conditional(request)
     return response
 

@@ -9,6 +9,8 @@ EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
 METHODS = "GET, POST, PATCH"
 TEN_MINUTES = "600"
 PREFIX = "/api/"
+# Anybody may load the client library: it is the same for all and knows nothing.
+CLIENT = "/static/turno-client.js"
 
 
 def install_other_origins(app: Flask) -> None:
@@ -32,6 +34,9 @@ def _preflight() -> Response | None:
 
 
 def _allow(response: Response) -> Response:
+    if request.path == CLIENT:
+        response.headers["Access-Control-Allow-Origin"] = "*"
+        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
     if request.path.startswith(PREFIX) and services().settings.allowed_origins:
         response.vary.add("Origin")

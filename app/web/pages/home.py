@@ -1,6 +1,6 @@
 """GET /: the orders to invoice, what is under way, what was invoiced, and the list of jobs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +19,7 @@ from tenants.session import as_api
 home = Pages("home", __name__)
 
 BATCH = "batch_invoicing"
-ORDERS_SHOWN = 50
+ORDERS_SHOWN = 25
 JOBS_SHOWN = 20
 MOST_ACTIVE = 5
 LARGEST_ID = 2**63 - 1
@@ -65,7 +65,7 @@ def index(visit: Visit) -> Response:
         context: dict[str, Any] = {
             "unread": notifications.count_unread(reader, visit.user),
             "batches": batches,
-            "jobs": _jobs(reader, visit, asked),
+            "jobs": _jobs(reader, visit, asked, above=[batch.id for batch in batches if batch.active]),
             "totals": orders.invoice_totals(reader),
         }
         invoices = BATCH in services().registry.types
@@ -97,7 +97,10 @@ def _orders(reader: orders.Reader, asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _jobs(reader: stored_jobs.Reader, visit: Visit, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _jobs(
+    reader: stored_jobs.Reader, visit: Visit, asked: Mapping[str, Any], *, above: Sequence[str]
+) -> dict[str, Any]:
+    """Return a page of jobs; unless they were filtered for, without those that the page shows above."""
     wanted = stored_jobs.JobFilter(
         user_id=visit.user,
         statuses=SHOWN.get(asked["show"], ()),
@@ -106,4 +109,5 @@ def _jobs(reader: stored_jobs.Reader, visit: Visit, asked: Mapping[str, Any]) ->
     )
     rows = stored_jobs.search(reader, wanted)
     page = [job_view(row, visit) for row in rows[:JOBS_SHOWN]]
-    return {"page": page, "before": page[-1].id if len(rows) > len(page) else None}
+    shown = [job for job in page if asked["show"] or job.id not in above]
+    return {"page": shown, "before": page[-1].id if len(rows) > len(page) else None}

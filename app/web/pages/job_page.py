@@ -28,7 +28,7 @@ QUERY = (
     Parameter(name="branch", about="", schema={}, read=query.text),
     Parameter(name="lang", about="", schema={}, read=query.text),
     Parameter(name="notice", about="", schema={}, read=query.words(*NOTICES), default=""),
-    Parameter(name="items", about="", schema={}, read=query.words(*STATES), default="failed"),
+    Parameter(name="items", about="", schema={}, read=query.words(*STATES)),
     Parameter(name="after", about="", schema={}, read=query.text, default=""),
 )
 
@@ -43,7 +43,8 @@ def show(visit: Visit, job_id: str) -> Response:
         if row is None:
             raise no_such_job()
         job = job_view(row, visit)
-        items = stored.items(reader, wanted, asked["items"], asked["after"], ITEMS_SHOWN + 1)
+        state = asked["items"] or ("failed" if job.body.progress.failed else "done")
+        items = stored.items(reader, wanted, state, asked["after"], ITEMS_SHOWN + 1)
         events = stored.events(reader, wanted)
         unread = notifications.count_unread(reader, visit.user)
     page = items[:ITEMS_SHOWN]
@@ -55,6 +56,7 @@ def show(visit: Visit, job_id: str) -> Response:
         unread=unread,
         orders=job.body.type == BATCH,
         story=_story(job, visit),
+        shown_items=state,
         items=[_item(item, visit) for item in page],
         items_after=page[-1]["key"] if len(items) > len(page) else None,
         events=events,

@@ -64,14 +64,14 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "search help": {"en": "Customer or order number", "es": "Cliente o número de pedido"},
     "search again": {"en": "Show all", "es": "Ver todos"},
     "invoice all": {
-        "en": ("Invoice {n} order", "Invoice all {n} orders"),
-        "es": ("Facturar {n} pedido", "Facturar los {n} pedidos"),
+        "en": ("Invoice it", "Invoice all {n}"),
+        "es": ("Facturarlo", "Facturar los {n}"),
     },
     "invoice found": {
         "en": ("Invoice the {n} found", "Invoice the {n} found"),
         "es": ("Facturar el encontrado", "Facturar los {n} encontrados"),
     },
-    "invoice chosen": {"en": "Invoice the chosen", "es": "Facturar los elegidos"},
+    "invoice chosen": {"en": "Invoice chosen", "es": "Facturar elegidos"},
     "invoice some": {
         "en": ("Invoice {n} chosen", "Invoice {n} chosen"),
         "es": ("Facturar {n} elegido", "Facturar {n} elegidos"),
@@ -192,6 +192,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "It was to start by a certain time and did not.",
         "es": "Debía empezar antes de cierta hora y no empezó.",
     },
+    "its orders": {"en": "Its orders", "es": "Sus pedidos"},
     "failed orders": {"en": "Failed", "es": "Con error"},
     "invoiced orders": {"en": "Invoiced", "es": "Facturados"},
     "reason": {"en": "Reason", "es": "Motivo"},
