@@ -113,6 +113,8 @@ class Settings:
     web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
     web_workers: int = _setting(1, "web processes", _whole(1, 64))
     web_threads: int = _setting(16, "threads per web process", _whole(1, 4096))
+    web_streams: int = _setting(2000, "live streams per web process", _whole(1, 100_000))
+    web_streams_per_user: int = _setting(100, "live streams of one user per web process", _whole(1, 100_000))
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR", _one_of("DEBUG", "INFO", "WARNING", "ERROR"))
 
     @classmethod

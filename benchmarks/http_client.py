@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """The server answered with something else than 202."""
+    """The server answered with another status than was expected."""
 
 
 class Client:
-    """One keep-alive connection that POSTs to one path."""
+    """One keep-alive connection that asks for one path."""
 
-    def __init__(self, port: int, path: str) -> None:
-        self._start = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    def __init__(self, port: int, path: str, *, method: str = "POST", expected: int = 202) -> None:
+        self._expected = f"HTTP/1.1 {expected} ".encode()
+        self._start = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -37,14 +38,14 @@ class Client:
         self._socket.close()
 
     def post(self, headers: dict[str, str], body: bytes) -> float:
-        """POST and return the milliseconds to the last byte of the answer; raises Refused unless it is a 202."""
+        """Ask and return the milliseconds to the last byte of the answer; raises Refused if it is not as expected."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         request = f"{self._start}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
         start = time.perf_counter()
         self._socket.sendall(request)
         answer = self._receive()
         took = (time.perf_counter() - start) * 1000
-        if not answer.startswith(b"HTTP/1.1 202 "):
+        if not answer.startswith(self._expected):
             raise Refused(answer.decode())
         return took
 

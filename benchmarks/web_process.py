@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.ground import ROOT
@@ -26,9 +28,29 @@ class WebDidNotStart(Exception):
     """The server does not answer; its log is in the message."""
 
 
+@dataclass(frozen=True, slots=True)
+class WebProcess:
+    """A server that listens, and the one process below it that answers."""
+
+    port: int
+    pid: int
+
+    @property
+    def worker(self) -> int:
+        """Return the process that answers."""
+        return int(Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()[0])
+
+
 @contextmanager
 def serving(ground: Ground, code: str, **extra: str) -> Iterator[int]:
     """Run a server, give its port once it listens, and end it."""
+    with serving_process(ground, code, **extra) as web:
+        yield web.port
+
+
+@contextmanager
+def serving_process(ground: Ground, code: str, **extra: str) -> Iterator[WebProcess]:
+    """Run a server, say where it is once it listens, and end it."""
     port = free_port()
     log_path = ground.folder / f"web-{port}.log"
     environment = ground.environment(WEB_BIND=f"127.0.0.1:{port}", **extra)
@@ -39,7 +61,7 @@ def serving(ground: Ground, code: str, **extra: str) -> Iterator[int]:
     try:
         if not becomes_true(lambda: process.poll() is not None or _listens(port), within=30) or process.poll():
             raise WebDidNotStart(log_path.read_text())
-        yield port
+        yield WebProcess(port, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)

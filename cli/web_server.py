@@ -8,7 +8,7 @@ from gunicorn.glogging import Logger
 from app.logs import JsonFormatter
 from app.settings import Settings
 
-# Streams hold a connection each: without room beside them the whole site would stop answering.
+# Connections that wait beside those being answered; streams are none of gunicorn's.
 SPARE_CONNECTIONS = 500
 
 
@@ -17,7 +17,7 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
     return {
         "bind": settings.web_bind,
         "workers": settings.web_workers,
-        "worker_class": "gthread",
+        "worker_class": "cli.stream_worker.StreamWorker",
         "threads": settings.web_threads,
         "worker_connections": settings.web_threads + SPARE_CONNECTIONS,
         "graceful_timeout": max(1, round(settings.shutdown_grace_seconds)),
@@ -56,7 +56,7 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def load(self) -> Any:
         """Build the application, in the web process."""
         from app.logs import log_to_stderr  # noqa: PLC0415 - in the web process, not in the parent
-        from cli.web_wiring import web_application  # noqa: PLC0415 - the parent stays without flask and pools
+        from cli.web_wiring import serving_application  # noqa: PLC0415 - the parent stays without flask and pools
 
         log_to_stderr(self._settings.log_level)
-        return web_application(self._settings)
+        return serving_application(self._settings)

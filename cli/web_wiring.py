@@ -1,6 +1,7 @@
 """The composition root of the web; called in each web process after the fork, and nowhere else."""
 
 import atexit
+import resource
 from typing import Any
 
 from flask import Flask
@@ -8,8 +9,12 @@ from psycopg_pool import ConnectionPool
 
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.settings import Settings
+from app.watch.hub import Hub
+from app.watch.stream_loop import StreamLoop
 from app.web import create_app
 from app.web.services import Inline
+from app.web.stream_events import StreamEvents, farewell
+from cli.stream_worker import Application
 from cli.wiring import inline_runner, logins, open_queue
 from handlers import build_registry
 from tenants.directory import Directory
@@ -23,15 +28,31 @@ PATIENCE = 2.0
 # Seconds after which the pool gives up until the next request asks: its own pauses grow to minutes, and a database
 # that is back would not be noticed for as long.
 RECONNECT = 2.0
+SPARE_DESCRIPTORS = 1000
 
 
-def web_application(settings: Settings) -> Flask:
+# Milliseconds. One session reads for all streams of a process: a tenant whose tables are locked must not hold it up.
+HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
+HUB_ANSWERS_WITHIN = 5.0
+
+
+def serving_application(settings: Settings) -> Application:
+    """Return the web application with the loop that serves its streams, for gunicorn's worker."""
+    allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
+    hub = stream_hub(settings)
+    streams = StreamLoop(farewell=farewell, left=hub.leave)
+    streams.start()
+    return Application(web_application(settings, hub), streams)
+
+
+def web_application(settings: Settings, hub: Hub) -> Flask:
     """Return the web application with a pool of its own, opened here; it connects in the background."""
     pool = web_pool(settings)
     dispatcher = Dispatcher(
         connection=pool.connection,
         queue=open_queue(settings),
         pending_limit=settings.max_pending_jobs_per_user,
+        announce=hub.announce,
     )
     return create_app(
         settings=settings,
@@ -39,8 +60,37 @@ def web_application(settings: Settings) -> Flask:
         dispatcher=dispatcher,
         directory=Directory(pool.connection),
         connection=pool.connection,
+        hub=hub,
         inline=None if settings.enable_background_jobs else _inline(settings),
     )
+
+
+def stream_hub(settings: Settings) -> Hub:
+    """Return what feeds this process's streams, over one session of its own."""
+    known = logins(settings)
+    conninfo = known.conninfo(known.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS)
+
+    def connect() -> PunctualConnection:
+        connection = PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=3)
+        connection.answer_within = HUB_ANSWERS_WITHIN
+        return connection
+
+    hub = Hub(
+        connect=connect,
+        render=StreamEvents(),
+        most=settings.web_streams,
+        most_per_user=settings.web_streams_per_user,
+    )
+    atexit.register(hub.stop)
+    return hub
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's limit of open files to what its streams need, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < highest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
 
 
 def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:

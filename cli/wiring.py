@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
@@ -138,9 +138,9 @@ def _tidy(settings: Settings) -> None:
 
 
 def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:
-    def run(claim: Claim, stop: StopRequest) -> str:
+    def run(claim: Claim, stop: StopRequest, moved: Callable[[], None]) -> str:
         name = f"{socket.gethostname()}:{os.getppid()}"
-        return Executor(registry=registry, sessions=lent, worker=name, stop=stop).execute(claim)
+        return Executor(registry=registry, sessions=lent, worker=name, stop=stop, moved=moved).execute(claim)
 
     return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
 

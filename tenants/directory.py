@@ -1,7 +1,7 @@
 """Find a tenant by its slug. Nobody else turns a slug into a schema."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any
@@ -75,6 +75,16 @@ SELECT n.id, n.slug, c.slug, n.schema, n.owner_role, n.handler_role, n.api_role,
        extract(epoch FROM n.tokens_valid_from)::float8
 FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 """
+
+
+def valid_from(connection: Connection[Any], numbers: Sequence[int]) -> dict[int, float]:
+    """Return since when tokens count, in Unix seconds, for those of these tenants that are active."""
+    rows = connection.execute(
+        "SELECT id, extract(epoch FROM tokens_valid_from)::float8 FROM turno.tenants"
+        " WHERE state = 'active' AND id = ANY (%s)",
+        [list(numbers)],
+    )
+    return dict(rows.fetchall())
 
 
 def read_tenant(connection: Connection[Any], slug: str) -> Tenant | None:

@@ -176,6 +176,8 @@ CONTROL = Matrix(
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),
+        "stream_ticket_put": _roles("web"),
+        "stream_ticket_take": _roles("web"),
     },
     relations={
         "companies": _may(web="SELECT", operator="SELECT"),
@@ -188,6 +190,7 @@ CONTROL = Matrix(
         "ticket_counts": _may(operator="SELECT"),
         "fairness": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
+        "stream_tickets": {},
         "schema_migrations": {},
     },
     columns={

@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from app.dispatch.dispatcher import Dispatcher
 from app.settings import Settings
+from app.watch.hub import Hub
 from tenants.directory import Directory
 from tenants.install import install
 from tenants.logins import Logins
@@ -136,14 +137,23 @@ def a_service(url: str) -> Iterator[Service]:
         conninfo, min_size=1, max_size=MOST_CONNECTIONS, kwargs={"autocommit": True}, timeout=30, open=True
     ) as pool:
         from app.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
+        from app.web.stream_events import StreamEvents  # noqa: PLC0415
+
+        hubs: list[Hub] = []
+
+        def listen() -> psycopg.Connection[Any]:
+            return psycopg.connect(conninfo, autocommit=True)
 
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 
         def build(**changed: Any) -> Flask:
+            hub = Hub(connect=listen, render=StreamEvents(), most=100, most_per_user=60, sweep=0.2)
+            hubs.append(hub)
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),
                 queue=queue,
                 pending_limit=changed.pop("pending_limit", SETTINGS.max_pending_jobs_per_user),
+                announce=hub.announce,
             )
             usual: dict[str, Any] = {
                 "settings": SETTINGS,
@@ -151,10 +161,13 @@ def a_service(url: str) -> Iterator[Service]:
                 "dispatcher": dispatcher,
                 "directory": directory,
                 "connection": pool.connection,
+                "hub": hub,
             }
             return create_app(**usual | changed)
 
         yield Service(url, build(), queue, directory, tenants, build)
+        for hub in hubs:
+            hub.stop()
 
 
 @pytest.fixture(scope="module")

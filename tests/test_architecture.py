@@ -53,6 +53,7 @@ ARROWS: dict[str, set[str]] = {
         "app.web",
         "tenants",
         "flask",
+        "flask_sse",
         "jwt",
         "pydantic",
         "pydantic_core",

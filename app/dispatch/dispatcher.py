@@ -22,6 +22,8 @@ from tenants.tenant import Tenant
 
 log = logging.getLogger(__name__)
 
+# Told of a job that changed, by its tenant's number; must not wait.
+Announce = Callable[[int, UUID], None]
 WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 
 
@@ -51,9 +53,17 @@ class Verdict:
 class Dispatcher:
     """Writes commands through the web's connections and offers what became ready to the queue."""
 
-    def __init__(self, *, connection: WebConnection, queue: QueueInterface, pending_limit: int) -> None:
+    def __init__(
+        self,
+        *,
+        connection: WebConnection,
+        queue: QueueInterface,
+        pending_limit: int,
+        announce: Announce = lambda _tenant, _job: None,
+    ) -> None:
         self._connection = connection
         self._queue = queue
+        self._announce = announce
         self._pending_limit = pending_limit
 
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
@@ -79,8 +89,10 @@ class Dispatcher:
             crash_points.reach("received")
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = Verdict(row["verdict"], row["job_id"])
-        if verdict.word == "accepted" and (wanted.run_at is None or wanted.run_at <= datetime.now(UTC)):
-            self._hint(tenant, verdict)
+        if verdict.word == "accepted":
+            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC):
+                self._hint(tenant, verdict)
+            self._announce(tenant.id, row["job_id"])
         return verdict
 
     def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
@@ -90,12 +102,16 @@ class Dispatcher:
         verdict = Verdict(row["verdict"], row["job_id"])
         if verdict.word == "accepted":
             self._hint(tenant, verdict)
+            for changed in (job_id, row["job_id"]):
+                self._announce(tenant.id, changed)
         return verdict
 
     def cancel(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, reason: str) -> Verdict:
         """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown."""
         with self._connection() as connection:
             row = call_as_api(connection, tenant, CANCEL, (job_id, user_id, reason))
+        if row["verdict"] in {"cancelled", "requested"}:
+            self._announce(tenant.id, job_id)
         return Verdict(row["verdict"], job_id)
 
     def _hint(self, tenant: Tenant, verdict: Verdict) -> None:

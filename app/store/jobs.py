@@ -24,7 +24,7 @@ class JobFilter:
 
 # run_at is NULL where it is infinite, that is for a job parked until a person decides: Python has no such date.
 # run_seconds adds up the attempts, so that waiting for a retry does not count as running.
-_JOB: LiteralString = """
+JOB: LiteralString = """
 SELECT j.id, j.type, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors, j.crashes,
        j.max_attempts, CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
        j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
@@ -37,7 +37,7 @@ SELECT j.id, j.type, j.status, j.reason, j.priority, j.error, j.user_id, j.attem
 def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
     """Return one job with its progress and result, or None; with `user_id` only that user's."""
     reader.execute(
-        _JOB
+        JOB
         + """
                j.result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
@@ -51,7 +51,7 @@ def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads and results."""
     reader.execute(
-        _JOB
+        JOB
         + """
                NULL AS result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id

@@ -7,6 +7,7 @@ from flask import Flask
 from app.dispatch.dispatcher import Dispatcher, WebConnection
 from app.jobs.registry import Registry
 from app.settings import Settings
+from app.watch.hub import Hub
 from app.web.admin import admin
 from app.web.docs import docs, publish
 from app.web.error_responses import install_error_responses
@@ -26,11 +27,24 @@ from app.web.pages.sign_in import sign_in
 from app.web.payloads import Payloads
 from app.web.security_headers import install_security_headers
 from app.web.services import Clock, Inline, Readiness, Services
+from app.web.stream_tickets import stream_tickets
+from app.web.streams import streams
 from app.web.submissions import submissions
 from app.web.tokens import TokenCheck
 from tenants.directory import Directory
 
-BLUEPRINTS = (submissions, jobs, job_commands, job_history, notifications, admin, health, docs)
+BLUEPRINTS = (
+    submissions,
+    jobs,
+    job_commands,
+    job_history,
+    notifications,
+    streams,
+    stream_tickets,
+    admin,
+    health,
+    docs,
+)
 PAGES = (sign_in, home, job_page, commands, bell)
 
 
@@ -41,14 +55,16 @@ def create_app(
     dispatcher: Dispatcher,
     directory: Directory,
     connection: WebConnection,
+    hub: Hub,
     inline: Inline | None = None,
     readiness: Readiness | None = None,
     clock: Clock = lambda: datetime.now(UTC),
 ) -> Flask:
     """Return the web application; nothing is connected until a request asks.
 
-    `connection` lends a web session in autocommit. `inline` runs a submission at once and returns its result:
-    given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz` still waits for.
+    `connection` lends a web session in autocommit; `hub` feeds the live streams. `inline` runs a submission at once
+    and returns its result: given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz`
+    still waits for.
     Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
     """
     handlers = registry.load_all()
@@ -62,6 +78,7 @@ def create_app(
         dispatcher=dispatcher,
         directory=directory,
         connection=connection,
+        hub=hub,
         inline=inline,
         readiness=readiness,
         clock=clock,

@@ -1,5 +1,6 @@
 """Turn values into JSON answers."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
@@ -18,12 +19,19 @@ def _plain(value: Any) -> Any:
     return DefaultJSONProvider.default(value)
 
 
+def dumps(value: Any) -> str:
+    """Return `value` as the JSON that every answer is written in: one line of ASCII."""
+    return json.dumps(value, default=_plain)
+
+
 class JsonAnswers(DefaultJSONProvider):
     """Writes moments as RFC 3339 in UTC and dataclasses as objects, in the order of their fields."""
 
-    default = staticmethod(_plain)
-    sort_keys = False
     compact = True
+
+    def dumps(self, obj: Any, **_options: Any) -> str:
+        """Write JSON the one way."""
+        return dumps(obj)
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -74,7 +74,7 @@ def index(call: Call) -> Response:
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
         rows = stored.search(reader, user, unread=call.query["unread"], before=call.query["cursor"], limit=limit + 1)
         unread = stored.count_unread(reader, user)
-    page = [_body(row) for row in rows[:limit]]
+    page = [notification_body(row) for row in rows[:limit]]
     return answer(NotificationPage(page, unread, page[-1].id if len(rows) > limit else None))
 
 
@@ -90,6 +90,14 @@ def mark_read(call: Call, notification_id: str) -> Response:
     return answer(Read(asked, "read"))
 
 
-def _body(row: dict[str, Any]) -> NotificationBody:
-    links = {"job": f"/api/jobs/{row['job_id']}", "read": f"/api/notifications/{row['id']}/read"}
-    return NotificationBody(**row, links=links)
+def notification_body(row: dict[str, Any]) -> NotificationBody:
+    """Return a stored notification as its user sees it."""
+    return NotificationBody(
+        id=row["id"],
+        job_id=row["job_id"],
+        kind=row["kind"],
+        data=row["data"],
+        created_at=row["created_at"],
+        read_at=row["read_at"],
+        links={"job": f"/api/jobs/{row['job_id']}", "read": f"/api/notifications/{row['id']}/read"},
+    )

@@ -190,7 +190,10 @@ def _query_parameters(operation: Operation) -> Iterator[Document]:
 def _header_parameters(operation: Operation) -> Iterator[Document]:
     always = ("X-Schema", "X-Correlation-Id") if operation.access else ()
     for name in (*always, *operation.request_headers):
-        yield {"name": name, "in": "header"} | REQUEST_HEADERS[name]
+        described = {"name": name, "in": "header"} | REQUEST_HEADERS[name]
+        if name == "X-Schema" and operation.tenant_in_query:
+            described["required"] = False
+        yield described
 
 
 def _answer(answer: Answer, refs: Refs) -> Document:
@@ -217,7 +220,7 @@ def _problem(kinds: list[Kind]) -> Document:
     content: Document = {"schema": {"$ref": SCHEMAS + "Problem"}}
     content["examples"] = {kind.slug: {"value": _example(kind)} for kind in kinds}
     body: Document = {"description": "; ".join(kind.title for kind in kinds), "content": {MEDIA_TYPE: content}}
-    if kinds[0] in {Kind.QUOTA, Kind.UNAVAILABLE}:
+    if kinds[0] in {Kind.QUOTA, Kind.CROWDED, Kind.UNAVAILABLE}:
         body["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
     if kinds[0] is Kind.NOT_AUTHENTICATED:
         body["headers"] = {"WWW-Authenticate": {"description": "What is needed.", "schema": {"type": "string"}}}

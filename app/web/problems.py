@@ -33,6 +33,7 @@ class Kind(Enum):
     KEY_REUSED = ("idempotency-key-reused", 422, "The idempotency key stands for another request")
     REFUSED = ("work-refused", 422, "The work cannot be done as asked")
     QUOTA = ("quota-reached", 429, "Too many jobs are open")
+    CROWDED = ("too-many-streams", 429, "Too many streams are open")
     FAULT = ("internal-fault", 500, "Something failed here")
     UNAVAILABLE = ("unavailable", 503, "The service cannot answer just now")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Literal
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Request, Response, g, request
 
 from app.web.problems import Kind
 from app.web.query import Parameter, read_query
@@ -39,6 +39,8 @@ class Operation:
     request_headers: tuple[str, ...] = ()
     problems: tuple[Kind, ...] = ()
     access: Access | None = "user"
+    # Whether the tenant may be named there, by clients that cannot send X-Schema.
+    tenant_in_query: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,13 @@ class Routes(Blueprint):
 
         return register
 
-    def guarded(self, operation: Operation) -> Callable[[View], View]:
-        """Register a view that gets a Call first, and only for who may use it."""
+    def guarded(self, operation: Operation, *, scope: Callable[[Request], Scope] = scope_of) -> Callable[[View], View]:
+        """Register a view that gets a Call first, and only for who may use it; `scope` finds out who asks."""
 
         def register(view: View) -> View:
             @wraps(view)
             def admitted(**path: str) -> Response:
-                return view(_admit(operation), **path)
+                return view(_admit(operation, scope(request)), **path)
 
             self._register(operation, view.__name__, admitted)
             return view
@@ -85,8 +87,7 @@ class Routes(Blueprint):
         self.add_url_rule(operation.rule, endpoint, view, methods=[operation.method], provide_automatic_options=False)
 
 
-def _admit(operation: Operation) -> Call:
-    scope = scope_of(request)
+def _admit(operation: Operation, scope: Scope) -> Call:
     if operation.access == "operator":
         require_operator(scope)
     g.correlation_id = correlation_id(request.headers)

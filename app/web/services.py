@@ -10,6 +10,7 @@ from flask import Flask, current_app
 from app.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from app.jobs.registry import Registry
 from app.settings import Settings
+from app.watch.hub import Hub
 from app.web.payloads import Payloads
 from app.web.tokens import TokenCheck
 from tenants.directory import Directory
@@ -32,6 +33,7 @@ class Services:
     dispatcher: Dispatcher
     directory: Directory
     connection: WebConnection
+    hub: Hub
     inline: Inline | None
     readiness: Readiness | None
     clock: Clock

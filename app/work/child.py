@@ -9,7 +9,7 @@ from time import monotonic
 from app.jobs.claim import Claim
 from app.work.stop import StopRequest
 
-FREE, LEAVING = b".", b"!"
+FREE, LEAVING, MOVED = b".", b"!", b"~"
 
 
 class Child:
@@ -39,12 +39,12 @@ class Child:
             return
 
     def hear(self) -> None:
-        """Read the child's news: its attempt was recorded, and whether it takes another."""
+        """Read the child's news: its job moved, or its attempt was recorded, and whether it takes another."""
         try:
             news = self.channel.recv(1)
         except ConnectionResetError:
             return  # it died with a claim unread; its death is told apart
-        if news:
+        if news and news != MOVED:
             self.claim, self.since = None, monotonic()
             self.leaving = news == LEAVING
 

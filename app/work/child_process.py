@@ -7,6 +7,7 @@ import select
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -14,7 +15,7 @@ from app import crash_points
 from app.errors import ClaimLost
 from app.jobs.claim import Claim
 from app.work import exit_codes, limits
-from app.work.child import FREE, LEAVING, Child
+from app.work.child import FREE, LEAVING, MOVED, Child
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
 
@@ -28,10 +29,11 @@ IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 class Duty:
     """What a child does with its life: how it runs an attempt, and after how much it is replaced.
 
+    `run` is handed the claim, how it hears of a stop, and what to call when others can see more of the job.
     `jobs` and `memory_mb` (of resident memory) are looked at after each attempt; `at_rest` is called while idle.
     """
 
-    run: Callable[[Claim, StopRequest], str]
+    run: Callable[[Claim, StopRequest, Callable[[], None]], str]
     jobs: int
     memory_mb: int | None = None
     at_rest: Callable[[], None] = lambda: None
@@ -89,7 +91,7 @@ def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
         if claim is None:
             break
         stop.forget()
-        code = _run(duty, claim, stop)
+        code = _run(duty, claim, stop, lambda: _say_moved(channel))
         if code != exit_codes.FINISHED:
             return code
         last = served == duty.jobs or _too_large(duty)
@@ -111,10 +113,10 @@ def _receive(duty: Duty, channel: socket.socket) -> Claim | None:
     return claim
 
 
-def _run(duty: Duty, claim: Claim, stop: StopRequest) -> int:
+def _run(duty: Duty, claim: Claim, stop: StopRequest, moved: Callable[[], None]) -> int:
     extra = {"tenant": claim.login.slug, "job_id": str(claim.job_id), "attempt": claim.attempt}
     try:
-        status = duty.run(claim, stop)
+        status = duty.run(claim, stop, moved)
     except ClaimLost as error:
         log.warning("%s", error, extra=extra)
     except MemoryError:
@@ -131,6 +133,12 @@ def _run(duty: Duty, claim: Claim, stop: StopRequest) -> int:
     else:
         log.info("attempt ended: %s", status, extra=extra)
     return exit_codes.FINISHED
+
+
+def _say_moved(channel: socket.socket) -> None:
+    # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
+    with suppress(OSError):
+        channel.send(MOVED, socket.MSG_DONTWAIT)
 
 
 def _too_large(duty: Duty) -> bool:

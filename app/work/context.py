@@ -25,7 +25,13 @@ class AttemptContext:
     """One attempt's view of its job; implements `app.jobs.handler.JobContext`."""
 
     def __init__(
-        self, *, transaction: JobTransaction, started: Started, stop: StopRequest, sessions: SessionSource
+        self,
+        *,
+        transaction: JobTransaction,
+        started: Started,
+        stop: StopRequest,
+        sessions: SessionSource,
+        moved: Callable[[], None],
     ) -> None:
         claim = transaction.claim
         self.job_id = claim.job_id
@@ -45,6 +51,7 @@ class AttemptContext:
         )
         self._transaction = transaction
         self._stop = stop
+        self._moved = moved
         self._sessions = sessions
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
@@ -68,6 +75,7 @@ class AttemptContext:
             asked = attempts.progress(self._second_session(), self._transaction.claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
+        self._moved()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
 
@@ -99,6 +107,8 @@ class AttemptContext:
     def safe_place(self, *, asked: bool, drain: bool = True) -> None:
         """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
         self.stop_if_overdue()
+        if drain:
+            self._moved()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
         if drain and self._stop.requested:

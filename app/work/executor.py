@@ -72,12 +72,14 @@ class Executor:
         sessions: SessionSource,
         worker: str,
         stop: StopRequest,
+        moved: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
         self._sessions = sessions
         self._worker = worker
         self._stop = stop
+        self._moved = moved
         self._chance = chance
 
     def execute(self, claim: Claim) -> str:
@@ -97,7 +99,9 @@ class Executor:
         transaction = JobTransaction(claim, self._sessions)
         started = attempts.start(transaction.connection, claim, self._worker)
         crash_points.reach("started")
-        context = AttemptContext(transaction=transaction, started=started, stop=self._stop, sessions=self._sessions)
+        context = AttemptContext(
+            transaction=transaction, started=started, stop=self._stop, sessions=self._sessions, moved=self._moved
+        )
         return Attempt(claim, handler, transaction, started, context, monotonic())
 
     def _work(self, attempt: Attempt) -> Outcome:

@@ -23,6 +23,7 @@ from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from app.store import recovery, tickets
 from app.work import exit_codes
+from app.work.announcer import Announcer
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
@@ -115,6 +116,7 @@ class Supervisor:
         self._janitor = janitor
         self._backend = backend
         self._engine = engine
+        self._announcer = Announcer(engine)
         self._source = source
         self._duty = duty
         self._registry = registry
@@ -138,6 +140,7 @@ class Supervisor:
             while self._go_on():
                 self._fill()
                 self._fit()
+                self._announcer.tell()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
                 if self._source.exhausted and not self._children and not self._owed:
@@ -151,6 +154,7 @@ class Supervisor:
             self._leave()
 
     def _leave(self) -> None:
+        self._announcer.tell(at_once=True)
         try:
             self._engine.run(tickets.stop_worker, self._worker)
         except psycopg.OperationalError as error:
@@ -183,6 +187,7 @@ class Supervisor:
                 self._give_back(claim, f"no process could be had for it: {error}")
             else:
                 child.assign(claim)
+                self._announcer.started(claim)
         self._pay()
 
     def _fit(self) -> None:
@@ -206,9 +211,14 @@ class Supervisor:
     def _fork(self) -> Child:
         child = fork_child(self._duty, before=self._drop_in_child)
         self._children[child.pid] = child
-        self._selector.register(child.channel, selectors.EVENT_READ, child.hear)
+        self._selector.register(child.channel, selectors.EVENT_READ, lambda: self._hear(child))
         self._selector.register(child.descriptor, selectors.EVENT_READ, lambda: self._bury(child))
         return child
+
+    def _hear(self, child: Child) -> None:
+        if child.claim is not None:
+            self._announcer.changed(child.claim)
+        child.hear()
 
     def _watch(self) -> None:
         """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
@@ -230,7 +240,7 @@ class Supervisor:
             self._hints = current
 
     def _patience(self) -> float:
-        moments = [self._beat_due]
+        moments = [self._beat_due, self._announcer.due]
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._deadline(child) for child in self._children.values()]
@@ -318,6 +328,7 @@ class Supervisor:
             retry_in=timedelta(seconds=owed.pause),
             counted=owed.counted,
         )
+        self._announcer.changed(claim)
         if verdict != "gone":
             log.warning("job taken back: %s; now %s", owed.cause, verdict, extra=_fields(claim))
 

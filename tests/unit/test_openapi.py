@@ -23,7 +23,12 @@ def build() -> Flask:
     nothing = cast("Any", None)
     settings = Settings(jwt_key="a key that only tests know, 32 bytes or more")
     return create_app(
-        settings=settings, registry=build_registry(), dispatcher=nothing, directory=nothing, connection=nothing
+        settings=settings,
+        registry=build_registry(),
+        dispatcher=nothing,
+        directory=nothing,
+        connection=nothing,
+        hub=nothing,
     )
 
 
@@ -75,7 +80,9 @@ def test_every_guarded_route_tells_its_problems(document: dict[str, Any]) -> Non
                 assert path in {"/healthz", "/readyz", "/openapi.json", "/docs"}
                 continue
             assert {"400", "401", "404", "500", "503"} <= set(operation["responses"])
-            refusing = method != "get" or path.startswith("/api/admin") or path == "/api/jobs"
+            refusing = (
+                method != "get" or path.startswith("/api/admin") or path == "/api/jobs" or path.endswith("/stream")
+            )
             assert ("403" in operation["responses"]) == refusing
 
 

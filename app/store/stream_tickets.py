@@ -1,0 +1,56 @@
+"""Put and take the tickets that open a stream; the database keeps their hashes only."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+Web = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTicket:
+    """What a ticket stands for: whose stream, of which tenant and job, and the session that it belongs to.
+
+    `job_id` None means everything of the user. `issued_at` and `until` are the session's bounds in Unix seconds.
+    """
+
+    tenant: str
+    user: str
+    operator: bool
+    job_id: UUID | None
+    issued_at: float
+    until: float
+
+
+def put(web: Web, secret: str, ticket: StreamTicket, lifetime: timedelta) -> None:
+    """Keep a ticket under the hash of its secret."""
+    web.execute(
+        "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            _hash(secret),
+            ticket.tenant,
+            ticket.user,
+            ticket.operator,
+            ticket.job_id,
+            ticket.issued_at,
+            ticket.until,
+            lifetime,
+        ),
+    )
+
+
+def take(web: Web, secret: str) -> StreamTicket | None:
+    """Return the ticket with this secret and use it up; None if there is none that counts."""
+    row = web.execute("SELECT * FROM turno.stream_ticket_take(%s)", (_hash(secret),)).fetchone()
+    if row is None:
+        return None
+    tenant, user, operator, job_id, issued_at, until = row
+    return StreamTicket(tenant=tenant, user=user, operator=operator, job_id=job_id, issued_at=issued_at, until=until)
+
+
+def _hash(secret: str) -> bytes:
+    return sha256(secret.encode()).digest()

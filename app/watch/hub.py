@@ -1,0 +1,248 @@
+"""The centre of the live view: hears of changes, reads each changed job once and hands it to its viewers."""
+
+import logging
+import selectors
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from threading import Lock, Thread
+from time import monotonic, sleep
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from app.errors import TurnoError
+from app.jobs.changes import Changes, Jobs, read_payload
+from app.store import changes, watched
+from app.watch.room import Render, Room
+from app.watch.viewer import Viewer
+from app.watch.wake_up import WakeUp
+from tenants.directory import valid_from
+from tenants.session import as_api
+
+log = logging.getLogger(__name__)
+
+Connection = psycopg.Connection[Any]
+
+SWEEP = 2.0  # seconds between two looks at a tenant's watched jobs, in case a hint was lost
+SHARE = 4  # looking takes at most one part in so many and one of the time
+READ_BREATH = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
+TELL_BREATH = 0.02  # seconds between two notifications of one process
+RETRY = 0.5  # seconds between two tries to reach a database that is away
+JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
+MANY = 1024  # notifications heard at a time
+READ_AT_MOST = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
+
+
+class Full(TurnoError):
+    """The process serves as many streams as it may."""
+
+
+class Crowded(TurnoError):
+    """One user has as many streams as one may."""
+
+
+class Hub:
+    """Serves every stream of this process from one database session and one thread, started when first needed.
+
+    `connect` opens the session, as the web's role and in autocommit. Hints are never believed: they name jobs, and what
+    is shown is read under the tenant's API role. Without hints everything is shown too, only later.
+    """
+
+    def __init__(
+        self, *, connect: Callable[[], Connection], render: Render, most: int, most_per_user: int, sweep: float = SWEEP
+    ) -> None:
+        self._connect = connect
+        self._render = render
+        self._most = most
+        self._most_per_user = most_per_user
+        self._sweep_every = sweep
+        self._lock = Lock()
+        self._rooms: dict[int, Room] = {}
+        self._streams: Counter[tuple[int, str]] = Counter()
+        self._outbox = Changes()
+        self._wake = WakeUp()
+        self._thread: Thread | None = None
+        self._stopping = False
+        self._sweeps_due = self._check_due = self._breath_until = 0.0
+
+    def __len__(self) -> int:
+        return self._streams.total()
+
+    def join(self, viewer: Viewer) -> None:
+        """Have changes handed to a viewer from now on; raises Full or Crowded."""
+        view = viewer.view
+        user = (view.tenant.id, view.user)
+        with self._lock:
+            if len(self) >= self._most:
+                raise Full(f"{self._most} streams are open here")
+            if self._streams[user] >= self._most_per_user:
+                raise Crowded(f"{self._most_per_user} streams of this user are open here")
+            self._streams[user] += 1
+            room = self._rooms.get(view.tenant.id)
+            if room is None:
+                room = self._rooms[view.tenant.id] = Room(view.tenant, due=monotonic() + self._sweep_every)
+            room.viewers |= {viewer}
+        self._start()
+
+    def leave(self, viewer: Viewer) -> None:
+        """Forget a viewer; harmless for one that has left."""
+        view = viewer.view
+        with self._lock:
+            room = self._rooms.get(view.tenant.id)
+            if room is None or viewer not in room.viewers:
+                return
+            self._streams -= Counter([(view.tenant.id, view.user)])
+            room.viewers -= {viewer}
+            if not room.viewers:
+                del self._rooms[view.tenant.id]
+
+    def announce(self, tenant_id: int, job_id: UUID) -> None:
+        """Tell every process, this one included, that a job changed; does not wait, and may be lost."""
+        self._outbox.add(tenant_id, job_id)
+        self._start()
+
+    def stop(self) -> None:
+        """End the thread and its session."""
+        self._stopping = True
+        self._wake.ring()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stopping:
+                self._thread = Thread(target=self._run, name="hub", daemon=True)
+                self._thread.start()
+        self._wake.ring()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                with closing(self._connect()) as connection:
+                    self._serve(connection)
+            except psycopg.Error as error:
+                log.warning("live streams wait for the database: %s", error)
+            except Exception:
+                log.exception("live streams begin anew")
+            self._rest(None, RETRY)
+
+    def _serve(self, connection: Connection) -> None:
+        changes.listen(connection)
+        for room in self._present():
+            room.due = 0.0  # what was hinted at meanwhile is lost
+        while not self._stopping:
+            self._tell(connection)
+            # What is notified during a statement does not end a wait: after each, the hints are heard first.
+            if not self._work(connection):
+                self._rest(connection, self._patience())
+
+    def _tell(self, connection: Connection) -> None:
+        if self._outbox:
+            changes.announce(connection, self._outbox.take())
+            self._breath_until = monotonic() + TELL_BREATH
+
+    def _work(self, connection: Connection) -> bool:
+        """Read what hints name, else look at the tenant that was not looked at for the longest time."""
+        sleep(max(0.0, self._breath_until - monotonic()))
+        heard = self._heard(connection)
+        for room, named in heard:
+            self._guarded(room, partial(self._show, connection, room, named))
+        due = self._room_due()
+        if due is not None:
+            self._guarded(due, partial(self._look, connection, due))
+        return self._check(connection) or bool(heard) or due is not None
+
+    def _heard(self, connection: Connection) -> list[tuple[Room, set[UUID]]]:
+        """Return what hints name and somebody may want to see."""
+        named: Jobs = {}
+        for notification in connection.notifies(timeout=0, stop_after=MANY):
+            try:
+                found = read_payload(notification.payload)
+            except ValueError:
+                continue  # any role may send anything here
+            for tenant_id, job_ids in found.items():
+                named.setdefault(tenant_id, set()).update(job_ids)
+        if not named:
+            return []
+        self._breath_until = monotonic() + READ_BREATH
+        rooms = ((room, room.worth_reading(named[room.tenant.id])) for room in self._present(named))
+        return [(room, jobs) for room, jobs in rooms if jobs]
+
+    def _show(self, connection: Connection, room: Room, job_ids: set[UUID]) -> None:
+        some = list(job_ids)[:READ_AT_MOST]
+        with as_api(connection, room.tenant) as reader:
+            rows = watched.named(reader, some)
+            ended = [row["id"] for row in rows if row["finished_at"] is not None]
+            told = watched.notifications_of(reader, ended) if ended and room.users else []
+        for row in rows:
+            room.show_job(row, self._render)
+        for row in told:
+            room.show_notification(row, self._render)
+
+    def _look(self, connection: Connection, room: Room) -> None:
+        """Compare what is shown with what stands, whatever was hinted at."""
+        began = monotonic()
+        followed, users = room.followed, room.users
+        with as_api(connection, room.tenant) as reader:
+            standings = watched.standings(reader, followed, users)
+            just_ended = watched.ended_within(reader, users, JUST_NOW) if users else []
+        room.miss(followed - {row["id"] for row in standings})
+        if changed := room.changed(standings, just_ended):
+            self._show(connection, room, changed)
+        self._sweeps_due = monotonic() + SHARE * (monotonic() - began)
+
+    def _guarded(self, room: Room, work: Callable[[], None]) -> None:
+        """Do something for one tenant, whose trouble must be nobody else's; a lost connection is everybody's."""
+        room.due = monotonic() + self._sweep_every
+        try:
+            work()
+        except psycopg.OperationalError as error:
+            if not isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):
+                raise
+            log.warning("not read in time: %s", error, extra={"tenant": room.tenant.slug})
+        except psycopg.InterfaceError:
+            raise
+        except Exception:
+            log.exception("not shown", extra={"tenant": room.tenant.slug})
+
+    def _check(self, connection: Connection) -> bool:
+        """End the streams whose tokens were revoked since they were opened, if it is time to look."""
+        rooms = self._present()
+        if monotonic() < self._check_due or not rooms:
+            return False
+        self._check_due = monotonic() + self._sweep_every
+        known = valid_from(connection, [room.tenant.id for room in rooms])
+        for room in rooms:
+            room.refuse(known.get(room.tenant.id))
+        return True
+
+    def _present(self, among: Jobs | None = None) -> list[Room]:
+        with self._lock:
+            return [room for number, room in self._rooms.items() if among is None or number in among]
+
+    def _room_due(self) -> Room | None:
+        now = monotonic()
+        if now < self._sweeps_due:
+            return None
+        return min((room for room in self._present() if room.due <= now), key=lambda room: room.due, default=None)
+
+    def _patience(self) -> float:
+        moments = [room.due for room in self._present()]
+        return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due) - monotonic()) if moments else 60.0
+
+    def _rest(self, connection: Connection | None, patience: float) -> None:
+        """Wait for a hint, a ring or so many seconds."""
+        if self._stopping:
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake, selectors.EVENT_READ)
+            if connection is None:
+                selector.select(patience)
+            else:
+                selector.register(connection.fileno(), selectors.EVENT_READ)
+                selector.select(patience)
+        self._wake.hear()

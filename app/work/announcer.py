@@ -1,0 +1,65 @@
+"""Tells those who watch that jobs changed: outside the jobs' transactions, and one notification for many."""
+
+import logging
+import math
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from app.jobs.changes import Changes
+from app.jobs.claim import Claim
+from app.store import changes
+from app.work.engine import EngineLink
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+log = logging.getLogger(__name__)
+
+SHORT = 0.05  # seconds: nobody needs to hear of the start of a job that ends sooner
+REST = 20  # telling takes at most a twentieth of the supervisor's time
+SHORTEST_REST = 0.005  # seconds
+
+
+class Announcer:
+    """Gathers what changed until it is due. What cannot be sent is lost: those who watch also look by themselves."""
+
+    def __init__(self, engine: EngineLink) -> None:
+        self._engine = engine
+        self._changes = Changes()
+        self._starting: dict[UUID, tuple[float, Claim]] = {}
+        self._rested_at = monotonic()
+
+    def started(self, claim: Claim) -> None:
+        """Note that a job was handed to a child: if it still runs in a moment, that is news."""
+        self._starting[claim.job_id] = (monotonic() + SHORT, claim)
+
+    def changed(self, claim: Claim) -> None:
+        """Note that a job moved or ended."""
+        self._starting.pop(claim.job_id, None)
+        self._changes.add(claim.tenant_id, claim.job_id)
+
+    @property
+    def due(self) -> float:
+        """The moment of the next telling, on the monotonic clock; infinite if there is nothing to tell."""
+        if self._changes:
+            return self._rested_at
+        first = next(iter(self._starting.values()), None)
+        return math.inf if first is None else max(first[0], self._rested_at)
+
+    def tell(self, *, at_once: bool = False) -> None:
+        """Send what is due."""
+        now = monotonic()
+        for begun, claim in list(self._starting.values()):
+            if begun > now:
+                break
+            self.changed(claim)
+        if not self._changes or (now < self._rested_at and not at_once):
+            return
+        try:
+            self._engine.run(changes.announce, self._changes.take())
+        except psycopg.OperationalError as error:
+            log.warning("watchers not told: %s", error)
+        done = monotonic()
+        self._rested_at = done + max(SHORTEST_REST, REST * (done - now))

@@ -1,0 +1,196 @@
+"""1,000 live streams of 100 tenants, 50 changes a second: from the commit to the event; one change to all of them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from app.dispatch.dispatcher import Submission, fingerprint
+from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.ground import ROOT, open_ground
+from benchmarks.http_client import Client
+from benchmarks.report import Report
+from benchmarks.sampling import quantile
+from benchmarks.stream_readers import Readers
+from benchmarks.web_process import TURNO, serving_process
+from cli.development_token import development_token
+from handlers.batch_invoicing import BatchInvoicing
+from tenants.session import call_as_api, service_session
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+    from benchmarks.ground import Ground
+    from benchmarks.web_process import WebProcess
+
+VIEWERS = 10  # of each tenant's job
+A_SECOND = 50
+TO_EACH, TO_ALL, HEALTH = "change to its viewers", "change to all", "/healthz meanwhile"
+WANTED = {"p50_ms": 20.0, "p99_ms": 100.0, "missed": 0, f"{HEALTH} p99": 10.0}
+
+Job = dict[str, Any]
+Changed = list[tuple[str, int, float]]
+
+
+def run(options: Options) -> Report:
+    """Measure from the moment a commit is asked for to the moment the client has read the event."""
+    report = Report("stream", "ms")
+    tenants = 20 if options.quick else 100
+    with open_ground() as ground, ExitStack() as stack:
+        jobs = [_job(ground, number) for number in range(tenants)]
+        streams = tenants * VIEWERS
+        web = stack.enter_context(serving_process(ground, TURNO, WEB_STREAMS_PER_USER="100000"))
+        each = _to_each(ground, web, jobs, report, seconds=8 if options.quick else 30)
+        everybody = _to_all(ground, web, jobs[0], streams, changes=20 if options.quick else 60)
+    report.add({TO_EACH: each.latencies, TO_ALL: everybody.latencies, HEALTH: each.health})
+    report.facts |= {
+        "p50_ms": statistics.median(each.latencies),
+        "p99_ms": quantile(each.latencies, 0.99),
+        "missed": each.missed + everybody.missed,
+        "streams": streams,
+    }
+    report.wanted |= WANTED
+    return report
+
+
+class Outcome:
+    """How long each change took to each of its viewers, which viewers missed a last state, and /healthz meanwhile."""
+
+    def __init__(self, readers: Readers, changed: Changed, health: list[float]) -> None:
+        self.health = health
+        self.latencies: list[float] = []
+        self.missed = 0
+        last = {job: revision for job, revision, _ in changed}
+        for reader in readers.readers:
+            for job in {job for job, _, _ in reader.arrived}:
+                arrivals = [(revision, at) for name, revision, at in reader.arrived if name == job]
+                self.missed += max(revision for revision, _ in arrivals) < last.get(job, 0)
+                for name, revision, asked in changed:
+                    # A state that was overtaken by a later one before it was sent arrives with that.
+                    at = next((at for seen, at in arrivals if seen >= revision), None)
+                    if name == job and at is not None:
+                        self.latencies.append((at - asked) * 1000)
+            self.missed += not reader.arrived
+
+
+def _to_each(ground: Ground, web: WebProcess, jobs: list[Job], report: Report, *, seconds: float) -> Outcome:
+    before = _memory(web)
+    openings = [
+        (path, _headers(ground, job))
+        for job in jobs
+        for path in _paths(job)
+        for _ in range(VIEWERS // len(_paths(job)))
+    ]
+    readers = Readers(web.port, openings)
+    opened = readers.wait_until_ready()
+    report.facts |= {
+        "all open after s": opened,
+        "KB a stream": (_memory(web) - before) / len(openings),
+        "database sessions": _sessions(ground),
+        "threads": len(list(Path(f"/proc/{web.worker}/task").iterdir())),
+    }
+    health = Health(web.port)
+    changed = _write(ground, jobs, changes=round(A_SECOND * seconds), a_second=A_SECOND, end=True)
+    readers.wait_until_over(5)
+    latencies = health.stop()
+    readers.close()
+    return Outcome(readers, changed, latencies)
+
+
+def _to_all(ground: Ground, web: WebProcess, like: Job, streams: int, *, changes: int) -> Outcome:
+    job = _enqueue(ground, like)
+    readers = Readers(web.port, [(f"/api/jobs/{job['id']}/stream", _headers(ground, job))] * streams)
+    readers.wait_until_ready()
+    changed = _write(ground, [job], changes=changes, a_second=4, end=True)
+    readers.wait_until_over(5)
+    readers.close()
+    return Outcome(readers, changed, [])
+
+
+def _paths(job: Job) -> tuple[str, str]:
+    return f"/api/jobs/{job['id']}/stream", "/api/stream"
+
+
+def _headers(ground: Ground, job: Job) -> dict[str, str]:
+    token = development_token(ground.settings(), user="ana", tenants=[job["slug"]])
+    return {"Authorization": f"Bearer {token}", "X-Schema": job["slug"]}
+
+
+def _job(ground: Ground, number: int) -> Job:
+    tenant = ground.tenant(f"suc{number:04d}")
+    return _enqueue(ground, {"slug": tenant.slug, "schema": tenant.schema, "tenant": tenant.id, "of": tenant})
+
+
+def _enqueue(ground: Ground, like: Job) -> Job:
+    payload = {"order_ids": [1], "point_of_sale": 1}
+    new = NewJob(
+        type=BatchInvoicing.type,
+        version=1,
+        queue="default",
+        backend="exec",
+        max_attempts=1,
+        payload=payload,
+        payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
+        user_id="ana",
+    )
+    with service_session(ground.logins, ground.logins.web, application="bench-web") as session:
+        return like | {"id": str(call_as_api(session, like["of"], ENQUEUE, new.parameters())["job_id"])}
+
+
+def _write(ground: Ground, jobs: list[Job], **orders: Any) -> Changed:
+    named = [{key: job[key] for key in ("id", "schema", "tenant")} for job in jobs]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.stream_writer"],
+        input=json.dumps({"url": ground.url, "jobs": named} | orders),
+        env=ground.environment(),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
+    return [(job, revision, asked) for job, revision, asked in json.loads(done.stdout)]
+
+
+class Health:
+    """Asks /healthz twenty times a second until it is told to stop."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._took: list[float] = []
+        self._done = Event()
+        self._thread = Thread(target=self._ask)
+        self._thread.start()
+
+    def stop(self) -> list[float]:
+        """Return the milliseconds of each answer."""
+        self._done.set()
+        self._thread.join()
+        return self._took
+
+    def _ask(self) -> None:
+        with Client(self._port, "/healthz", method="GET", expected=200) as client:
+            while not self._done.wait(0.05):
+                self._took.append(client.post({}, b""))
+
+
+def _memory(web: WebProcess) -> float:
+    """Return the web process's own share of memory in KB."""
+    time.sleep(0.5)
+    for line in Path(f"/proc/{web.worker}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return float(line.split()[1])
+    raise LookupError("Pss")
+
+
+def _sessions(ground: Ground) -> dict[str, int]:
+    rows = ground.admin.execute(
+        "SELECT application_name, count(*) FROM pg_stat_activity WHERE application_name LIKE 'turno-%'"
+        " GROUP BY 1 ORDER BY 1"
+    )
+    return dict(rows.fetchall())
