@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from flask import Response, request
 
 from app.dispatch.dispatcher import Submission
-from app.store import orders
+from app.store import jobs, orders
 from app.web.job_id import read_id
 from app.web.pages.home import BATCH, LARGEST_ID
 from app.web.pages.page_routes import Pages, Visit, go
@@ -29,6 +29,9 @@ def start(visit: Visit) -> Response:
     if not re.fullmatch(IDEMPOTENCY_KEY, key):
         raise invalid([])
     chosen = _all_found(visit) if request.form.get("which") == "all" else _chosen()
+    # Asked after the orders were read: an earlier press may have invoiced the last of them.
+    if earlier := _started_before(visit, key):
+        return go(visit.to("/", job=earlier, notice="replayed"))
     handler = services().registry.load(BATCH)
     payload, problems = services().payloads.check(handler, {"order_ids": chosen})
     if not chosen or problems:
@@ -89,6 +92,11 @@ def _back(visit: Visit, job: UUID, *, notice: str | None = None) -> str:
     if request.form.get("on") == "job":
         return visit.to(f"/jobs/{job}", notice=notice)
     return visit.to("/", job=job, notice=notice)
+
+
+def _started_before(visit: Visit, key: str) -> UUID | None:
+    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
+        return jobs.find_by_key(reader, visit.user, BATCH, key)
 
 
 def _chosen() -> list[int]:
