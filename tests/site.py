@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
 from cli.embedded_postgres import free_port
@@ -67,6 +68,17 @@ class Site:
             yield
             connection.rollback()
 
+    def settle(self) -> None:
+        """Call off what a test has left open, and wait for its workers to let go of it."""
+
+        def none_open() -> bool:
+            for tenant in self.world.tenants.values():
+                cancel = "SELECT job_cancel(id, NULL, 'the test is over') FROM background_jobs"
+                self.world.rows(f"{cancel} WHERE status IN ('pending', 'running')", tenant=tenant)
+            return self.world.rows("SELECT job_id FROM turno.tickets") == []
+
+        assert becomes_true(none_open, within=30)
+
 
 @pytest.fixture(scope="module")
 def module_site(module_northwind: World, chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
@@ -85,5 +97,6 @@ def site(module_site: Site) -> Site:
     """The module's site, with nothing left of the test before."""
     if not module_site.web.running:
         module_site.web.start()
+    module_site.settle()
     module_site.world.forget()
     return module_site

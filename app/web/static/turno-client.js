@@ -151,7 +151,7 @@ export class Turno extends EventTarget {
     this._started = true;
     this._tabs.lead(() => this._source.open(), () => this._source.close());
     this._tabs.say({ hello: true });
-    this._wake = watchForWaking(() => this._source.again());
+    this._wake = watchForWaking(() => this._source.again(), () => this._source.unplugged());
   }
 
   /** Stop listening; another tab takes over. */
@@ -284,6 +284,11 @@ class Source {
     this.failures = 0;
     this.pollEvery = POLL_MS;
     this._connect();
+  }
+
+  /** The network is gone; an open connection would not say so for minutes. */
+  unplugged() {
+    if (this.opened) this._lost();
   }
 
   /** Somebody follows another job: look at it soon if nobody streams it. */
@@ -457,12 +462,13 @@ class Tabs {
 }
 
 /**
- * Call when the machine woke, the network came back, or the page was hidden for long.
+ * Call when the machine woke, the network came back, or the page was hidden for long; and when the network went.
  *
  * @param {() => void} wake
+ * @param {() => void} lose
  * @returns {() => void} stops it
  */
-function watchForWaking(wake) {
+function watchForWaking(wake, lose) {
   let last = Date.now();
   let hidden = 0;
   const tick = setInterval(() => {
@@ -477,11 +483,13 @@ function watchForWaking(wake) {
   /** @param {PageTransitionEvent} event */
   const shown = (event) => event.persisted && wake();
   addEventListener("online", wake);
+  addEventListener("offline", lose);
   addEventListener("pageshow", shown);
   document.addEventListener("visibilitychange", seen);
   return () => {
     clearInterval(tick);
     removeEventListener("online", wake);
+    removeEventListener("offline", lose);
     removeEventListener("pageshow", shown);
     document.removeEventListener("visibilitychange", seen);
   };
