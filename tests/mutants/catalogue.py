@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, invoices, isolation, recovery, running, tickets
+from tests.mutants import door, fencing, invoices, isolation, pages, recovery, running, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
@@ -11,5 +11,6 @@ MUTANTS = (
     *running.MUTANTS,
     *isolation.MUTANTS,
     *door.MUTANTS,
+    *pages.MUTANTS,
     *invoices.MUTANTS,
 )

@@ -115,6 +115,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "No jobs yet. Invoice some orders and the job appears here.",
         "es": "Todavía no hay trabajos. Facturá algunos pedidos y el trabajo aparece acá.",
     },
+    "no other jobs": {"en": "No other jobs yet.", "es": "Todavía no hay otros trabajos."},
     "no jobs shown": {"en": "No job fits this filter.", "es": "Ningún trabajo cumple este filtro."},
     "older": {"en": "Older", "es": "Anteriores"},
     "newest": {"en": "Newest", "es": "Más nuevos"},
