@@ -87,7 +87,7 @@ def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orde
 
         # The tab that read the stream is closed: the other takes over.
         first.close()
-        second.wait_for_function("() => turno._tabs.leading && turno.connection === 'live'")
+        second.wait_for_function("() => turno._source.streaming")
         assert len(opened[1]) == 1
 
 

@@ -380,6 +380,8 @@ class Source {
     try {
       for (const id of [...this.turno._open]) asked = Math.max(asked, await this._pollJob(id));
       if (this.turno.everything && !once) await this._pollEverything();
+      // With nothing to ask for, ask anyway: an EventSource does not tell why it was refused.
+      else if (!once && this.turno._open.size === 0) await this.turno.ask("GET", "/api/notifications?limit=1");
       if (!this.streaming) this.turno._takeConnection("polling");
     } catch (error) {
       if (error instanceof TurnoProblem && error.status === 401) return this._signedOut();
