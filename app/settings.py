@@ -1,5 +1,6 @@
 """Every setting, read once from the environment and refused by name when wrong."""
 
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -9,6 +10,7 @@ from typing import Any, Literal, Self, get_args
 from app.errors import InvalidSettings
 
 Backend = Literal["exec", "pool"]
+LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
 
@@ -51,6 +53,13 @@ def _flag(text: str) -> bool:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    for origin in _words(text):
+        if not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
+            raise ValueError("expected origins such as https://erp.example, lower case and without a path")
+    return _words(text)
 
 
 def _text(text: str) -> str:
@@ -98,6 +107,10 @@ class Settings:
     jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma", _words)
     jwt_issuer: str = _setting("turno", "the iss a token must carry")
     jwt_audience: str = _setting("turno", "the aud a token must carry")
+    allowed_origins: tuple[str, ...] = _setting(
+        (), "origins whose pages may use the API with a token, by comma: https://erp.example", _origins
+    )
+    demo_token: str = _setting("", "token that the sign-in page gives to anybody; for `turno demo`", secret=True)
     web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
     web_workers: int = _setting(1, "web processes", _whole(1, 64))
     web_threads: int = _setting(16, "threads per web process", _whole(1, 4096))
@@ -137,6 +150,8 @@ class Settings:
             problems.append("POOL_MIN_CHILDREN must not be larger than POOL_MAX_CHILDREN")
         if any(name.lower() == "none" for name in self.jwt_algorithms):
             problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
+        if self.demo_token and not self.web_bind.startswith(LOOPBACK):
+            problems.append("DEMO_TOKEN lets anybody in, so WEB_BIND must be a loopback address such as 127.0.0.1:8080")
         return problems
 
     def require(self, *names: str) -> Self:

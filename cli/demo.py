@@ -53,12 +53,13 @@ class Demo:
         settings = self._start_database()
         tenants = self._provision(settings)
         work = self._fill(settings, tenants)
-        self._start_web()
-        run = self._invoice(settings, work)
+        self._start_web(settings)
+        run = self._invoice(work)
+        self._settings, self._first = settings, tenants[0]
         return self._add_up(settings, tenants, run)
 
     def stay(self) -> None:
-        """Leave the API open until the demo is interrupted; raises DemoFailed if the web ends before."""
+        """Leave the pages open until the demo is interrupted; raises DemoFailed if the web ends before."""
         while self.web.running:
             time.sleep(0.5)
         raise DemoFailed(f"the web has ended by itself; see {self._folder.web_log}")
@@ -68,10 +69,14 @@ class Demo:
         self._held.close()
 
     def invitation(self) -> str:
-        """Return what a person can do with the running demo."""
+        """Give people something of their own to invoice, and return what they can do with the running demo."""
+        with opened(provisioner(self._settings)) as admin:
+            orders = demo_branches.restock(admin, self._first)
         here = f"-H 'X-Schema: {demo_branches.SLUGS[0]}' {self.web.url}/api/jobs"
         return "\n".join(
             (
+                f"page:   {self.web.url}",
+                f"        (press “Enter the demo”: {orders} new orders wait in {self._first.slug})",
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
@@ -138,18 +143,18 @@ class Demo:
             told.done = f"Northwind orders to invoice: {' + '.join(str(len(orders)) for _, orders in work)}"
         return work
 
-    def _start_web(self) -> None:
+    def _start_web(self, settings: Settings) -> None:
+        self.token = development_token(settings, user=USER, tenants=demo_branches.SLUGS, minutes=24 * 60)
         with step("start the web") as told:
-            self.web = DemoWeb(port=self._port, environment=self._environment, log=self._folder.web_log)
+            environment = self._environment | {"DEMO_TOKEN": self.token}
+            self.web = DemoWeb(port=self._port, environment=environment, log=self._folder.web_log)
             # Workers are ended once nobody can launch another, and before their database goes.
             self._held.callback(end_marked, str(self._folder.path), patience=PATIENCE)
             self._held.callback(self.web.stop)
             self.web.start()
             told.done = f"web at {self.web.url}"
 
-    def _invoice(self, settings: Settings, work: list[tuple[Tenant, list[int]]]) -> Run:
-        slugs = [tenant.slug for tenant, _ in work]
-        self.token = development_token(settings, user=USER, tenants=slugs, minutes=24 * 60)
+    def _invoice(self, work: list[tuple[Tenant, list[int]]]) -> Run:
         with step("invoice the orders") as told:
             run = invoice_all([(Client(self._port, tenant.slug, self.token), orders) for tenant, orders in work])
             told.done = "every order is invoiced"

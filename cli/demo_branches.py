@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 COMPANY = "northwind"
 SLUGS = ("suc0001", "suc0002", "suc0003")
+# What people find to invoice once the demo has played: numbers of their own, beyond the real orders'.
+FRESH = 100_000
 ORDERS = sum(len(share) for share in BRANCH_SHARES)
 
 
@@ -81,8 +83,30 @@ def fill(admin: Connection[Any], tenant: Tenant, share: range) -> list[int]:
     with as_owner(admin, tenant):
         load_orders(admin, share)
         reset_invoices(admin)
+        admin.execute("DELETE FROM order_lines WHERE order_id > %s", [FRESH])
+        admin.execute("DELETE FROM orders WHERE id > %s", [FRESH])
     with as_owner(admin, tenant):
         return [order for (order,) in admin.execute("SELECT order_id FROM billable_orders ORDER BY order_id")]
+
+
+def restock(admin: Connection[Any], tenant: Tenant) -> int:
+    """Order everything of a branch once more, today, and return how many orders that makes; the first has no lines."""
+    with as_owner(admin, tenant):
+        admin.execute(
+            "INSERT INTO orders SELECT id + %(fresh)s, customer_id, current_date, currency FROM orders",
+            {"fresh": FRESH},
+        )
+        return admin.execute(
+            """
+            WITH lines AS (
+                INSERT INTO order_lines
+                SELECT order_id + %(fresh)s, line_no, product_id, quantity, unit_price, discount FROM order_lines
+                WHERE order_id > (SELECT min(id) FROM orders)
+            )
+            SELECT FROM orders WHERE id > %(fresh)s
+            """,
+            {"fresh": FRESH},
+        ).rowcount
 
 
 def invoiced(admin: Connection[Any], tenant: Tenant) -> Invoiced:

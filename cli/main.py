@@ -18,7 +18,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("cli.demo_command:demo", "Start everything here, invoice 830 orders and leave the API open."),
+    "demo": Entry("cli.demo_command:demo", "Start everything here, invoice 830 orders and leave the pages open."),
     "serve": Entry("cli.serve_command:serve", "Serve HTTP."),
     "worker": Entry("cli.worker_command:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("cli.worker_pool:main", "Stay and run what waits, with resident children."),

@@ -11,7 +11,14 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["cli.testing.plugin", "tests.servers", "tests.no_skips", "tests.world", "tests.api"]
+pytest_plugins = [
+    "cli.testing.plugin",
+    "tests.servers",
+    "tests.no_skips",
+    "tests.world",
+    "tests.api",
+    "tests.site",
+]
 
 # `--hypothesis-profile=soak` lets the stateful tests run for hours; CI itself runs the same examples each time.
 settings.register_profile("soak", max_examples=40_000, deadline=None)

@@ -75,6 +75,16 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     return reader.fetchall()
 
 
+def find_by_key(reader: Reader, user_id: str, job_type: str, key: str) -> UUID | None:
+    """Return the job that an idempotency key stands for, or None."""
+    reader.execute(
+        "SELECT id FROM background_jobs WHERE user_id = %s AND type = %s AND idempotency_key = %s",
+        (user_id, job_type, key),
+    )
+    row = reader.fetchone()
+    return row["id"] if row else None
+
+
 def exists(reader: Reader, job_id: UUID, user_id: str | None) -> bool:
     """Say whether there is such a job; with `user_id` only that user's."""
     reader.execute(

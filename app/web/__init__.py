@@ -19,6 +19,12 @@ from app.web.jobs import jobs
 from app.web.json_answers import JsonAnswers
 from app.web.notifications import notifications
 from app.web.openapi import build_document
+from app.web.other_origins import install_other_origins
+from app.web.pages.bell import bell
+from app.web.pages.commands import commands
+from app.web.pages.home import home
+from app.web.pages.job_page import job_page
+from app.web.pages.sign_in import sign_in
 from app.web.payloads import Payloads
 from app.web.security_headers import install_security_headers
 from app.web.services import Clock, Inline, Readiness, Services
@@ -41,6 +47,7 @@ BLUEPRINTS = (
     health,
     docs,
 )
+PAGES = (sign_in, home, job_page, commands, bell)
 
 
 def create_app(
@@ -83,7 +90,8 @@ def create_app(
     services.serve(app)
     install_error_responses(app)
     install_security_headers(app)
-    for blueprint in BLUEPRINTS:
+    install_other_origins(app)
+    for blueprint in (*BLUEPRINTS, *PAGES):
         app.register_blueprint(blueprint)
     with app.app_context():
         publish(build_document(app, handlers, services.payloads))

@@ -1,11 +1,20 @@
-"""Find out who asks."""
+"""Find out who asks: by the Authorization header, or by the pages' cookie."""
 
 from flask import Request
 
+from app.web import session_cookie
+from app.web.own_site import SAFE, require_own_site
 from app.web.services import services
 from app.web.tokens import Principal
 
 
 def principal_of(request: Request) -> Principal:
-    """Return who asks; raises Problem 401."""
-    return services().tokens.principal(request.headers.get("Authorization"))
+    """Return who asks. Raises Problem 401, or 403 for a change that another site asks for with our cookie."""
+    authorization = request.headers.get("Authorization")
+    cookie = session_cookie.token_in(request)
+    if authorization is not None or cookie is None:
+        return services().tokens.principal(authorization)
+    # A browser sends the cookie whoever made it ask; a header is sent by who has the token.
+    if request.method not in SAFE:
+        require_own_site(request)
+    return services().tokens.read(cookie)

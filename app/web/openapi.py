@@ -12,6 +12,7 @@ from app.jobs.handler import JobHandler
 from app.jobs.job import Priority
 from app.web.error_responses import MEDIA_TYPE
 from app.web.examples import example_of
+from app.web.own_site import SAFE
 from app.web.payloads import Payloads
 from app.web.problems import TYPE_ROOT, Kind
 from app.web.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
@@ -86,7 +87,10 @@ def build_document(app: Flask, handlers: Iterable[type[JobHandler[Any]]], payloa
         "paths": paths,
         "components": {
             "schemas": schemas | {"Problem": PROBLEM},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-turno", "description": "The pages' own."},
+            },
         },
     }
 
@@ -157,7 +161,9 @@ def _operation(described: _Described, refs: Refs, schemas: Document) -> Document
         body["description"] = operation.about
     if operation.access:
         kinds += ALWAYS
-        body["security"] = [{"token": []}]
+        body["security"] = [{"token": []}, {"cookie": []}]
+        if operation.method not in SAFE:
+            kinds += (Kind.FOREIGN_SITE,)
     if operation.access == "operator":
         kinds += (Kind.OPERATORS_ONLY,)
     if parameters := [*_path_parameters(operation), *_query_parameters(operation), *_header_parameters(operation)]:

@@ -15,6 +15,7 @@ from app.web.problems import FieldProblem, Kind, Problem, invalid
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import Inline, services
 from app.web.submission import read_submission
+from tenants.tenant import Tenant
 
 log = logging.getLogger(__name__)
 submissions = Routes("submissions", __name__, tag="jobs")
@@ -74,7 +75,9 @@ def submit(call: Call, job_type: str) -> Response:
     wanted = read_submission(request, call, job_type)
     inline = services().inline
     if inline is not None:
-        return _run_now(inline, call, wanted)
+        if wanted.run_at is not None:
+            raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
+        return answer(Done("completed", run_now(inline, call.scope.tenant, wanted)))
     verdict = services().dispatcher.submit(call.scope.tenant, wanted)
     match verdict.word:
         case "quota":
@@ -108,16 +111,14 @@ def _over_quota() -> Problem:
     )
 
 
-def _run_now(inline: Inline, call: Call, wanted: Submission) -> Response:
-    if wanted.run_at is not None:
-        raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
+def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any]:
+    """Do the work within the request and return its result; raises Problem 400 or 422 if it cannot be done."""
     try:
-        result = inline(call.scope.tenant, wanted)
+        return inline(tenant, wanted)
     except InvalidPayload as error:
         raise invalid([FieldProblem(f"payload.{p['field']}", p["problem"]) for p in error.problems]) from error
     except (PermanentFailure, ValueError) as error:
         raise Problem(Kind.REFUSED, str(error) or "The work was refused.") from error
-    return answer(Done("completed", result))
 
 
 def _named(call: Call, wanted: Submission, verdict: Verdict) -> dict[str, Any]:

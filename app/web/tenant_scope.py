@@ -30,8 +30,8 @@ class Scope:
 def scope_of(request: Request) -> Scope:
     """Return the scope of a request.
 
-    Raises Problem 401 for a token that is missing, wrong or older than its tenant allows, 400 without
-    X-Schema, and one and the same 404 for every tenant that this token cannot use.
+    Raises Problem 401 for a token that is missing, wrong or older than its tenant allows, 403 for another site
+    that uses the cookie, 400 without X-Schema, and one and the same 404 for every tenant that this token cannot use.
     """
     return scope_within(principal_of(request), request.headers.get(HEADER))
 

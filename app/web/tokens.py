@@ -59,7 +59,11 @@ class TokenCheck:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN:
             refuse_token("The Authorization header must be `Bearer` and one token.")
-        return _principal(self._claims(token.strip()))
+        return self.read(token.strip())
+
+    def read(self, token: str) -> Principal:
+        """Return whom a bare token speaks for; raises Problem 401."""
+        return _principal(self._claims(token))
 
     def _claims(self, token: str) -> dict[str, Any]:
         try:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, groups, invoices, isolation, outside, recovery, running, streams, tickets
+from tests.mutants import (
+    door,
+    fencing,
+    groups,
+    invoices,
+    isolation,
+    outside,
+    pages,
+    recovery,
+    running,
+    streams,
+    tickets,
+)
 
 MUTANTS = (
     *fencing.MUTANTS,
@@ -13,6 +25,7 @@ MUTANTS = (
     *outside.MUTANTS,
     *isolation.MUTANTS,
     *door.MUTANTS,
+    *pages.MUTANTS,
     *invoices.MUTANTS,
     *streams.MUTANTS,
 )

@@ -10,6 +10,7 @@ import pytest
 
 from app.settings import Settings
 from app.web import create_app
+from app.web.pages.page_routes import Pages
 from app.web.problems import Kind
 from tests.greetings import build_registry
 
@@ -49,7 +50,8 @@ def test_every_route_is_documented_and_every_documented_route_is_there(app: Flas
     routes = set()
     for rule in app.url_map.iter_rules():
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule).replace("{job_type}", "greetings")
-        if rule.endpoint != "static":
+        page = isinstance(app.blueprints.get(rule.endpoint.partition(".")[0]), Pages)
+        if rule.endpoint != "static" and not page:
             routes |= {(path, method) for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
     assert routes == documented(document)
 
@@ -73,19 +75,20 @@ def test_operation_ids_are_unique(document: dict[str, Any]) -> None:
 
 def test_every_guarded_route_tells_its_problems(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
-        for operation in methods.values():
+        for method, operation in methods.items():
             if "security" not in operation:
                 assert path in {"/healthz", "/readyz", "/openapi.json", "/docs"}
                 continue
             assert {"400", "401", "404", "500", "503"} <= set(operation["responses"])
-            assert ("403" in operation["responses"]) == (
-                path.startswith("/api/admin") or path == "/api/jobs" or path.endswith("/stream")
+            refusing = (
+                method != "get" or path.startswith("/api/admin") or path == "/api/jobs" or path.endswith("/stream")
             )
+            assert ("403" in operation["responses"]) == refusing
 
 
 def test_a_submission_tells_every_status(document: dict[str, Any]) -> None:
     responses = document["paths"]["/api/jobs/greetings"]["post"]["responses"]
-    assert set(responses) == {"200", "202", "400", "401", "404", "413", "415", "422", "429", "500", "503"}
+    assert set(responses) == {"200", "202", "400", "401", "403", "404", "413", "415", "422", "429", "500", "503"}
     assert set(responses["202"]["headers"]) == {"Location", "Idempotency-Replayed"}
     assert "Retry-After" in responses["429"]["headers"]
     assert set(responses["422"]["content"]["application/problem+json"]["examples"]) == {
@@ -127,6 +130,7 @@ def test_the_page_shows_every_operation_without_a_script(app: Flask, document: d
 
 
 def test_the_page_s_style_is_served(app: Flask) -> None:
-    with app.test_client().get("/static/docs.css") as answer:
-        assert answer.status_code == 200
-        assert "prefers-color-scheme: dark" in answer.get_data(as_text=True)
+    for name in ("tokens.css", "docs.css"):
+        assert f'href="/static/{name}"' in app.test_client().get("/docs").text
+        with app.test_client().get(f"/static/{name}") as answer:
+            assert answer.status_code == 200

@@ -1,0 +1,51 @@
+"""Read what the tenant's page shows of its business: the orders to invoice and the invoices' totals."""
+
+from typing import Any, LiteralString
+
+import psycopg
+
+Reader = psycopg.Cursor[dict[str, Any]]
+
+# An order's number as it is, or a part of its customer's name.
+_FOUND: LiteralString = """
+FROM billable_orders o
+WHERE (%(text)s = '' OR o.order_id::text = %(text)s OR strpos(lower(o.company_name), lower(%(text)s)) > 0)
+"""
+
+
+def billable(reader: Reader, text: str, *, after: int, limit: int) -> list[dict[str, Any]]:
+    """Return a page of orders without an invoice, in the order of their numbers."""
+    reader.execute(
+        "SELECT order_id, ordered_on, company_name, currency, line_count, net_amount "
+        + _FOUND
+        + "AND o.order_id > %(after)s ORDER BY o.order_id LIMIT %(limit)s",
+        {"text": text, "after": after, "limit": limit},
+    )
+    return reader.fetchall()
+
+
+def billable_sums(reader: Reader, text: str) -> list[dict[str, Any]]:
+    """Return for each currency how many orders wait, what they come to and the last one's number."""
+    reader.execute(
+        "SELECT o.currency, count(*) AS orders, sum(o.net_amount) AS net_amount, max(o.order_id) AS last "
+        + _FOUND
+        + "GROUP BY o.currency ORDER BY o.currency",
+        {"text": text},
+    )
+    return reader.fetchall()
+
+
+def billable_ids(reader: Reader, text: str, *, last: int) -> list[int]:
+    """Return the numbers of all orders without an invoice up to `last`."""
+    reader.execute(
+        "SELECT o.order_id " + _FOUND + "AND o.order_id <= %(last)s ORDER BY o.order_id", {"text": text, "last": last}
+    )
+    return [row["order_id"] for row in reader]
+
+
+def invoice_totals(reader: Reader) -> list[dict[str, Any]]:
+    """Return what was invoiced by letter and currency."""
+    reader.execute(
+        "SELECT letter, currency, invoices, net_total, iva_total, total FROM invoice_totals ORDER BY letter, currency"
+    )
+    return reader.fetchall()

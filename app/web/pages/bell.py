@@ -1,0 +1,75 @@
+"""GET /notifications, and the forms that mark them as read: what a user was told when jobs ended."""
+
+from typing import Any
+from uuid import UUID
+
+from flask import Response, request
+
+from app.store import notifications as stored
+from app.web import query
+from app.web.job_id import read_id
+from app.web.pages.page_routes import Pages, Visit, draw, go
+from app.web.problems import Kind, Problem
+from app.web.query import Parameter, read_query
+from app.web.services import services
+from tenants.session import as_api, call_as_api
+
+bell = Pages("bell", __name__)
+
+SHOWN = 30
+
+QUERY = (
+    Parameter(name="branch", about="", schema={}, read=query.text),
+    Parameter(name="lang", about="", schema={}, read=query.text),
+    Parameter(name="before", about="", schema={}, read=query.CURSOR.read),
+)
+
+
+@bell.page("/notifications")
+def index(visit: Visit) -> Response:
+    """Show the notifications, newest first."""
+    asked = read_query(request.args, QUERY)
+    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
+        rows = stored.search(reader, visit.user, unread=False, before=asked["before"], limit=SHOWN + 1)
+        unread = stored.count_unread(reader, visit.user)
+    page = rows[:SHOWN]
+    before = page[-1]["id"] if len(rows) > len(page) else None
+    told = [_told(row, visit) for row in page]
+    return draw("bell.html", visit=visit, asked=asked, notifications=told, before=before, unread=unread)
+
+
+@bell.form("/notifications/<notification_id>/open")
+def opened(visit: Visit, notification_id: str) -> Response:
+    """Mark one as read and show its job."""
+    unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
+    asked = read_id(notification_id, unknown)
+    job = read_id(request.form.get("job", ""), unknown)
+    if not _mark(visit, asked):
+        raise unknown
+    return go(visit.to(f"/jobs/{job}"))
+
+
+@bell.form("/notifications/read")
+def read_all(visit: Visit) -> Response:
+    """Mark those that the page showed as read."""
+    unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
+    for text in request.form.getlist("notification")[:SHOWN]:
+        _mark(visit, read_id(text, unknown))
+    return go(visit.to("/notifications"))
+
+
+def _mark(visit: Visit, notification: UUID) -> bool:
+    with services().connection() as connection:
+        return bool(call_as_api(connection, visit.scope.tenant, stored.READ, (notification, visit.user))["found"])
+
+
+def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
+    speech, data = visit.speech, row["data"]
+    kind = {"completed": "done"}.get(row["kind"], row["kind"])
+    title = speech.say(data["type"]) if speech.known(data["type"]) else data["type"].replace("_", " ").capitalize()
+    count = ""
+    if data.get("total"):
+        count = speech.say("count", done=speech.number(data["done"]), total=speech.number(data["total"]))
+        if data.get("failed"):
+            count += ", " + speech.say("failed count", n=data["failed"])
+    return {**row, "label": kind, "state": speech.say(kind), "title": title, "count": count}

@@ -1,0 +1,126 @@
+"""The forms of a job: start a batch, cancel, retry; each leads back to a page, so that reloading repeats nothing."""
+
+import logging
+import re
+from uuid import UUID, uuid4
+
+from flask import Response, request
+
+from app.dispatch.dispatcher import Submission
+from app.store import jobs, orders
+from app.web.job_id import read_id
+from app.web.pages.home import BATCH, LARGEST_ID
+from app.web.pages.page_routes import Pages, Visit, go
+from app.web.problems import Problem, invalid, no_such_job
+from app.web.query import LONGEST_TEXT, whole
+from app.web.request_headers import IDEMPOTENCY_KEY
+from app.web.services import Inline, services
+from app.web.submissions import run_now
+from tenants.session import as_api
+
+log = logging.getLogger(__name__)
+commands = Pages("commands", __name__)
+
+
+@commands.form("/batches")
+def start(visit: Visit) -> Response:
+    """Invoice the chosen orders, or all; the form's key makes one job of it however often it is sent."""
+    key = request.form.get("key", "")
+    if not re.fullmatch(IDEMPOTENCY_KEY, key):
+        raise invalid([])
+    chosen = _all_found(visit) if request.form.get("which") == "all" else _chosen()
+    # Asked after the orders were read: an earlier press may have invoiced the last of them.
+    if earlier := _started_before(visit, key):
+        return go(visit.to("/", job=earlier, notice="replayed"))
+    handler = services().registry.load(BATCH)
+    payload, problems = services().payloads.check(handler, {"order_ids": chosen})
+    if not chosen or problems:
+        return go(visit.to("/", q=request.form.get("q"), notice="none"))
+    wanted = Submission(
+        handler=handler,
+        payload=payload,
+        user_id=visit.user,
+        idempotency_key=key,
+        correlation_id=str(uuid4()),
+    )
+    inline = services().inline
+    if inline is not None:
+        return _now(visit, inline, wanted)
+    verdict = services().dispatcher.submit(visit.scope.tenant, wanted)
+    log.info("job %s", verdict.word, extra={"tenant": visit.branch, "job_id": str(verdict.job_id), "type": BATCH})
+    match verdict.word:
+        case "accepted":
+            return go(visit.to("/", job=verdict.job_id))
+        case "quota":
+            return go(visit.to("/", notice="quota"))
+        case _:
+            # A conflict too: what was to be invoiced changes as the first press does its work.
+            return go(visit.to("/", job=verdict.job_id, notice="replayed"))
+
+
+@commands.form("/jobs/<job_id>/cancel")
+def cancel(visit: Visit, job_id: str) -> Response:
+    """Cancel a job, or ask it to stop."""
+    asked = read_id(job_id, no_such_job())
+    by = "an operator" if visit.scope.principal.operator else "its user"
+    verdict = services().dispatcher.cancel(
+        visit.scope.tenant, asked, user_id=visit.scope.visible_user, reason=f"cancelled by {by}"
+    )
+    if verdict.word == "unknown":
+        raise no_such_job()
+    return go(_back(visit, asked, notice="ended" if verdict.word == "ended" else None))
+
+
+@commands.form("/jobs/<job_id>/retry")
+def retry(visit: Visit, job_id: str) -> Response:
+    """Make a new job of what an ended one left."""
+    asked = read_id(job_id, no_such_job())
+    verdict = services().dispatcher.retry(
+        visit.scope.tenant, asked, user_id=visit.scope.visible_user, correlation_id=str(uuid4())
+    )
+    match verdict.word:
+        case "unknown":
+            raise no_such_job()
+        case "not_retryable":
+            return go(_back(visit, asked, notice="not_retryable"))
+        case _:
+            return go(_back(visit, verdict.job_id or asked))
+
+
+def _back(visit: Visit, job: UUID, *, notice: str | None = None) -> str:
+    """Return the address of the page that the form was on, now about this job."""
+    if request.form.get("on") == "job":
+        return visit.to(f"/jobs/{job}", notice=notice)
+    return visit.to("/", job=job, notice=notice)
+
+
+def _started_before(visit: Visit, key: str) -> UUID | None:
+    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
+        return jobs.find_by_key(reader, visit.user, BATCH, key)
+
+
+def _chosen() -> list[int]:
+    read = whole(1, LARGEST_ID)
+    try:
+        return sorted({read(text) for text in request.form.getlist("order")})
+    except ValueError:
+        raise invalid([]) from None
+
+
+def _all_found(visit: Visit) -> list[int]:
+    """Return the orders that the page counted: none that came after it was drawn."""
+    try:
+        last = whole(0, LARGEST_ID)(request.form.get("last", ""))
+    except ValueError:
+        raise invalid([]) from None
+    text = request.form.get("q", "").replace("\0", "")[:LONGEST_TEXT]
+    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
+        return orders.billable_ids(reader, text, last=last)
+
+
+def _now(visit: Visit, inline: Inline, wanted: Submission) -> Response:
+    try:
+        run_now(inline, visit.scope.tenant, wanted)
+    except Problem:
+        return go(visit.to("/", notice="refused"))
+    return go(visit.to("/", notice="done"))

@@ -1,0 +1,50 @@
+"""POST /sign-in, /sign-in/demo and /sign-out."""
+
+from flask import Response, request
+
+from app.web import session_cookie
+from app.web.own_site import require_own_site
+from app.web.pages.page_routes import Pages, go, local, sign_in_page
+from app.web.problems import Kind, Problem
+from app.web.services import services
+
+sign_in = Pages("sign_in", __name__)
+
+
+@sign_in.post("/sign-in")
+def with_token() -> Response:
+    """Sign in with a token that was pasted."""
+    require_own_site(request)
+    return _begin("".join(request.form.get("token", "").split()))
+
+
+@sign_in.post("/sign-in/demo")
+def with_demo() -> Response:
+    """Sign in as the demo's user, where there is a demo."""
+    require_own_site(request)
+    token = services().settings.demo_token
+    if not token:
+        raise Problem(Kind.NOT_FOUND, "There is no demo here.")
+    return _begin(token)
+
+
+@sign_in.post("/sign-out")
+def sign_out() -> Response:
+    """End the session of this browser."""
+    # No form token: who is signed out already may press it again, and another site is refused anyway.
+    require_own_site(request)
+    response = go("/")
+    session_cookie.end(request, response)
+    return response
+
+
+def _begin(token: str) -> Response:
+    if len(token) > session_cookie.LONGEST:
+        return sign_in_page(status=400, notice="token too long")
+    try:
+        principal = services().tokens.read(token)
+    except Problem as problem:
+        return sign_in_page(status=problem.kind.status, notice="token refused")
+    response = go(local(request.form.get("next", "/")))
+    session_cookie.begin(request, response, token, principal, now=services().clock().timestamp())
+    return response

@@ -1,0 +1,276 @@
+/** Make the tenant's page live: it works without this file, and shows the same. */
+
+import { Turno } from "./turno-client.js";
+
+const words = JSON.parse(document.body.dataset.words ?? "{}");
+const language = document.documentElement.lang;
+const numbers = new Intl.NumberFormat(language);
+const turno = new Turno({
+  schema: document.body.dataset.branch ?? "",
+  session: document.body.dataset.session,
+  everything: true,
+});
+
+const fill = (phrase, values) => phrase.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+const many = (one, other, n) => fill(n === 1 ? one : other, { n: numbers.format(n) });
+
+/* What changes ------------------------------------------------------------------------------------ */
+
+/** Numbers change in place; a new state is drawn by the server, in its own words. */
+function showJob(job) {
+  for (const row of document.querySelectorAll(`[data-job="${job.job_id}"]`)) {
+    if (Number(row.dataset.revision) >= job.revision && row.dataset.label === job.label) continue;
+    row.dataset.revision = job.revision;
+    showProgress(row, job);
+    if (row.dataset.label !== job.label) refresh();
+    else announce(row, job);
+  }
+  if (!document.querySelector(`[data-job="${job.job_id}"]`) && isNew(job)) refresh();
+}
+
+const seen = new Set();
+
+function isNew(job) {
+  const known = seen.has(job.job_id) || ["completed", "failed", "cancelled"].includes(job.status);
+  seen.add(job.job_id);
+  return !known && new URLSearchParams(location.search).get("before") === null;
+}
+
+function showProgress(row, job) {
+  const { done, failed, total } = job.progress;
+  const bar = row.querySelector(".bar");
+  if (!bar || !total) return;
+  const width = (part) => `${((100 * part) / total).toFixed(2)}%`;
+  const [, doneBar, failedBar] = bar.querySelectorAll("rect");
+  doneBar.setAttribute("width", width(done));
+  failedBar.setAttribute("x", width(done));
+  failedBar.setAttribute("width", width(failed));
+  const count = fill(words.count, { done: numbers.format(done), total: numbers.format(total) });
+  const failures = failed ? many(words.failedOne, words.failedMany, failed) : "";
+  bar.setAttribute("aria-valuemax", total);
+  bar.setAttribute("aria-valuenow", done + failed);
+  bar.setAttribute("aria-valuetext", failures ? `${count}, ${failures}` : count);
+  row.querySelector(".count").textContent = count;
+  row.querySelector(".failed-count").textContent = failures;
+  row.querySelector(".pace").textContent = job.status === "running" ? pace(job) : "";
+}
+
+/* A rate and an end, once they are stable: both halves of the last seconds agree. */
+const samples = new Map();
+
+function pace(job) {
+  const { done, failed, total } = job.progress;
+  const now = performance.now() / 1000;
+  const past = (samples.get(job.job_id) ?? []).filter(([at]) => now - at < 20);
+  past.push([now, done + failed]);
+  samples.set(job.job_id, past);
+  const [first, last] = [past[0], past[past.length - 1]];
+  const middle = past[past.length >> 1];
+  if (last[0] - first[0] < 6 || middle === first || middle === last) return "";
+  const rate = ([at, n], [later, more]) => (more - n) / (later - at);
+  const [before, after, whole] = [rate(first, middle), rate(middle, last), rate(first, last)];
+  if (whole <= 0 || Math.abs(before - after) > 0.3 * whole) return "";
+  const shown = new Intl.NumberFormat(language, { maximumSignificantDigits: 2 }).format(whole);
+  return `${fill(words.rate, { rate: shown })}, ${fill(words.left, { time: lasting((total - last[1]) / whole) })}`;
+}
+
+function lasting(seconds) {
+  const whole = Math.max(1, Math.round(seconds));
+  return whole < 90 ? `${whole} s` : whole < 5400 ? `${Math.round(whole / 60)} min` : `${Math.round(whole / 3600)} h`;
+}
+
+/* The server draws, we put its pieces in place ----------------------------------------------------- */
+
+let drawing = false;
+let drawAgain = false;
+
+/** Fetch this very page and replace what differs; what somebody is filling in is not among it. */
+async function refresh() {
+  if (drawing) {
+    drawAgain = true;
+    return;
+  }
+  drawing = true;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.status === 401 || !answer.ok) return;
+    place(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  } catch {
+    // No network: the connection says so, and news will come again.
+  } finally {
+    drawing = false;
+    if (drawAgain) {
+      drawAgain = false;
+      refresh();
+    }
+  }
+}
+
+function place(drawn) {
+  // The list of orders comes and goes with the batch; while somebody chooses, it stays as it is.
+  const [here, there] = [document, drawn].map((page) => page.querySelector(".orders"));
+  if (here && there && here.dataset.shows !== there.dataset.shows && !here.querySelector(":checked")) {
+    here.replaceWith(document.adoptNode(there));
+    prepareChoice();
+  }
+  for (const old of document.querySelectorAll("[data-live]")) {
+    const fresh = drawn.getElementById(old.id);
+    if (!fresh || fresh.outerHTML === old.outerHTML) continue;
+    const focused = old.contains(document.activeElement) ? document.activeElement : null;
+    const [name, form] = [focused?.id, focused?.closest("form")?.getAttribute("action")];
+    const row = focused?.closest("[data-job]")?.id;
+    old.replaceWith(document.adoptNode(fresh));
+    if (!focused) continue;
+    const again =
+      (name && document.getElementById(name)) ||
+      (form && fresh.querySelector(`form[action="${form}"] button`)) ||
+      (row && document.getElementById(row));
+    again?.focus({ preventScroll: true });
+  }
+  for (const row of document.querySelectorAll("[data-job]")) sayState(row);
+  prepareTimes();
+}
+
+/* What is said aloud: a state when it changes, progress at each quarter --------------------------- */
+
+const said = new Map();
+
+function say(text) {
+  document.getElementById("said").textContent = text;
+}
+
+const counts = (row) =>
+  [".count", ".failed-count"].map((part) => row.querySelector(part)?.textContent.trim()).filter(Boolean).join(", ");
+const what = (row) => (row.querySelector("h2, h3") ?? document.querySelector("h1")).textContent;
+
+function announce(row, job) {
+  const { done, failed, total } = job.progress;
+  const quarter = total ? Math.floor((4 * (done + failed)) / total) : 0;
+  const last = said.get(job.job_id);
+  said.set(job.job_id, { ...last, quarter });
+  if (last && quarter > (last.quarter ?? 0) && quarter < 4) say(fill(words.running, { what: what(row), count: counts(row) }));
+}
+
+function sayState(row) {
+  const last = said.get(row.dataset.job);
+  const label = row.dataset.label;
+  said.set(row.dataset.job, { quarter: 0, ...last, label });
+  if (last?.label && last.label !== label) {
+    say(fill(words.now, { what: what(row), state: row.querySelector(".state").textContent, count: counts(row) }));
+  }
+}
+
+/* Times in the reader's own zone ------------------------------------------------------------------- */
+
+const exact = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
+
+function prepareTimes() {
+  for (const time of document.querySelectorAll("time")) {
+    time.title = exact.format(new Date(time.dateTime));
+    const beside = time.parentElement.querySelector(".exact");
+    if (beside) beside.textContent = time.title;
+  }
+}
+
+/* Choosing orders ---------------------------------------------------------------------------------- */
+
+function prepareChoice() {
+  const form = document.getElementById("choice");
+  if (!form) return;
+  const boxes = [...form.querySelectorAll('input[name="order"]')];
+  const every = document.getElementById("every");
+  const some = document.getElementById("some");
+  every.hidden = false;
+  const show = () => {
+    const chosen = boxes.filter((box) => box.checked).length;
+    some.textContent = chosen ? many(words.someOne, words.someMany, chosen) : words.none;
+    some.disabled = chosen === 0;
+    every.checked = chosen === boxes.length;
+    every.indeterminate = chosen > 0 && chosen < boxes.length;
+  };
+  every.addEventListener("change", () => {
+    for (const box of boxes) box.checked = every.checked;
+    show();
+  });
+  form.addEventListener("change", show);
+  show();
+}
+
+/* Keys --------------------------------------------------------------------------------------------- */
+
+const rows = () => [...document.querySelectorAll("#choice tbody input, article.job")];
+
+function move(step) {
+  const all = rows();
+  const here = all.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
+  all[here === -1 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, here + step))]?.focus();
+}
+
+const keys = {
+  "/": () => document.getElementById("q")?.focus(),
+  j: () => move(1),
+  k: () => move(-1),
+  x: () => {
+    const row = document.activeElement;
+    if (row?.matches("article.job")) row.querySelector("a")?.click();
+    else if (row?.matches('[type="checkbox"]')) row.click();
+  },
+  "?": () => document.getElementById("keys").showModal(),
+};
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.('input:not([type="checkbox"]), select, textarea, dialog');
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+  event.preventDefault();
+  keys[event.key]();
+});
+
+/* Begin -------------------------------------------------------------------------------------------- */
+
+const help = document.getElementById("show-keys");
+help.hidden = false;
+help.addEventListener("click", keys["?"]);
+prepareChoice();
+prepareTimes();
+for (const row of document.querySelectorAll("[data-job]")) {
+  seen.add(row.dataset.job);
+  sayState(row);
+}
+
+// A form that was sent once is on its way: the next press would find the same job, and so does nothing.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
+});
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+  refresh();
+});
+
+turno.addEventListener("job", (event) => showJob(event.detail));
+turno.addEventListener("notification", refreshBell);
+turno.addEventListener("connection", (event) => {
+  const link = document.getElementById("link");
+  if (event.detail === "signed-out") return location.reload();
+  link.className = `link ${event.detail}`;
+  link.textContent = words[event.detail] ?? "";
+});
+
+const told = new Set();
+
+function refreshBell(event) {
+  const { id, read_at: read } = event.detail;
+  const fresh = read === null && !told.has(id);
+  told.add(id);
+  const badge = document.querySelector("#bell .badge");
+  if (fresh && (ready || !badge)) refresh();
+}
+
+// The unread ones of the first state are on the page already.
+let ready = false;
+turno.addEventListener("connection", () => setTimeout(() => (ready = true)), { once: true });
+for (const row of document.querySelectorAll("[data-job]:not([data-ended])")) turno.follow(row.dataset.job, () => {});
+turno.start();

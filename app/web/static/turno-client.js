@@ -1,0 +1,519 @@
+/**
+ * Submit jobs to Turno and follow them, from any page: one file, no build, no dependency.
+ *
+ *     import { Turno } from "/static/turno-client.js";
+ *     const turno = new Turno({ schema: "suc0001" });
+ *     const { job_id } = await turno.submit("batch_invoicing", { order_ids: [10248] });
+ *     turno.follow(job_id, (job) => console.log(job.label, job.progress.done));
+ *
+ * All tabs of one origin, tenant and session share one EventSource: the tab that holds a lock reads it and tells
+ * the others. Where the stream does not come through, that tab polls and tries the stream again from time to time.
+ * A job's state is told once for each revision, never an older one after a newer.
+ *
+ * @module turno-client
+ */
+
+/**
+ * @typedef {object} Options
+ * @property {string} schema The tenant.
+ * @property {string} [base] Where Turno is, such as "https://turno.example"; by default this page's own origin.
+ * @property {() => string | Promise<string>} [token] Gives a fresh token: for pages of other origins, whose streams
+ *   then use one-use tickets. Without it the pages' cookie speaks for the user.
+ * @property {string} [session] A name for who is signed in: tabs share a stream only if it is the same.
+ * @property {boolean} [everything] Watch all of the user's jobs and notifications, and not only those followed.
+ */
+
+/**
+ * @typedef {object} Job What `GET /api/jobs/<id>` answers; only what is used here is named.
+ * @property {string} job_id
+ * @property {string} type
+ * @property {"pending" | "running" | "completed" | "failed" | "cancelled"} status
+ * @property {string} label
+ * @property {number} revision
+ * @property {{done: number, failed: number, total: number, percent: number, message: string | null}} progress
+ */
+
+/** @typedef {{id: string, job_id: string, kind: string, data: Record<string, unknown>, read_at: string | null}} Notification */
+/** @typedef {"connecting" | "live" | "polling" | "offline" | "signed-out"} Connection */
+
+const POLL_MS = 2000;
+const SLOWEST_POLL_MS = 30_000;
+const STREAM_AGAIN_MS = 2000;
+const SLOWEST_STREAM_MS = 60_000;
+const STREAM_PATIENCE_MS = 10_000;
+const TICK_MS = 5000;
+const ASLEEP_MS = 20_000;
+const HIDDEN_MS = 60_000;
+const ENDED = new Set(["completed", "failed", "cancelled"]);
+const MOST_KEPT = 500;
+
+/** A refusal of the API: its problem document, its status and when to try again, in seconds. */
+export class TurnoProblem extends Error {
+  /**
+   * @param {number} status
+   * @param {Record<string, unknown>} problem
+   * @param {number | null} retryAfter
+   */
+  constructor(status, problem, retryAfter) {
+    super(String(problem.detail ?? `Turno answered ${status}`));
+    this.name = "TurnoProblem";
+    this.status = status;
+    this.problem = problem;
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** One tenant of one user. Emits "job", "notification" and "connection" events; their `detail` is what is new. */
+export class Turno extends EventTarget {
+  /** @param {Options} options */
+  constructor({ schema, base = "", token, session = "", everything = false }) {
+    super();
+    this.schema = schema;
+    this.base = base.replace(/\/$/, "");
+    this.everything = everything;
+    /** @type {Connection} */
+    this.connection = "connecting";
+    this._token = token;
+    /** @type {Map<string, Job>} the newest known state of each job */
+    this._jobs = new Map();
+    /** @type {Set<string>} jobs that some tab follows and that have not ended */
+    this._open = new Set();
+    /** @type {Set<string>} notifications told already, read ones apart */
+    this._told = new Set();
+    this._tabs = new Tabs(`turno ${this.base} ${schema} ${session}`, (said) => this._hear(said));
+    this._source = new Source(this);
+    this._started = false;
+  }
+
+  /**
+   * Submit a job. The same key is the same job, however often it is sent; by default a key is made for this call,
+   * which is then safe to repeat with the network, up to `attempts` times.
+   *
+   * @param {string} type
+   * @param {object} payload
+   * @param {{key?: string, run_at?: string, expires_at?: string, priority?: string, attempts?: number}} [more]
+   * @returns {Promise<{job_id: string, status: string}>}
+   */
+  async submit(type, payload, { key = newKey(), attempts = 4, ...body } = {}) {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const answer = await this.ask("POST", `/api/jobs/${encodeURIComponent(type)}`, {
+          body: { payload, ...body },
+          headers: { "Idempotency-Key": key },
+        });
+        return /** @type {any} */ (answer.body);
+      } catch (error) {
+        const passing = !(error instanceof TurnoProblem) || error.status === 503 || error.status === 502;
+        if (!passing || attempt >= attempts) throw error;
+        await sleep(error instanceof TurnoProblem && error.retryAfter ? 1000 * error.retryAfter : 500 * 2 ** attempt);
+      }
+    }
+  }
+
+  /** @param {string} id */
+  cancel(id) {
+    return this.ask("POST", `/api/jobs/${id}/cancel`);
+  }
+
+  /** @param {string} id */
+  retry(id) {
+    return this.ask("POST", `/api/jobs/${id}/retry`);
+  }
+
+  /**
+   * Call back with a job's state now and at every change, until it has ended.
+   *
+   * @param {string} id
+   * @param {(job: Job) => void} tell
+   * @returns {() => void} stops it
+   */
+  follow(id, tell) {
+    /** @param {Event} event */
+    const hear = (event) => {
+      const job = /** @type {CustomEvent<Job>} */ (event).detail;
+      if (job.job_id === id) tell(job);
+    };
+    const known = this._jobs.get(id);
+    if (known) tell(known);
+    this.addEventListener("job", hear);
+    if (!known || !ENDED.has(known.status)) {
+      this._open.add(id);
+      this.start();
+      this._tabs.say({ open: [...this._open] });
+      this._source.look();
+    }
+    return () => this.removeEventListener("job", hear);
+  }
+
+  /** Begin to listen; harmless when repeated. */
+  start() {
+    if (this._started) return;
+    this._started = true;
+    this._tabs.lead(() => this._source.open(), () => this._source.close());
+    this._tabs.say({ hello: true });
+    this._wake = watchForWaking(() => this._source.again(), () => this._source.unplugged());
+  }
+
+  /** Stop listening; another tab takes over. */
+  close() {
+    this._started = false;
+    this._wake?.();
+    this._tabs.close();
+    this._source.close();
+  }
+
+  /**
+   * Ask the API.
+   *
+   * @param {string} method
+   * @param {string} path
+   * @param {{body?: object, headers?: Record<string, string>}} [more]
+   * @returns {Promise<{status: number, headers: Headers, body: any}>} `body` is null for 304; throws TurnoProblem
+   */
+  async ask(method, path, { body, headers = {} } = {}) {
+    /** @type {Record<string, string>} */
+    const sent = { "X-Schema": this.schema, ...headers };
+    if (this._token) sent.Authorization = `Bearer ${await this._token()}`;
+    if (body) sent["Content-Type"] = "application/json";
+    const answer = await fetch(this.base + path, {
+      method,
+      headers: sent,
+      body: body ? JSON.stringify(body) : undefined,
+      credentials: this._token ? "omit" : "same-origin",
+      cache: "no-store",
+    });
+    if (answer.status === 304) return { status: 304, headers: answer.headers, body: null };
+    const said = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new TurnoProblem(answer.status, said, seconds(answer.headers));
+    return { status: answer.status, headers: answer.headers, body: said };
+  }
+
+  /** @returns {Promise<string>} the address of a new stream, with a ticket where there is no cookie */
+  async _streamAddress() {
+    const query = new URLSearchParams({ schema: this.schema });
+    if (this._token) query.set("ticket", (await this.ask("POST", "/api/stream-tickets")).body.ticket);
+    return `${this.base}/api/stream?${query}`;
+  }
+
+  /** @param {Job} job */
+  _takeJob(job) {
+    const known = this._jobs.get(job.job_id);
+    if (known && !newer(job, known)) return;
+    this._jobs.delete(job.job_id);
+    this._jobs.set(job.job_id, job);
+    if (this._jobs.size > MOST_KEPT) this._jobs.delete(/** @type {string} */ (this._jobs.keys().next().value));
+    if (ENDED.has(job.status)) this._open.delete(job.job_id);
+    else if (this.everything) this._open.add(job.job_id);
+    this.dispatchEvent(new CustomEvent("job", { detail: job }));
+    if (this._tabs.leading) this._tabs.say({ job });
+  }
+
+  /** @param {Notification} notification */
+  _takeNotification(notification) {
+    const name = `${notification.id} ${notification.read_at !== null}`;
+    if (this._told.has(name)) return;
+    this._told.add(name);
+    this.dispatchEvent(new CustomEvent("notification", { detail: notification }));
+    if (this._tabs.leading) this._tabs.say({ notification });
+  }
+
+  /** @param {Connection} connection */
+  _takeConnection(connection) {
+    if (connection === this.connection) return;
+    this.connection = connection;
+    this.dispatchEvent(new CustomEvent("connection", { detail: connection }));
+    if (this._tabs.leading) this._tabs.say({ connection });
+  }
+
+  /** What another tab says. @param {any} said */
+  _hear(said) {
+    if (this._tabs.leading) {
+      if (said.hello) {
+        this._tabs.say({ connection: this.connection });
+        for (const job of this._jobs.values()) this._tabs.say({ job });
+      }
+      for (const id of said.open ?? []) {
+        const known = this._jobs.get(id);
+        if (known && ENDED.has(known.status)) this._tabs.say({ job: known });
+        else if (!this._open.has(id)) this._open.add(id);
+      }
+      if (said.open) this._source.look();
+      return;
+    }
+    if (said.leading) this._tabs.say({ hello: true, open: [...this._open] });
+    if (said.job) this._takeJob(said.job);
+    if (said.notification) this._takeNotification(said.notification);
+    if (said.connection) this._takeConnection(said.connection);
+  }
+}
+
+/** Where news come from in the leading tab: the stream, and polling while there is none. */
+class Source {
+  /** @param {Turno} turno */
+  constructor(turno) {
+    this.turno = turno;
+    /** @type {EventSource | null} */
+    this.events = null;
+    /** @type {Map<string, string>} ETags of polled jobs */
+    this.etags = new Map();
+    this.opened = false;
+    this.streaming = false;
+    this.generation = 0;
+    this.failures = 0;
+    this.pollEvery = POLL_MS;
+  }
+
+  open() {
+    if (this.opened) return;
+    this.opened = true;
+    this._connect();
+  }
+
+  close() {
+    this.opened = false;
+    this.generation += 1;
+    this._drop();
+    clearTimeout(this.streamTimer);
+    clearTimeout(this.pollTimer);
+    this.pollTimer = undefined;
+  }
+
+  /** Begin anew, for example after sleep: a connection may be dead without a word. */
+  again() {
+    if (!this.opened) return;
+    this.failures = 0;
+    this.pollEvery = POLL_MS;
+    this._connect();
+  }
+
+  /** The network is gone; an open connection would not say so for minutes. */
+  unplugged() {
+    if (this.opened) this._lost();
+  }
+
+  /** Somebody follows another job: look at it soon if nobody streams it. */
+  look() {
+    if (!this.opened || this.streaming) return;
+    this.pollEvery = POLL_MS;
+    this._pollIn(0);
+  }
+
+  async _connect() {
+    const generation = ++this.generation;
+    this._drop();
+    clearTimeout(this.streamTimer);
+    // Nobody waits for a stream that comes slowly, or never.
+    if (this.pollTimer === undefined) this._pollIn(POLL_MS);
+    let address;
+    try {
+      address = await this.turno._streamAddress();
+    } catch (error) {
+      if (generation === this.generation) this._lost(error);
+      return;
+    }
+    if (generation !== this.generation || !this.opened) return;
+    const events = (this.events = new EventSource(address));
+    const mine = () => generation === this.generation;
+    // A proxy may hold the stream back for ever without closing it.
+    this.streamTimer = setTimeout(() => mine() && this._lost(), STREAM_PATIENCE_MS);
+    events.addEventListener("job", (event) => mine() && this.turno._takeJob(JSON.parse(event.data)));
+    events.addEventListener("notification", (event) => mine() && this.turno._takeNotification(JSON.parse(event.data)));
+    events.addEventListener("ready", () => mine() && this._live());
+    events.addEventListener("bye", () => mine() && this._connectIn(200 + 800 * Math.random()));
+    events.addEventListener("error", () => mine() && this._lost());
+  }
+
+  _live() {
+    clearTimeout(this.streamTimer);
+    clearTimeout(this.pollTimer);
+    this.pollTimer = undefined;
+    this.streaming = true;
+    this.failures = 0;
+    this.pollEvery = POLL_MS;
+    this.turno._takeConnection("live");
+    // A job that ended while nobody listened is no longer in the stream's first state.
+    this._poll({ once: true });
+  }
+
+  /** @param {unknown} [error] */
+  _lost(error) {
+    this._drop();
+    if (error instanceof TurnoProblem && error.status === 401) return this._signedOut();
+    const wait = Math.min(SLOWEST_STREAM_MS, STREAM_AGAIN_MS * 2 ** this.failures);
+    this.failures += 1;
+    const asked = error instanceof TurnoProblem && error.retryAfter ? 1000 * error.retryAfter : 0;
+    this._connectIn(Math.max(asked, wait * (0.75 + 0.5 * Math.random())));
+    if (this.turno.connection !== "polling") this._pollIn(0);
+  }
+
+  /** @param {number} wait */
+  _connectIn(wait) {
+    this._drop();
+    clearTimeout(this.streamTimer);
+    this.streamTimer = setTimeout(() => this._connect(), wait);
+  }
+
+  _signedOut() {
+    this.close();
+    this.turno._takeConnection("signed-out");
+  }
+
+  _drop() {
+    this.events?.close();
+    this.events = null;
+    this.streaming = false;
+  }
+
+  /** @param {number} wait */
+  _pollIn(wait) {
+    clearTimeout(this.pollTimer);
+    this.pollTimer = setTimeout(() => this._poll(), wait);
+  }
+
+  /** Ask once for all that is open, more and more rarely while nothing changes. */
+  async _poll({ once = false } = {}) {
+    const began = this.turno._jobs.size;
+    let changed = false;
+    let asked = 0;
+    const note = () => (changed = true);
+    this.turno.addEventListener("job", note);
+    try {
+      for (const id of [...this.turno._open]) asked = Math.max(asked, await this._pollJob(id));
+      if (this.turno.everything && !once) await this._pollEverything();
+      // With nothing to ask for, ask anyway: an EventSource does not tell why it was refused.
+      else if (!once && this.turno._open.size === 0) await this.turno.ask("GET", "/api/notifications?limit=1");
+      if (!this.streaming) this.turno._takeConnection("polling");
+    } catch (error) {
+      if (error instanceof TurnoProblem && error.status === 401) return this._signedOut();
+      if (error instanceof TurnoProblem) asked = error.retryAfter ?? 0;
+      if (!this.streaming) this.turno._takeConnection(error instanceof TurnoProblem ? "polling" : "offline");
+    } finally {
+      this.turno.removeEventListener("job", note);
+    }
+    if (once || !this.opened || this.streaming) return;
+    changed ||= this.turno._jobs.size !== began;
+    this.pollEvery = changed ? POLL_MS : Math.min(SLOWEST_POLL_MS, 1.5 * this.pollEvery);
+    this._pollIn(Math.max(this.pollEvery, 1000 * asked));
+  }
+
+  /** @param {string} id @returns {Promise<number>} the seconds that the answer asks to wait */
+  async _pollJob(id) {
+    const etag = this.etags.get(id);
+    try {
+      const answer = await this.turno.ask("GET", `/api/jobs/${id}`, { headers: etag ? { "If-None-Match": etag } : {} });
+      this.etags.set(id, answer.headers.get("ETag") ?? "");
+      if (answer.body) this.turno._takeJob(answer.body);
+      return seconds(answer.headers) ?? 0;
+    } catch (error) {
+      if (!(error instanceof TurnoProblem) || error.status !== 404) throw error;
+      this.turno._open.delete(id); // purged, or not this user's
+      return 0;
+    }
+  }
+
+  async _pollEverything() {
+    const jobs = await this.turno.ask("GET", "/api/jobs?status=pending&status=running&limit=50");
+    for (const job of jobs.body.jobs) this.turno._takeJob(job);
+    const told = await this.turno.ask("GET", "/api/notifications?unread=true&limit=20");
+    for (const notification of told.body.notifications) this.turno._takeNotification(notification);
+  }
+}
+
+/** The tabs that share a stream: one leads, by a lock that ends with it. Without locks each tab leads itself. */
+class Tabs {
+  /** @param {string} name @param {(said: any) => void} hear */
+  constructor(name, hear) {
+    this.name = name;
+    this.leading = false;
+    this.channel = "BroadcastChannel" in globalThis && navigator.locks ? new BroadcastChannel(name) : null;
+    if (this.channel) this.channel.onmessage = (event) => hear(event.data);
+  }
+
+  /** @param {() => void} begin @param {() => void} end */
+  lead(begin, end) {
+    const lead = () => {
+      this.leading = true;
+      this.say({ leading: true });
+      begin();
+    };
+    if (!this.channel) return lead();
+    this.abort = new AbortController();
+    navigator.locks
+      .request(this.name, { signal: this.abort.signal }, () => {
+        lead();
+        return new Promise((resolve) => (this.release = resolve));
+      })
+      .catch((error) => {
+        // Locks are refused where storage is, for example in a sandboxed frame.
+        if (error.name !== "AbortError") lead();
+      });
+    this.end = end;
+  }
+
+  /** @param {object} said */
+  say(said) {
+    this.channel?.postMessage(said);
+  }
+
+  close() {
+    this.leading = false;
+    this.abort?.abort();
+    this.release?.();
+    this.channel?.close();
+  }
+}
+
+/**
+ * Call when the machine woke, the network came back, or the page was hidden for long; and when the network went.
+ *
+ * @param {() => void} wake
+ * @param {() => void} lose
+ * @returns {() => void} stops it
+ */
+function watchForWaking(wake, lose) {
+  let last = Date.now();
+  let hidden = 0;
+  const tick = setInterval(() => {
+    const now = Date.now();
+    if (now - last > ASLEEP_MS) wake();
+    last = now;
+  }, TICK_MS);
+  const seen = () => {
+    if (document.visibilityState === "hidden") hidden = Date.now();
+    else if (hidden && Date.now() - hidden > HIDDEN_MS) wake();
+  };
+  /** @param {PageTransitionEvent} event */
+  const shown = (event) => event.persisted && wake();
+  addEventListener("online", wake);
+  addEventListener("offline", lose);
+  addEventListener("pageshow", shown);
+  document.addEventListener("visibilitychange", seen);
+  return () => {
+    clearInterval(tick);
+    removeEventListener("online", wake);
+    removeEventListener("offline", lose);
+    removeEventListener("pageshow", shown);
+    document.removeEventListener("visibilitychange", seen);
+  };
+}
+
+/** A label may change by time alone, with the revision that it had. @param {Job} job @param {Job} known */
+function newer(job, known) {
+  return job.revision > known.revision || (job.revision === known.revision && job.label !== known.label);
+}
+
+/** @param {Headers} headers @returns {number | null} */
+function seconds(headers) {
+  const text = headers.get("Retry-After");
+  return text !== null && /^\d+$/.test(text) ? Number(text) : null;
+}
+
+/** @param {number} milliseconds */
+function sleep(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
+/** crypto.randomUUID is missing on plain HTTP. */
+function newKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,207 @@
+"""turno-client.js as somebody's own page uses it: one stream for all tabs, from this origin and from another."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from cli.demo_web import DemoWeb
+from cli.embedded_postgres import free_port
+from tests.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+HELD = 10_310
+
+# What a page does with the library; states it hears are gathered in `heard`.
+USE = """
+async ([base, schema, token]) => {
+  const { Turno } = await import(`${base}/static/turno-client.js`);
+  globalThis.heard = [];
+  globalThis.turno = new Turno({ base, schema, session: 'ana', token: token ? () => token : undefined });
+  turno.addEventListener('connection', (event) => (globalThis.connection = event.detail));
+  globalThis.note = (job) => heard.push([job.revision, job.progress.done, job.status]);
+}
+"""
+SUBMIT = "async ([ids, key]) => (await turno.submit('batch_invoicing', { order_ids: ids }, { key })).job_id"
+FOLLOW = "(id) => { turno.follow(id, note); }"
+ENDED = "() => heard.some(([, , status]) => status === 'completed')"
+
+
+def use(page: Page, site: Site, token: str = "") -> None:
+    page.evaluate(USE, [site.url, "suc0001", token])
+
+
+def assert_in_order(heard: list[list[Any]]) -> None:
+    revisions = [revision for revision, *_ in heard]
+    done = [count for _, count, _ in heard]
+    assert revisions == sorted(revisions)
+    assert done == sorted(done)
+    assert heard[-1][1:] == [500, "completed"]
+
+
+def streams_opened(page: Page) -> list[str]:
+    opened: list[str] = []
+    page.on("request", lambda one: opened.append(one.url) if "/api/stream?" in one.url else None)
+    return opened
+
+
+def blank(page: Page, site: Site) -> Page:
+    """Go to a page of this origin that does not use the library by itself."""
+    page.goto(f"{site.url}/docs")
+    return page
+
+
+@pytest.fixture
+def orders(site: Site) -> list[int]:
+    return site.world.order_ids()
+
+
+def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orders: list[int]) -> None:
+    with site.visitor("ana", "suc0001", bypass_csp=True) as first:
+        second = blank(first.context.new_page(), site)
+        blank(first, site)
+        opened = [streams_opened(first), streams_opened(second)]
+        use(first, site)
+        with site.holding(HELD):
+            job = first.evaluate(SUBMIT, [orders, "k1"])
+            assert first.evaluate(SUBMIT, [orders, "k1"]) == job
+            first.evaluate(FOLLOW, job)
+            first.wait_for_function("() => connection === 'live'")
+            use(second, site)
+            second.evaluate(FOLLOW, job)
+            second.wait_for_function("() => heard.length > 0")
+        for page in (first, second):
+            page.wait_for_function(ENDED)
+            assert_in_order(page.evaluate("heard"))
+        assert opened[0]
+        assert not opened[1]
+
+        # The tab that read the stream is closed: the other takes over.
+        first.close()
+        second.wait_for_function("() => turno._source.streaming")
+        assert opened[1]
+
+
+def test_a_refusal_is_a_problem_that_says_why(site: Site) -> None:
+    with site.visitor("ana", "suc0001", bypass_csp=True) as page:
+        blank(page, site)
+        use(page, site)
+        say = "({ name, status, problem }) => [name, status, problem.type]"
+        problem = page.evaluate(f"() => turno.submit('batch_invoicing', {{}}).catch({say})")
+        assert problem == ["TurnoProblem", 400, "/docs#invalid-request"]
+
+
+def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[int]) -> None:
+    with site.visitor("ana", "suc0001", bypass_csp=True) as page:
+        blank(page, site)
+        page.route("**/api/stream?**", lambda route: route.abort())
+        asked: list[str | None] = []
+        page.on("request", lambda one: asked.append(one.headers.get("if-none-match")) if one.method == "GET" else None)
+        use(page, site)
+        with site.holding(HELD):
+            job = page.evaluate(SUBMIT, [orders, "k2"])
+            page.evaluate(FOLLOW, job)
+            page.wait_for_function("() => turno.connection === 'polling'")
+            with page.expect_response(lambda one: one.url.endswith(job) and one.status == 304):
+                pass
+            page.unroute("**/api/stream?**")
+            page.wait_for_function("() => turno.connection === 'live'")
+        page.wait_for_function(ENDED)
+        assert_in_order(page.evaluate("heard"))
+        assert any(asked)
+
+
+def test_a_lost_stream_comes_back_with_what_was_missed(site: Site, orders: list[int]) -> None:
+    with site.visitor("ana", "suc0001", bypass_csp=True) as page:
+        blank(page, site)
+        use(page, site)
+        with site.holding(HELD):
+            job = page.evaluate(SUBMIT, [orders, "k3"])
+            page.evaluate(FOLLOW, job)
+            page.wait_for_function("() => heard.some(([, done]) => done === 50)")
+            page.context.set_offline(True)
+            page.wait_for_function("() => turno.connection === 'offline'")
+        (row,) = site.world.rows("SELECT count(*) AS n FROM background_jobs")
+        assert row["n"] == 1
+        page.context.set_offline(False)
+        page.wait_for_function(ENDED)
+        page.wait_for_function("() => turno.connection === 'live'")
+        assert_in_order(page.evaluate("heard"))
+
+
+def test_a_session_that_is_over_is_told(site: Site) -> None:
+    with site.visitor("ana", "suc0001", bypass_csp=True) as page:
+        blank(page, site)
+        use(page, site)
+        page.context.clear_cookies()
+        page.evaluate("turno.start()")
+        page.wait_for_function("() => turno.connection === 'signed-out'")
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>An ERP</title>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def another_origin() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def erp(site: Site, tmp_path: Path) -> Iterator[tuple[str, Site]]:
+    """A page of another origin that a second web of the same installation allows."""
+    with another_origin() as origin:
+        port = free_port()
+        environment = site.world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "ALLOWED_ORIGINS": origin}
+        web = DemoWeb(port=port, environment=environment, log=tmp_path / "web.log")
+        web.start()
+        yield origin, Site(site.world, web, site.browser)
+        web.stop()
+
+
+def test_a_page_of_another_origin_uses_tickets(erp: tuple[str, Site], orders: list[int]) -> None:
+    origin, site = erp
+    with site.browser.new_context() as context:
+        page = site.opened(context)
+        page.goto(origin)
+        opened = streams_opened(page)
+        use(page, site, site.token("ana", "suc0001"))
+        job = page.evaluate(SUBMIT, [orders, "k4"])
+        page.evaluate(FOLLOW, job)
+        page.wait_for_function(ENDED)
+        assert_in_order(page.evaluate("heard"))
+        page.wait_for_function("() => turno.connection === 'live'")
+        assert all("ticket=" in url and "ey" not in url.split("ticket=")[0] for url in opened)
+        assert site.token("ana", "suc0001")[:20] not in "".join(opened)
+
+
+def test_a_page_of_an_origin_that_is_not_allowed_hears_nothing(site: Site) -> None:
+    with another_origin() as origin, site.browser.new_context() as context:
+        page = site.opened(context)
+        page.goto(origin)
+        use(page, site, site.token("ana", "suc0001"))
+        refused = page.evaluate("() => turno.ask('GET', '/api/jobs').then(() => 'answered', (error) => error.name)")
+        assert refused == "TypeError"
+        expect(page).to_have_title("An ERP")

@@ -1,0 +1,124 @@
+"""Every screen, light and dark, in both languages, wide and narrow: readable by everybody, nothing cut off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+    from tests.site import Site
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "locale": "es-AR"},
+    "laptop": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", "locale": "en-US"},
+    "night": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark", "locale": "en-US"},
+    "day": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "locale": "es-AR"},
+}
+LONG = "Compañía Sudamericana de Distribución Mayorista, Importación y Exportación Hnos. Fernández-Etcheverrigaray S.A."
+HELD = 10_310
+FILL = """
+INSERT INTO customers (id, company_name, tax_condition, country) VALUES ('LONG', '{name}', 'exempt', 'AR');
+INSERT INTO orders (id, customer_id, ordered_on) VALUES (1, 'LONG', '2026-11-20'), (2, 'LONG', '2026-11-20');
+INSERT INTO order_lines SELECT 1, 1, min(id), 99999999, 9999999.9999 FROM products;
+INSERT INTO orders SELECT 1000000 + n, 'LONG', '2026-11-20', 'ARS' FROM generate_series(1, 10000) n;
+INSERT INTO order_lines SELECT 1000000 + n, 1, 1, 2, 10 FROM generate_series(1, 10000) n;
+INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, max_attempts, status,
+                             started_at, finished_at, attempt)
+SELECT 'batch_invoicing', 1, 'default', 1, '{{}}', '', 'ana', 4, 'completed', now(), now(), 1
+FROM generate_series(1, 10000);
+INSERT INTO background_job_progress (job_id, done, failed, total) SELECT id, 9990, 10, 10000 FROM background_jobs;
+ANALYZE orders, order_lines, background_jobs, background_job_progress
+"""
+EMPTY = """
+DELETE FROM order_lines WHERE order_id < 10 OR order_id > 1000000;
+DELETE FROM orders WHERE id < 10 OR id > 1000000;
+DELETE FROM customers WHERE id = 'LONG'
+"""
+
+
+@pytest.fixture(scope="module")
+def crowded(module_site: Site) -> Iterator[Site]:
+    """The longest name, the largest amount, ten thousand orders and as many jobs, one of them with failures."""
+    world, tenant = module_site.world, module_site.world.tenants["suc0002"]
+    world.forget()
+    for statement in FILL.format(name=LONG).split(";\n"):
+        world.rows(statement, tenant=tenant)
+    job = world.enqueue({"order_ids": [1, 2]}, tenant=tenant)
+    world.start_worker(job).wait(60)
+    yield module_site
+    world.forget()
+    for statement in EMPTY.split(";\n"):
+        world.rows(statement, tenant=tenant)
+
+
+def assert_fit_for_everybody(page: Page, name: str) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, f"{name}: {found.generate_report()}"
+    too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert too_wide <= 0, f"{name} is {too_wide} px too wide"
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_every_screen_is_fit_for_everybody(crowded: Site, look: dict[str, Any]) -> None:
+    with crowded.browser.new_context(**look) as context:
+        page = context.new_page()
+        page.goto(crowded.url)
+        assert_fit_for_everybody(page, "the sign-in")
+        page.fill("#token", "no token")
+        page.locator("#token").press("Enter")
+        expect(page.locator(".notice")).to_be_visible()
+        assert_fit_for_everybody(page, "the refused sign-in")
+    with crowded.visitor("ana", "suc0001", "suc0002", "suc0003", **look) as page:
+        expect(page.locator("#link")).not_to_be_empty()
+        assert_fit_for_everybody(page, "the page with orders and no job")
+        page.goto(f"{crowded.url}/?branch=suc0002")
+        expect(page.locator("#jobs article").first).to_be_visible()
+        assert_fit_for_everybody(page, "the page with ten thousand of everything")
+        page.locator("input[name=order]").first.check()
+        page.locator("#jobs a").first.click()
+        expect(page.locator("#items tbody")).to_be_visible()
+        assert_fit_for_everybody(page, "a job with failures")
+        page.locator(".tabs a").last.click()
+        expect(page.locator("#items tbody")).to_be_visible()
+        assert_fit_for_everybody(page, "a job's invoices")
+        page.locator("#bell").click()
+        expect(page.locator(".told li")).to_have_count(1)
+        assert_fit_for_everybody(page, "the notifications")
+        page.goto(f"{crowded.url}/notifications?branch=suc0003")
+        assert_fit_for_everybody(page, "no notifications")
+        page.goto(f"{crowded.url}/?branch=suc0003&q=nothing&show=failed")
+        assert_fit_for_everybody(page, "nothing found")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_be_visible()
+        assert_fit_for_everybody(page, "the keys")
+        page.goto(f"{crowded.url}/jobs/x?branch=suc0003")
+        assert_fit_for_everybody(page, "a problem")
+
+
+def test_a_running_batch_is_fit_for_everybody(crowded: Site) -> None:
+    for look in ("phone", "laptop"):
+        with crowded.visitor("ben", "suc0001", **LOOKS[look]) as page, crowded.holding(HELD):
+            page.locator("#choice button.main").click()
+            expect(page.locator("#batches [aria-valuenow='50']")).to_be_visible()
+            assert_fit_for_everybody(page, "a running batch")
+            page.locator("#batches").get_by_role("button").click()
+            expect(page.locator("#batches .cancelling")).to_be_visible()
+            assert_fit_for_everybody(page, "a batch that is being cancelled")
+        crowded.world.rows("DELETE FROM invoice_lines")
+        crowded.world.rows("DELETE FROM invoices")
+
+
+def test_ten_thousand_orders_are_a_page_at_a_time_and_quick(crowded: Site) -> None:
+    with crowded.visitor("ana", "suc0002") as page:
+        expect(page.locator(".sum")).to_contain_text("10,201 orders")
+        expect(page.locator("#choice tbody tr")).to_have_count(25)
+        page.get_by_role("link", name="Next page").click()
+        expect(page.locator("#choice tbody tr")).to_have_count(25)
+        assert page.evaluate("performance.getEntriesByType('navigation')[0].transferSize") < 60_000

@@ -1,0 +1,69 @@
+"""CORS: pages of the origins that are set may use the API with tokens; the cookie is for ours alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.errors import InvalidSettings
+from app.settings import Settings
+from tests.api import KEY
+
+if TYPE_CHECKING:
+    from flask.testing import FlaskClient
+
+    from tests.api import Service
+
+ERP = "https://erp.example"
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,x-schema"}
+
+
+@pytest.fixture
+def opened(service: Service) -> FlaskClient:
+    return service.build(settings=Settings(jwt_key=KEY, allowed_origins=(ERP,))).test_client()
+
+
+def test_an_allowed_origin_may_ask_and_read(service: Service, opened: FlaskClient) -> None:
+    asked = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": ERP})
+    assert asked.status_code == 204
+    assert asked.headers["Access-Control-Allow-Origin"] == ERP
+    assert "Idempotency-Key" in asked.headers["Access-Control-Allow-Headers"]
+    answer = opened.get("/api/jobs", headers=service.caller().headers | {"Origin": ERP})
+    assert answer.status_code == 200
+    assert answer.headers["Access-Control-Allow-Origin"] == ERP
+    assert "Retry-After" in answer.headers["Access-Control-Expose-Headers"]
+    assert "Origin" in answer.vary
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "https://erp.example.evil.example", "http://erp.example"]
+)
+def test_no_other_origin_may(service: Service, opened: FlaskClient, origin: str) -> None:
+    asked = opened.options("/api/jobs/greetings", headers=PREFLIGHT | {"Origin": origin})
+    assert asked.status_code == 405
+    answer = opened.get("/api/jobs", headers=service.caller().headers | {"Origin": origin})
+    assert [name for name, _ in answer.headers if name.startswith("Access-Control")] == []
+    assert "Origin" in answer.vary
+
+
+def test_pages_are_for_nobody_else(opened: FlaskClient) -> None:
+    assert "Access-Control-Allow-Origin" not in opened.get("/", headers={"Origin": ERP}).headers
+
+
+def test_without_the_setting_nobody_may(service: Service) -> None:
+    answer = service.app.test_client().get("/api/jobs", headers=service.caller().headers | {"Origin": ERP})
+    assert [name for name, _ in answer.headers if name.startswith("Access-Control")] == []
+
+
+@pytest.mark.parametrize("wrong", ["*", "erp.example", "https://erp.example/", "https://ERP.example", "null"])
+def test_an_origin_is_written_as_browsers_write_it(wrong: str) -> None:
+    with pytest.raises(InvalidSettings, match="ALLOWED_ORIGINS"):
+        Settings.read({"ALLOWED_ORIGINS": wrong})
+
+
+def test_the_demo_s_open_door_is_for_this_machine_alone() -> None:
+    assert Settings.read({"DEMO_TOKEN": "x", "WEB_BIND": "127.0.0.1:80"}).demo_token == "x"
+    with pytest.raises(InvalidSettings, match="DEMO_TOKEN"):
+        Settings.read({"DEMO_TOKEN": "x", "WEB_BIND": "0.0.0.0:80"})

@@ -1,0 +1,192 @@
+"""The pages without a browser: forms, notices, refusals, and input that no form would send."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg_pool import PoolTimeout
+
+from app.jobs.registry import Registry
+from tests.visitor import Visitor
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from tests.api import Service
+
+REGISTRY = Registry(
+    {"batch_invoicing": "handlers.batch_invoicing:BatchInvoicing", "greetings": "tests.greetings:Greetings"}
+)
+ORDERS = """
+INSERT INTO customers (id, company_name, tax_condition, country) VALUES ('A', '<b>Ann</b> & Söhne', 'exempt', 'AR');
+INSERT INTO products (id, name, unit_price, iva_rate) VALUES (1, 'tea', 10, 21);
+INSERT INTO points_of_sale (id, issuer_condition) VALUES (1, 'registered');
+INSERT INTO orders (id, customer_id, ordered_on) SELECT n, 'A', '2026-11-20' FROM generate_series(1, 60) n;
+INSERT INTO order_lines SELECT n, 1, 1, 2, 10 FROM generate_series(1, 60) n
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def orders(service: Service) -> None:
+    for statement in ORDERS.split(";\n"):
+        service.rows(statement)
+
+
+@pytest.fixture
+def ana(service: Service) -> Visitor:
+    visitor = Visitor(service.build(registry=REGISTRY))
+    visitor.sign_in(None, "north", "south")
+    return visitor
+
+
+def start(visitor: Visitor, key: str, **form: Any) -> Any:
+    fields = {"form": visitor.form_token, "branch": "north", "key": key, "which": "chosen"}
+    return visitor.post("/batches", fields | form)
+
+
+def jobs_of(service: Service, visitor: Visitor) -> list[tuple[Any, ...]]:
+    return service.rows("SELECT payload->'order_ids' FROM background_jobs WHERE user_id = %s ORDER BY id", visitor.user)
+
+
+def test_what_is_stored_is_shown_as_text(ana: Visitor) -> None:
+    page = ana.get("/?branch=north").text
+    assert "&lt;b&gt;Ann&lt;/b&gt; &amp; Söhne" in page
+    assert "<b>Ann" not in page
+    assert "&lt;i&gt;" in ana.get("/?branch=north&q=<i>").text
+
+
+def test_a_form_sent_again_is_the_same_job(service: Service, ana: Visitor) -> None:
+    first = start(ana, "k1", order=["1", "2"])
+    assert first.status_code == 303
+    again = start(ana, "k1", order=["1", "2"])
+    other = start(ana, "k1", order=["3"])
+    for answer in (again, other):
+        assert answer.headers["Location"] == first.headers["Location"] + "&notice=replayed"
+    assert jobs_of(service, ana) == [([1, 2],)]
+    assert "nothing was started twice" in ana.get(other.headers["Location"]).text
+
+
+def test_all_means_what_the_page_counted(service: Service, ana: Visitor) -> None:
+    start(ana, "k1", which="all", q="söhne", last="5")
+    start(ana, "k2", which="all", q="7", last="60")
+    assert jobs_of(service, ana) == [([1, 2, 3, 4, 5],), ([7],)]
+
+
+def test_nothing_chosen_is_told(ana: Visitor) -> None:
+    for form in ({}, {"which": "all", "last": "60", "q": "nobody"}):
+        answer = start(ana, uuid.uuid4().hex, **form)
+        assert "notice=none" in answer.headers["Location"]
+        assert "Choose at least one order" in ana.get(answer.headers["Location"]).text
+
+
+def test_a_full_quota_is_told(ana: Visitor) -> None:
+    for number in range(5):
+        assert "job=" in start(ana, f"k{number}", order=[str(number + 1)]).headers["Location"]
+    answer = start(ana, "k9", order=["9"])
+    assert answer.headers["Location"] == "/?branch=north&notice=quota"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{"order": "x"}, {"order": "-1"}, {"order": "9" * 30}, {"key": ""}, {"key": "a b"}, {"which": "all", "last": "x"}],
+    ids=str,
+)
+def test_a_form_that_is_not_ours_is_told_so(service: Service, ana: Visitor, form: dict[str, str]) -> None:
+    answer = start(ana, **({"key": "k"} | form))
+    assert answer.status_code == 400
+    assert "This did not work" in answer.text
+    assert jobs_of(service, ana) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "show=everything",
+        "before=x",
+        "after=-1",
+        "job=1",
+        "notice=<b>",
+        "unknown=1",
+        "q=%00",
+        "branch=north&branch=south",
+    ],
+)
+def test_an_address_that_is_not_ours_is_told_so(ana: Visitor, query: str) -> None:
+    answer = ana.get(f"/?{query}")
+    assert answer.status_code == 400
+    assert answer.mimetype == "text/html"
+
+
+def test_cancel_and_retry_lead_back_to_the_job(ana: Visitor) -> None:
+    job = start(ana, "k1", order=["1"]).headers["Location"].partition("job=")[2]
+    form = {"form": ana.form_token, "branch": "north"}
+    assert ana.post(f"/jobs/{job}/retry", form).headers["Location"] == f"/?branch=north&job={job}&notice=not_retryable"
+    assert ana.post(f"/jobs/{job}/cancel", form | {"on": "job"}).headers["Location"] == f"/jobs/{job}?branch=north"
+    assert "notice=ended" in ana.post(f"/jobs/{job}/cancel", form).headers["Location"]
+    new = ana.post(f"/jobs/{job}/retry", form | {"on": "job"}).headers["Location"]
+    assert new != f"/jobs/{job}?branch=north"
+    assert "Continued by" in ana.get(f"/jobs/{job}?branch=north").text
+    assert "an earlier job" in ana.get(new).text
+
+
+def test_a_failed_job_tells_what_to_do_and_shows_frames_to_operators_alone(service: Service, ana: Visitor) -> None:
+    job = service.caller(user=ana.user).job()
+    service.end(job)
+    page = ana.get(f"/jobs/{job}?branch=north").text
+    for told in ("The work met a fault", "Go on with the rest", "it broke"):
+        assert told in page
+    assert "secret frames" not in page
+    operator = Visitor(ana.client.application)
+    operator.sign_in(None, "north", roles=["operator"])
+    assert "secret frames" in operator.get(f"/jobs/{job}?branch=north").text
+
+
+def test_a_notification_is_read_by_opening_it(service: Service, ana: Visitor) -> None:
+    jobs = [service.caller(user=ana.user).job() for _ in range(3)]
+    for job in jobs:
+        service.end(job)
+    assert '<b class="badge" aria-label="3 unread">3</b>' in ana.get("/?branch=north").text
+    [(newest,)] = service.rows("SELECT id FROM notifications WHERE job_id = %s", jobs[2])
+    form = {"form": ana.form_token, "branch": "north", "job": jobs[2]}
+    assert ana.post(f"/notifications/{newest}/open", form).headers["Location"] == f"/jobs/{jobs[2]}?branch=north"
+    assert 'aria-label="2 unread"' in ana.get("/?branch=north").text
+    left = [str(one) for (one,) in service.rows("SELECT id FROM notifications WHERE job_id <> %s", jobs[2])]
+    ana.post("/notifications/read", form | {"notification": left})
+    assert "badge" not in ana.get("/?branch=north").text
+
+
+def test_nobody_sees_or_touches_what_is_another_s(service: Service, ana: Visitor) -> None:
+    ben = service.caller("north")
+    mine, elsewhere = ben.job(), service.caller("south", user=ana.user).job()
+    service.end(mine)
+    [(notification,)] = service.rows("SELECT id FROM notifications WHERE job_id = %s", mine)
+    form = {"form": ana.form_token, "branch": "north", "job": mine}
+    for job in (mine, elsewhere, str(uuid.uuid4()), "x"):
+        assert ana.get(f"/jobs/{job}?branch=north").status_code == 404
+        assert ana.post(f"/jobs/{job}/cancel", form).status_code == 404
+        assert ana.post(f"/jobs/{job}/retry", form).status_code == 404
+        assert f"/jobs/{job}" not in ana.get("/?branch=north").text
+    assert ana.post(f"/notifications/{notification}/open", form).status_code == 404
+    assert ana.get("/?branch=elsewhere").status_code == 404
+
+
+def test_the_language_is_the_browser_s_until_it_is_chosen(service: Service) -> None:
+    visitor = Visitor(service.app)
+    assert 'lang="en"' in visitor.get("/", **{"Accept-Language": "fr, de;q=0.5"}).text
+    assert 'lang="es"' in visitor.get("/", **{"Accept-Language": "es-AR, en;q=0.5"}).text
+    assert 'lang="en"' in visitor.get("/?lang=en", **{"Accept-Language": "es-AR"}).text
+    assert 'lang="en"' in visitor.get("/", **{"Accept-Language": "es-AR"}).text
+
+
+def test_when_the_database_is_away_the_page_says_so(service: Service, ana: Visitor) -> None:
+    def away() -> AbstractContextManager[psycopg.Connection[Any]]:
+        raise PoolTimeout("no connection")
+
+    visitor = Visitor(service.build(connection=away))
+    visitor.client.set_cookie("turno", ana.client.get_cookie("turno").value)  # type: ignore[union-attr]
+    answer = visitor.get("/?branch=north")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert "The database cannot be reached" in answer.text

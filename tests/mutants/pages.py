@@ -1,0 +1,101 @@
+"""Guards of the pages: whose browser it is, and which site made it ask."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SESSION = "tests/integration/test_pages_session.py"
+PAGES = "tests/integration/test_pages.py"
+ORIGINS = "tests/integration/test_other_origins.py"
+COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
+
+MUTANTS = (
+    Mutant(
+        "another site may use the cookie through the API",
+        COOKIE,
+        "app/web/credentials.py",
+        "        require_own_site(request)\n",
+        "        pass\n",
+        (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
+    ),
+    Mutant(
+        "another site may sign somebody in",
+        COOKIE,
+        "app/web/pages/sign_in.py",
+        '    """Sign in with a token that was pasted."""\n    require_own_site(request)\n',
+        '    """Sign in with a token that was pasted."""\n',
+        (f"{SESSION}::test_no_other_site_signs_anybody_in_or_out",),
+    ),
+    Mutant(
+        "who does not say where from is let in",
+        COOKIE,
+        "app/web/own_site.py",
+        "origin is not None and urlsplit",
+        "origin is None or urlsplit",
+        (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
+    ),
+    Mutant(
+        "a form needs no token",
+        COOKIE,
+        "app/web/pages/page_routes.py",
+        "                if not hmac.compare_digest(",
+        "                if False and not hmac.compare_digest(",
+        (f"{SESSION}::test_a_form_without_the_session_s_token_is_refused",),
+    ),
+    Mutant(
+        "every session has the same form token",
+        COOKIE,
+        "app/web/session_cookie.py",
+        "hmac.new(token.encode(),",
+        'hmac.new(b"turno",',
+        (f"{SESSION}::test_one_session_s_forms_are_no_use_in_another",),
+    ),
+    Mutant(
+        "scripts may read the cookie",
+        COOKIE,
+        "app/web/session_cookie.py",
+        "        httponly=True,\n",
+        "",
+        (f"{SESSION}::test_the_cookie_is_out_of_reach_of_scripts_and_other_sites",),
+    ),
+    Mutant(
+        "a neighbouring host may plant a session",
+        COOKIE,
+        "app/web/session_cookie.py",
+        "return _SECURE if request.is_secure else _PLAIN",
+        "return _PLAIN",
+        (f"{SESSION}::test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session",),
+    ),
+    Mutant(
+        "the sign-in leads anywhere",
+        COOKIE,
+        "app/web/pages/page_routes.py",
+        'return "/" if foreign or not address.isprintable() else address',
+        "return address",
+        (f"{SESSION}::test_the_sign_in_leads_nowhere_else",),
+    ),
+    Mutant(
+        "a second press starts a second batch",
+        "section 6: one key and one body are one job",
+        "app/web/pages/commands.py",
+        "        idempotency_key=key,\n",
+        "",
+        (f"{PAGES}::test_a_form_sent_again_is_the_same_job",),
+    ),
+    Mutant(
+        "a page shows other users' jobs",
+        "section 8: foreign and unknown ids give the same 404",
+        "app/web/pages/job_page.py",
+        "visit.scope.visible_user)",
+        "None)",
+        (f"{PAGES}::test_nobody_sees_or_touches_what_is_another_s",),
+    ),
+    Mutant(
+        "every origin may use the API",
+        "ALLOWED_ORIGINS: none unless named",
+        "app/web/other_origins.py",
+        'request.headers.get("Origin") in services().settings.allowed_origins',
+        'bool(request.headers.get("Origin"))',
+        (f"{ORIGINS}::test_no_other_origin_may",),
+    ),
+)

@@ -1,0 +1,102 @@
+"""A running site over the Northwind orders, and people who visit it with a real browser."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cli.deadline import becomes_true
+from cli.demo_web import DemoWeb
+from cli.development_token import development_token
+from cli.embedded_postgres import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from tests.world import World
+
+PATIENCE_MS = 30_000
+
+
+@dataclass
+class Site:
+    """The web as a process of its own, with workers that it launches."""
+
+    world: World
+    web: DemoWeb
+    browser: Browser
+
+    @property
+    def url(self) -> str:
+        return self.web.url
+
+    def token(self, user: str, *tenants: str, operator: bool = False) -> str:
+        return development_token(self.world.settings, user=user, tenants=tenants, operator=operator)
+
+    @contextmanager
+    def visitor(self, user: str, *tenants: str, operator: bool = False, **browser: Any) -> Iterator[Page]:
+        """Give the first page to somebody who has signed in, in a browser profile of their own."""
+        with self.browser.new_context(**{"locale": "en-US", "reduced_motion": "reduce"} | browser) as context:
+            page = self.opened(context)
+            page.goto(self.url)
+            page.fill("#token", self.token(user, *tenants, operator=operator))
+            page.locator('form[action="/sign-in"] button').click()
+            page.wait_for_url(re.compile("^" + re.escape(self.url) + "/[^s]*$"))
+            yield page
+
+    def opened(self, context: BrowserContext) -> Page:
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        page.set_default_navigation_timeout(PATIENCE_MS)
+        return page
+
+    @contextmanager
+    def holding(self, order: int, *, tenant: str = "suc0001") -> Iterator[None]:
+        """Whoever invoices this order waits: its batch stands still once it has come so far."""
+        with psycopg.connect(self.world.url) as connection:
+            schema = sql.Identifier(self.world.tenants[tenant].schema)
+            connection.execute(sql.SQL("SELECT FROM {}.orders WHERE id = %s FOR UPDATE").format(schema), [order])
+            yield
+            connection.rollback()
+
+    def settle(self) -> None:
+        """Call off what a test has left open, and wait for its workers to let go of it."""
+
+        def none_open() -> bool:
+            for tenant in self.world.tenants.values():
+                cancel = "SELECT job_cancel(id, NULL, 'the test is over') FROM background_jobs"
+                self.world.rows(f"{cancel} WHERE status IN ('pending', 'running')", tenant=tenant)
+            return self.world.rows("SELECT job_id FROM turno.tickets") == []
+
+        assert becomes_true(none_open, within=30)
+
+
+@pytest.fixture(scope="module")
+def module_site(module_northwind: World, chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site for the tests of one module."""
+    log: Path = tmp_path_factory.mktemp("site") / "web.log"
+    port = free_port()
+    module_northwind.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    web = DemoWeb(port=port, environment=module_northwind.environment, log=log)
+    web.start()
+    yield Site(module_northwind, web, chromium)
+    web.stop()
+
+
+@pytest.fixture
+def site(module_site: Site) -> Site:
+    """The module's site, with nothing left of the test before."""
+    if not module_site.web.running:
+        module_site.web.start()
+    module_site.settle()
+    module_site.world.forget()
+    return module_site

@@ -1,0 +1,85 @@
+"""Every phrase is there in every language, with the same places to fill, and the pages use no other."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from string import Formatter
+from typing import get_args
+
+import pytest
+
+from app.jobs.label import Label
+from app.web.pages.home import NOTICES, SHOWN
+from app.web.pages.language import LANGUAGES
+from app.web.pages.speech import Speech
+from app.web.pages.words import WORDS
+
+PAGES = Path(__file__).resolve().parents[2] / "app" / "web"
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+EN, ES = (Speech(language, NOW) for language in LANGUAGES)
+
+
+def places(said: str | tuple[str, str]) -> set[str]:
+    texts = (said,) if isinstance(said, str) else said
+    return {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("phrase", WORDS)
+def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
+    said = WORDS[phrase]
+    assert set(said) == set(LANGUAGES)
+    assert len({isinstance(one, tuple) for one in said.values()}) == 1
+    if not phrase.startswith("reason "):  # where the other language may repeat the error's own words
+        assert len({frozenset(places(one) - {"n"}) for one in said.values()}) == 1
+
+
+def test_the_pages_use_no_phrase_that_is_missing() -> None:
+    files = [*(PAGES / "templates" / "pages").glob("*.html"), *(PAGES / "pages").glob("*.py")]
+    used = {name for file in files for name in re.findall(r"\bsay\(\s*['\"]([\w ]+)['\"]\s*[,)]", file.read_text())}
+    assert len(used) > 50
+    assert used - set(WORDS) == set()
+
+
+def test_every_state_notice_and_filter_has_its_words() -> None:
+    wanted = {*get_args(Label), *(f"notice {one}" for one in NOTICES), *(f"show {one}" for one in SHOWN)}
+    assert wanted - set(WORDS) == set()
+
+
+@pytest.mark.parametrize(
+    ("value", "english", "spanish"),
+    [
+        (0, "0", "0"),
+        (1234567, "1,234,567", "1.234.567"),
+        (Decimal("999999999999999.90"), "999,999,999,999,999.90", "999.999.999.999.999,90"),
+        (Decimal("-0.05"), "-0.05", "-0,05"),
+    ],
+)
+def test_numbers_are_written_as_each_language_writes_them(value: int | Decimal, english: str, spanish: str) -> None:
+    assert (EN.number(value), ES.number(value)) == (english, spanish)
+
+
+@pytest.mark.parametrize(
+    ("ago", "english", "spanish"),
+    [
+        (0, "just now", "recién"),
+        (5, "5 seconds ago", "hace 5 segundos"),
+        (60, "1 minute ago", "hace 1 minuto"),
+        (3599, "59 minutes ago", "hace 59 minutos"),
+        (86_400, "1 day ago", "hace 1 día"),
+        (-7200, "in 2 hours", "en 2 horas"),
+        (7 * 86_400, "14 Nov 2026", "14 nov 2026"),
+    ],
+)
+def test_times_are_told_from_now(ago: int, english: str, spanish: str) -> None:
+    moment = NOW - timedelta(seconds=ago)
+    assert (EN.ago(moment), ES.ago(moment)) == (english, spanish)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "under a second"), (59.9, "59 s"), (61, "1 min 1 s"), (7322, "2 h 2 min")]
+)
+def test_durations_are_told_in_their_largest_units(seconds: float, said: str) -> None:
+    assert EN.lasting(seconds) == said
