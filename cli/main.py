@@ -22,6 +22,7 @@ COMMANDS = {
     "serve": Entry("cli.serve_command:serve", "Serve HTTP."),
     "worker": Entry("cli.worker_command:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("cli.worker_pool:main", "Stay and run what waits, with resident children."),
+    "consume": Entry("cli.rabbitmq_consumer:main", "Stay and run what RabbitMQ distributes, with resident children."),
     "maintain": Entry("cli.maintain:main", "Stay and run the maintenance passes, where no pool does."),
     "cleanup": Entry("cli.cleanup:main", "Run every maintenance pass once, as cron does."),
     "migrate": Entry("cli.migrate:main", "Bring the database and every tenant to this release, or back."),

@@ -153,6 +153,12 @@ class World:
         first = ["pool"] if self.odd else []
         return self._start(script, *first, *arguments, environment=self.environment | extra)
 
+    def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a consumer of the broker that `extra` names: the real one, or one that knows odd handlers too."""
+        script = "tests/odd_worker.py" if self.odd else "cli/rabbitmq_consumer.py"
+        first = ["consume"] if self.odd else []
+        return self._start(script, *first, *arguments, environment=self.environment | extra)
+
     def _start(self, script: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
             [sys.executable, str(ROOT / script), *arguments],

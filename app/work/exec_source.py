@@ -65,6 +65,9 @@ class ExecSource:
     def hear(self) -> None:
         """Do nothing."""
 
+    def pause(self) -> None:
+        """Do nothing: nothing is held."""
+
     def _waiting(self, worker: UUID, free: int) -> list[Claim]:
         queues = sorted({handler.queue for handler in self._registry.load_all()})
         types = self._registry.versions

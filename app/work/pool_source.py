@@ -31,12 +31,14 @@ class PoolSource:
         hints: EngineLink,
         registry: Registry,
         queues: Sequence[str] = (),
+        backend: str = "pool",
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`queues` names what this worker serves; empty means every queue of its handlers."""
         handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
         self._queues = sorted({handler.queue for handler in handlers})
         self._types = [(handler.type, handler.version) for handler in handlers]
+        self._backend = backend
         self._engine = engine
         self._hints = hints
         self._chance = chance
@@ -50,7 +52,7 @@ class PoolSource:
             return []
         try:
             claims = self._engine.run(
-                tickets.claim, worker, queues=self._queues, types=self._types, backend="pool", slots=free
+                tickets.claim, worker, queues=self._queues, types=self._types, backend=self._backend, slots=free
             )
         except psycopg.OperationalError as error:
             log.warning("no claim: the database does not answer: %s", error)
@@ -78,6 +80,9 @@ class PoolSource:
             self._hints.run(_drain)
         except psycopg.OperationalError as error:
             log.warning("hints lost: %s", error)
+
+    def pause(self) -> None:
+        """Do nothing: a ticket that was not claimed is everybody's."""
 
     def drop_in_child(self) -> None:
         """Let go of the listening connection: it is the supervisor's."""

@@ -54,6 +54,9 @@ class Source(Protocol):
     def take(self, worker: UUID, free: int) -> list[Claim]:
         """Claim up to `free` jobs; none means there is nothing to do now."""
 
+    def pause(self) -> None:
+        """Keep nothing from other workers: every child is busy, or this worker leaves."""
+
     def patience(self) -> float:
         """Return the seconds after which `take` wants to be called again, whatever happens."""
 
@@ -174,6 +177,7 @@ class Supervisor:
         """Claim for the children that are free, or that could be forked."""
         free = self._free()
         if free <= 0:
+            self._source.pause()
             return
         for claim in self._source.take(self._worker, free):
             crash_points.reach("claimed")
