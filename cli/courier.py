@@ -26,27 +26,30 @@ from cli.failures import run_plainly
 from cli.wiring import engine_link
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.jobs.message import Message
     from app.settings import Settings
 
 log = logging.getLogger(__name__)
 
 LONGEST = 1024  # bytes of a packet
+LONGEST_FAREWELL = 3.0  # seconds the relay has to end what it is at
 
 
 class Desk:
     """Reads the supervisor's packets and answers it."""
 
-    def __init__(self, channel: socket.socket, loop: IOLoop, url: str) -> None:
+    def __init__(self, channel: socket.socket, loop: IOLoop, url: str, *, leave: Callable[[], None]) -> None:
         self._channel = channel
-        self.loop = loop
+        self._leave = leave
         self.receiver = Receiver(loop, url, hand_over=self._hand_over, tell=self._say)
         loop.add_handler(channel.fileno(), lambda *_: self._read(), loop.READ)
 
     def _read(self) -> None:
         packet = self._channel.recv(LONGEST)
         if not packet:
-            self.loop.stop()
+            self._leave()
             return
         word, _, about = packet.decode().partition(" ")
         match word:
@@ -66,7 +69,7 @@ class Desk:
         try:
             self._channel.send(packet.encode())
         except (BrokenPipeError, ConnectionResetError):
-            self.loop.stop()
+            self._leave()
 
 
 def main(arguments: list[str]) -> int:
@@ -90,7 +93,16 @@ def carry(settings: Settings, channel: socket.socket) -> None:
     except (AMQPError, OSError) as error:
         log.warning("no broker yet: %r", error)
     loop = IOLoop()
-    desk = Desk(channel, loop, settings.rabbitmq_url)
+    stopped = Event()
+
+    def leave() -> None:
+        """Stop the relay, and what it speaks through after it."""
+        if not stopped.is_set():
+            loop.remove_handler(channel.fileno())
+            stopped.set()
+            loop.call_later(LONGEST_FAREWELL, loop.stop)
+
+    desk = Desk(channel, loop, settings.rabbitmq_url, leave=leave)
     publisher = Publisher(loop, settings.rabbitmq_relay_url or settings.rabbitmq_url)
     relay = Relay(
         engine=engine_link(settings),
@@ -99,18 +111,15 @@ def carry(settings: Settings, channel: socket.socket) -> None:
         window=settings.rabbitmq_window,
         lost_after=timedelta(seconds=settings.reoffer_after_seconds),
     )
-    stopped = Event()
-    relaying = Thread(target=relay.run, args=(stopped,), name="relay", daemon=True)
+
+    def relay_until_stopped() -> None:
+        relay.run(stopped)
+        loop.add_callback_threadsafe(loop.stop)
+
     for link in (desk.receiver, publisher):
         link.open()
-    relaying.start()
-    try:
-        loop.start()
-    finally:
-        stopped.set()
-        relaying.join(2)
-        for link in (desk.receiver, publisher):
-            link.close()
+    Thread(target=relay_until_stopped, name="relay", daemon=True).start()
+    loop.start()
 
 
 if __name__ == "__main__":

@@ -37,13 +37,10 @@ class Link:
         self._chance = chance
         self._pause = SHORTEST
         self._connection: pika.SelectConnection | None = None
-        self._leaving = False
         self.channel: Any = None
 
     def open(self) -> None:
         """Begin to connect; `on_ready` is called when there is a channel, each time anew."""
-        if self._leaving:
-            return
         self._connection = pika.SelectConnection(
             parameters(self._url),
             on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
@@ -51,11 +48,6 @@ class Link:
             on_close_callback=lambda _, error: self._lost(error),
             custom_ioloop=self._loop,
         )
-
-    def close(self) -> None:
-        """Leave in good order; not made again."""
-        self._leaving = True
-        self._throw_away()
 
     def on_ready(self, channel: Any) -> None:
         """Begin to use a new channel."""
@@ -76,8 +68,6 @@ class Link:
     def _lost(self, error: object) -> None:
         self.channel = None
         self.on_lost()
-        if self._leaving:
-            return
         log.warning("no broker: %s", error or type(error).__name__)
         self._loop.call_later(self._pause * (0.5 + self._chance()), self.open)
         self._pause = min(LONGEST, self._pause * 2)
