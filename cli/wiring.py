@@ -20,6 +20,7 @@ from app.queues.pool import PoolQueue
 from app.queues.slots import Slot, SlotFolder
 from app.settings import Settings
 from app.store import tickets
+from app.store.routing import Defaults
 from app.work.broker_source import BrokerSource
 from app.work.child_process import Duty
 from app.work.engine import EngineLink
@@ -96,6 +97,11 @@ def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
 def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
     """Return the backend that QUEUE_BACKEND names."""
     return queue_named(settings.queue_backend, settings, environment)
+
+
+def backend_defaults(settings: Settings) -> Defaults:
+    """Return what the environment says about backends, where nothing was set at run time."""
+    return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
 
 
 def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:

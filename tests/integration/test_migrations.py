@@ -64,18 +64,34 @@ class Place:
             return self.admin.execute(statement)
 
 
+def set_up(place: Place) -> None:
+    """Install, and add the tenants."""
+    install(place.admin, place.logins, migrations=place.migrations)
+    add_company(place.admin, place.logins, "acme", "Acme")
+    for slug in SLUGS:
+        place.tenants.append(add_tenant(place.admin, place.logins, slug, "acme", migrations=place.migrations))
+
+
+@pytest.fixture
+def packaged(database: str) -> Iterator[Place]:
+    """The steps as they are packaged."""
+    with psycopg.connect(database, autocommit=True) as admin:
+        place = Place(database, PACKAGED, Logins(database, KEY), admin, [])
+        set_up(place)
+        yield place
+
+
 @pytest.fixture
 def place(database: str, tmp_path: Path) -> Iterator[Place]:
-    (tmp_path / "tenant").mkdir()
-    (tmp_path / "control").symlink_to(PACKAGED / "control")
-    for file in (PACKAGED / "tenant").glob("0001*.sql"):
-        (tmp_path / "tenant" / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-    logins = Logins(database, KEY)
+    for room in ("tenant", "control"):
+        (tmp_path / room).mkdir()
+        # All that is packaged as one first step, however many files it has by now.
+        ups = [file for file in sorted((PACKAGED / room).glob("*.sql")) if not file.name.endswith(".down.sql")]
+        whole = "\n".join(file.read_text(encoding="utf-8") for file in ups)
+        (tmp_path / room / "0001_whole.sql").write_text(whole, encoding="utf-8")
     with psycopg.connect(database, autocommit=True) as admin:
-        place = Place(database, tmp_path, logins, admin, [])
-        install(admin, logins)
-        add_company(admin, logins, "acme", "Acme")
-        place.tenants += [add_tenant(admin, logins, slug, "acme", migrations=place.migrations) for slug in SLUGS]
+        place = Place(database, tmp_path, Logins(database, KEY), admin, [])
+        set_up(place)
         yield place
 
 
@@ -104,11 +120,12 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> Non
 
 def test_an_empty_database_can_be_asked(database: str) -> None:
     logins = Logins(database, KEY)
+    steps = tuple(sorted(Migrations.read(PACKAGED).control))
     with psycopg.connect(database, autocommit=True) as admin:
         (control,) = status(admin, logins)
-        assert (control.at, control.pending) == (0, (1,))
+        assert (control.at, control.pending) == (0, steps)
     (planned,) = migrate(lambda: psycopg.connect(database), logins, dry_run=True)
-    assert planned.done == (1,)
+    assert planned.done == steps
 
 
 def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
@@ -279,15 +296,15 @@ def test_what_cannot_be_taken_back_says_so(place: Place) -> None:
     assert errors == {"0002_widgets: A migration without a .down.sql cannot be taken back."}
 
 
-def test_the_packaged_steps_go_down_and_up(place: Place) -> None:
-    connect = place.connect
-    migrate(connect, place.logins)
-    rollback(connect, place.logins, to=0)
-    for tenant in place.tenants:
-        left = {found.thing for found in live_things(place.admin, [tenant.schema])}
+def test_the_packaged_steps_go_down_and_up(packaged: Place) -> None:
+    connect = packaged.connect
+    migrate(connect, packaged.logins)
+    rollback(connect, packaged.logins, to=0)
+    for tenant in packaged.tenants:
+        left = {found.thing for found in live_things(packaged.admin, [tenant.schema])}
         assert left == {Thing(Kind.SCHEMA, tenant.schema), Thing(Kind.TABLE, "schema_migrations")}
-    assert failed(migrate(connect, place.logins)) == []
-    assert check(place.admin, place.logins) == []
+    assert failed(migrate(connect, packaged.logins)) == []
+    assert check(packaged.admin, packaged.logins) == []
 
 
 def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
@@ -361,10 +378,6 @@ def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
 
 
 def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:
-    (place.folder / "control").unlink()
-    (place.folder / "control").mkdir()
-    for file in (PACKAGED / "control").glob("*.sql"):
-        place.write(f"control/{file.name}", file.read_text(encoding="utf-8"))
     place.write("control/0002_broken.sql", "SELECT 1 / 0;")
     place.write("tenant/0002_widgets.sql", WIDGETS)
     (only,) = place.migrate()
