@@ -42,6 +42,7 @@ class Node:
         self.port = 0
         self._password = secrets.token_hex(16)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._variables: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -64,7 +65,7 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Kept from one start to the next: the node's name, and so its queues, hang on it.
         self.port = self.port or free_port()
-        environment = self._environment()
+        environment = self._variables = self._environment()
         try:
             # Started here, and not by the node, because the node would leave it behind as a daemon.
             self._run(environment, name_server, "-port", environment["ERL_EPMD_PORT"], "-address", "127.0.0.1")
@@ -91,6 +92,24 @@ class Node:
         for process in self._processes:
             process.kill()
         self.stop()
+
+    def control(self, *command: str) -> str:
+        """Run rabbitmqctl on the running node and return what it printed."""
+        server = RABBITMQ.find()
+        assert server is not None  # noqa: S101 - it was found at the start
+        done = subprocess.run(
+            Identity().command(server.with_name("rabbitmqctl"), "--quiet", *command),
+            env=self._variables,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        if done.returncode:
+            raise NodeError(f"rabbitmqctl {' '.join(command)}: {done.stdout}{done.stderr}")
+        return done.stdout
 
     def __enter__(self) -> Self:
         self.start()

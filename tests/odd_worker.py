@@ -11,8 +11,8 @@ from tests.odd_handlers import REGISTRY
 
 
 def main() -> None:
-    log_to_stderr("INFO")
     settings = read_settings()
+    log_to_stderr(settings.log_level)
     if sys.argv[1] == "pool":
         pool_supervisor(settings, sys.argv[2:], REGISTRY).run()
     elif sys.argv[1] == "consume":

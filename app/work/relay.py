@@ -64,24 +64,25 @@ class Relay:
         """Publish until stopped, whatever fails."""
         while not stopped.is_set():
             try:
-                self._engine.run(self._wait, self.turn())
+                if self._engine.run(broker.keep_lease, "relay", self._holder, LEASE):
+                    self._engine.run(self._wait, self.turn())
+                else:
+                    stopped.wait(STANDBY)
             except psycopg.Error as error:
                 log.warning("nothing published: the database does not answer: %s", error)
                 stopped.wait(STANDBY * (0.5 + self._chance()))
+            except TurnoError as error:
+                log.warning("nothing published: %s", error)
+                # Another host may reach the broker; hints do not shorten the pause.
+                self._leave()
+                stopped.wait(STANDBY * (1 + self._chance()))
         self._leave()
+        self._engine.close()
 
     def turn(self) -> float:
         """Publish what is due; returns after how many seconds to look again, unless a hint comes."""
-        if not self._engine.run(broker.keep_lease, "relay", self._holder, LEASE):
-            return STANDBY
-        try:
-            published = self._publish()
-            self._look_for_lost()
-        except TurnoError as error:
-            # Another host may reach the broker.
-            log.warning("nothing published: %s", error)
-            self._engine.run(broker.drop_lease, "relay", self._holder)
-            return STANDBY * (1 + self._chance())
+        published = self._publish()
+        self._look_for_lost()
         self._rest = SHORTEST if published else min(LONGEST, self._rest * 2)
         return 0.0 if published else self._rest
 
@@ -116,4 +117,3 @@ class Relay:
             self._engine.run(broker.drop_lease, "relay", self._holder)
         except psycopg.Error as error:
             log.warning("the lease runs out by itself: %s", error)
-        self._engine.close()
