@@ -27,6 +27,7 @@ COMMANDS = {
     "cleanup": Entry("cli.cleanup:main", "Run every maintenance pass once, as cron does."),
     "migrate": Entry("cli.migrate:main", "Bring the database and every tenant to this release, or back."),
     "backend": Entry("cli.backend_command:backend", "Show which backend has what, or change which one runs the jobs."),
+    "broker": Entry("cli.broker_command:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
     "jobs": Entry("cli.jobs_command:jobs", "List, show, retry and cancel jobs."),
     "tenant": Entry("cli.tenant_command:tenant", "Add, list and remove tenants; mend their access."),
     "company": Entry("cli.company_command:company", "Add companies, which group tenants."),
