@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, invoices, isolation, recovery, running, tickets
+from tests.mutants import broker, door, fencing, invoices, isolation, recovery, running, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
@@ -12,4 +12,5 @@ MUTANTS = (
     *isolation.MUTANTS,
     *door.MUTANTS,
     *invoices.MUTANTS,
+    *broker.MUTANTS,
 )
