@@ -9,7 +9,7 @@ from importlib import import_module
 
 from benchmarks.benchmark import Benchmark, Options
 
-NAMES = ("dispatch", "http", "spawn", "invoicing", "provision", "claim", "fairness")
+NAMES = ("dispatch", "http", "spawn", "invoicing", "provision", "claim", "fairness", "broker", "flip")
 
 
 def main(arguments: list[str]) -> int:

@@ -226,6 +226,23 @@ def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: World, channel: B
     assert attempts_of(world, *jobs) == {1}
 
 
+def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: World, channel: BlockingChannel) -> None:
+    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
+    world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: running(world, *busy), within=30)
+    bodies = {Message(uuid4(), world.one.schema, 0).encode() for _ in range(3)}
+    for body in bodies:
+        channel.basic_publish(EXCHANGE, "normal", body, mandatory=True)
+    got: set[bytes] = set()
+
+    def all_came() -> bool:
+        _, _, body = channel.basic_get(queue_of(Priority.NORMAL), auto_ack=True)
+        got.update([body] if body else [])
+        return got == bodies
+
+    assert becomes_true(all_came, within=20)
+
+
 def test_sigterm_drains_and_what_was_heard_is_left_to_others(world: World, channel: BlockingChannel) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(3)]
     consumer = world.start_consumer(POOL_MAX_CHILDREN="2")

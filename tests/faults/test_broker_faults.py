@@ -148,7 +148,7 @@ def test_a_memory_alarm_stops_no_job(world: World, node: Node) -> None:
     try:
         with Load(world) as load:
             assert load.grows(30)
-        assert becomes_true(lambda: ended(world), within=40)
+        assert becomes_true(lambda: ended(world), within=20)
     finally:
         node.control("set_vm_memory_high_watermark", "0.4")
     assert once_each(world, load.jobs)

@@ -95,7 +95,7 @@ MUTANTS = (
         "app/queues/rabbitmq.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
-        (f"{CONSUMER}::test_a_busy_consumer_keeps_nothing_from_an_idle_one",),
+        (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
     ),
     Mutant(
         "without a broker nobody looks",
