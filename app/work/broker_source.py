@@ -42,6 +42,7 @@ class BrokerSource:
         launch: Launch,
         looks: Source,
         chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Begin without a courier; `looks` finds tickets of this backend without any broker."""
         self._engine = engine
@@ -49,16 +50,17 @@ class BrokerSource:
         self._launch = launch
         self._looks = looks
         self._chance = chance
+        self._clock = clock
         self._courier: Courier | None = None
-        self._courier_due = monotonic()
+        self._courier_due = clock()
         self._heard: deque[tuple[str, Message]] = deque()
         self._granted = 0  # how many more the courier may hand over
-        self._quiet_at = monotonic() + QUIET
+        self._quiet_at = clock() + QUIET
 
     def take(self, worker: UUID, free: int) -> list[Claim]:
         """Claim what was heard; if there was nothing for a while, look."""
         claims = self._claim_heard(worker, free)
-        if not claims and monotonic() >= self._quiet_at:
+        if not claims and self._clock() >= self._quiet_at:
             claims = self._looks.take(worker, free)
         if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._courier is not None:
             self._courier.tell("grant", more)
@@ -77,13 +79,13 @@ class BrokerSource:
 
     def patience(self) -> float:
         """Return the seconds until it wants to look for itself, or to have a courier again."""
-        quiet_in = max(0.0, self._quiet_at - monotonic())
+        quiet_in = max(0.0, self._quiet_at - self._clock())
         look_in = max(quiet_in, self._looks.patience())
-        return look_in if self._courier is not None else min(look_in, max(0.0, self._courier_due - monotonic()))
+        return look_in if self._courier is not None else min(look_in, max(0.0, self._courier_due - self._clock()))
 
     def descriptor(self) -> int | None:
         """Return the courier's channel; a courier that died is replaced after a moment."""
-        if self._courier is None and monotonic() >= self._courier_due:
+        if self._courier is None and self._clock() >= self._courier_due:
             try:
                 self._courier = Courier(self._launch)
             except OSError as error:
@@ -113,9 +115,9 @@ class BrokerSource:
                 receipt, _, body = about.partition(" ")
                 self._heard.append((receipt, Message.decode(body.encode())))
                 self._granted = max(0, self._granted - 1)
-                self._quiet_at = monotonic() + QUIET
+                self._quiet_at = self._clock() + QUIET
             case "away":
-                self._quiet_at = monotonic()
+                self._quiet_at = self._clock()
             case "refused":
                 raise BrokerRefused(about)
 
@@ -142,5 +144,5 @@ class BrokerSource:
         self._courier = None
         self._heard.clear()
         self._granted = 0
-        self._quiet_at = monotonic()
-        self._courier_due = monotonic() + AGAIN * (0.5 + self._chance())
+        self._quiet_at = self._clock()
+        self._courier_due = self._clock() + AGAIN * (0.5 + self._chance())

@@ -227,8 +227,10 @@ def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: World, channel: B
 
 
 def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: World, channel: BlockingChannel) -> None:
-    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
+    channel.basic_publish(EXCHANGE, "normal", Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
     world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 0, within=30)  # so it consumes
+    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
     assert becomes_true(lambda: running(world, *busy), within=30)
     bodies = {Message(uuid4(), world.one.schema, 0).encode() for _ in range(3)}
     for body in bodies:

@@ -8,7 +8,6 @@ SQL = "migrations/control/0008_broker.sql"
 RELAY = "tests/integration/test_relay_sql.py"
 BACKENDS = "tests/integration/test_backends.py"
 CONSUMER = "tests/acceptance/test_consumer.py"
-FAULTS = "tests/faults/test_broker_faults.py"
 DECIDES = "section 7: a message proves nothing, the claim decides"
 WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
 AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
@@ -103,7 +102,7 @@ MUTANTS = (
         "app/work/broker_source.py",
         "        if not claims and monotonic() >= self._quiet_at:",
         "        if False:",
-        (f"{FAULTS}::test_a_memory_alarm_stops_no_job",),
+        ("tests/unit/test_broker_source.py::test_while_it_hears_it_does_not_look_and_after_a_silence_it_does",),
     ),
     Mutant(
         "junk is thrown away",
