@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, get_args
 
 from app.errors import InvalidSettings
 
-Backend = Literal["exec", "pool"]
+Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
@@ -84,6 +84,8 @@ class Settings:
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))
+    queue_canary_backend: str = _setting("", "a second backend, for some of the tenants", _one_of(*BACKENDS))
+    queue_canary_percent: int = _setting(0, "how many tenants in a hundred get the second backend", _whole(0, 100))
     exec_max_processes: int = _setting(4, "spawned workers at a time on this host", _whole(1, 256))
     exec_slot_dir: str = _setting("", "folder of the slot locks, shared by all web processes of the host")
     exec_log: str = _setting("", "file that spawned workers write their log to; by default in the slot folder")
@@ -92,6 +94,9 @@ class Settings:
     pool_jobs_per_child: int = _setting(10_000, "jobs after which a child is replaced", _whole(1, 100_000_000))
     pool_memory_per_child_mb: int = _setting(256, "memory beyond which a child is replaced", _whole(32, 1_048_576))
     pool_sessions_per_child: int = _setting(4, "tenant sessions a child keeps open between jobs", _whole(0, 256))
+    rabbitmq_url: str = _setting("", "where the broker is, with user, password and virtual host", secret=True)
+    rabbitmq_relay_url: str = _setting("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
+    rabbitmq_window: int = _setting(8, "messages of one tenant and priority that wait in the broker", _whole(1, 10_000))
     max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))
     max_body_bytes: int = _setting(1_048_576, "largest request body that is read", _whole(1024, 104_857_600))
     heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))

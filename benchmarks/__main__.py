@@ -26,6 +26,8 @@ NAMES = (
     "concurrent",
     "killed",
     "stream",
+    "broker",
+    "flip",
 )
 
 

@@ -42,6 +42,7 @@ class Node:
         self.port = 0
         self._password = secrets.token_hex(16)
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._environment: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -64,7 +65,7 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Kept from one start to the next: the node's name, and so its queues, hang on it.
         self.port = self.port or free_port()
-        environment = self._environment()
+        environment = self._environment = self._make_environment()
         try:
             # Started here, and not by the node, because the node would leave it behind as a daemon.
             self._run(environment, name_server, "-port", environment["ERL_EPMD_PORT"], "-address", "127.0.0.1")
@@ -92,6 +93,29 @@ class Node:
             process.kill()
         self.stop()
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment in which RabbitMQ's own commands speak to this node."""
+        server = RABBITMQ.find()
+        assert server is not None  # noqa: S101 - it was found at the start
+        return self._environment | {"PATH": f"{server.parent}:{self._environment['PATH']}"}
+
+    def control(self, *command: str) -> str:
+        """Run rabbitmqctl on the running node and return what it printed."""
+        done = subprocess.run(
+            Identity().command("rabbitmqctl", "--quiet", *command),
+            env=self.variables,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        if done.returncode:
+            raise NodeError(f"rabbitmqctl {' '.join(command)}: {done.stdout}{done.stderr}")
+        return done.stdout
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -101,7 +125,7 @@ class Node:
     ) -> None:
         self.stop()
 
-    def _environment(self) -> dict[str, str]:
+    def _make_environment(self) -> dict[str, str]:
         configuration = self.folder / "rabbitmq.conf"
         configuration.write_text(
             CONFIGURATION.format(port=self.port, password=self._password, folder=self.folder), encoding="utf-8"

@@ -6,9 +6,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher
 from cli.environment import read_settings
-from cli.wiring import logins, open_queue
+from cli.wiring import backend_defaults, logins, queue_named
 from tenants.directory import Directory
 from tenants.session import as_api, service_session
 
@@ -44,7 +45,12 @@ def session_of(slug: str) -> Iterator[TenantSession]:
         def lend() -> nullcontext[Connection[Any]]:
             return nullcontext(connection)
 
+        choice = BackendChoice(
+            connection=lend,
+            defaults=backend_defaults(settings),
+            open_queue=lambda name: queue_named(name, settings),
+        )
         dispatcher = Dispatcher(
-            connection=lend, queue=open_queue(settings), pending_limit=settings.max_pending_jobs_per_user
+            connection=lend, queue=choice.queue_of, pending_limit=settings.max_pending_jobs_per_user
         )
         yield TenantSession(Directory(lend).find(slug), connection, dispatcher)

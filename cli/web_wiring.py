@@ -8,6 +8,7 @@ from typing import Any
 from flask import Flask
 from psycopg_pool import ConnectionPool
 
+from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.settings import Settings
 from app.watch.hub import Hub
@@ -16,7 +17,7 @@ from app.web import create_app
 from app.web.services import Inline
 from app.web.stream_events import StreamEvents, farewell
 from cli.stream_worker import Application
-from cli.wiring import inline_runner, logins, open_queue
+from cli.wiring import backend_defaults, inline_runner, logins, queue_named
 from handlers import build_registry
 from tenants.directory import Directory
 from tenants.punctual import PunctualConnection
@@ -50,9 +51,14 @@ def serving_application(settings: Settings) -> Application:
 def web_application(settings: Settings, hub: Hub) -> Flask:
     """Return the web application with a pool of its own, opened here; it connects in the background."""
     pool = web_pool(settings)
+    choice = BackendChoice(
+        connection=pool.connection,
+        defaults=backend_defaults(settings),
+        open_queue=lambda name: queue_named(name, settings),
+    )
     dispatcher = Dispatcher(
         connection=pool.connection,
-        queue=open_queue(settings),
+        queue=choice.queue_of,
         pending_limit=settings.max_pending_jobs_per_user,
         announce=hub.announce,
     )

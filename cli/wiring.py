@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +20,8 @@ from app.queues.pool import PoolQueue
 from app.queues.slots import Slot, SlotFolder
 from app.settings import Settings
 from app.store import tickets
+from app.store.routing import Defaults
+from app.work.broker_source import BrokerSource
 from app.work.child_process import Duty
 from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
@@ -86,20 +90,28 @@ def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) 
     return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment)
 
 
-def pool_queue(settings: Settings) -> PoolQueue:
-    """Return the backend that wakes resident workers, through a connection of its own."""
+def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
+    """Return a backend that wakes resident workers, or the relay, through a connection of its own."""
     known = logins(settings)
     link = EngineLink(lambda: service_session(known, known.web, application="turno-hints"))
-    return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close)
+    return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close, name=name)
 
 
 def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
     """Return the backend that QUEUE_BACKEND names."""
-    match settings.queue_backend:
-        case "pool":
-            return pool_queue(settings)
-        case _:
-            return exec_queue(settings, environment)
+    return queue_named(settings.queue_backend, settings, environment)
+
+
+def backend_defaults(settings: Settings) -> Defaults:
+    """Return what the environment says about backends, where nothing was set at run time."""
+    return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
+
+
+def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
+    """Return a backend by its name."""
+    if name == "exec":
+        return exec_queue(settings, environment)
+    return pool_queue(settings, name)
 
 
 def exec_supervisor(settings: Settings, job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
@@ -138,6 +150,38 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
 def vigil(settings: Settings) -> Vigil:
     """Return what says that this process is ready and alive, to whoever started it."""
     return Vigil.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
+
+
+def consumer_supervisor(settings: Settings, registry: Registry | None = None) -> Supervisor:
+    """Return a resident worker that runs what the broker distributes."""
+    settings.require("rabbitmq_url")
+    engine = supervisor_link(settings)
+    registry = registry or build_registry()
+    lent = sessions(settings, keep=settings.pool_sessions_per_child)
+    looks = PoolSource(engine=engine, hints=_hints(settings), registry=registry, backend="rabbitmq")
+    return Supervisor(
+        backend="rabbitmq",
+        engine=engine,
+        source=BrokerSource(engine=engine, registry=registry, launch=_launch_courier, looks=looks),
+        duty=_duty(registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb),
+        registry=registry,
+        pace=_pace(settings),
+        size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
+        janitor=Janitor(lambda: _tidy(settings), every=SWEEP.total_seconds()),
+        vigil=vigil(settings),
+    )
+
+
+def _launch_courier(descriptor: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "cli" / "courier.py"), str(descriptor)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+             "TURNO_DOTENV": "read"},
+        stdin=subprocess.DEVNULL,
+        pass_fds=[descriptor],
+        start_new_session=True,
+    )  # fmt: skip
 
 
 def _tidy(settings: Settings) -> None:

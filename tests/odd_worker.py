@@ -1,4 +1,4 @@
-"""A spawned worker, or with `pool` a resident one, whose registry also knows the handlers that misbehave."""
+"""A spawned worker, or with `pool` or `consume` a resident one, that also knows the handlers that misbehave."""
 
 import sys
 

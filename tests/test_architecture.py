@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "app.jobs": {"app.errors", "app.jobs", "tenants.tenant"},
     "app.store": {"app.errors", "app.jobs", "app.store", "tenants.tenant", "psycopg"},
     "app.queues.rabbitmq": {"app.errors", "app.crash_points", "app.jobs", "app.queues", "pika"},
+    "app.queues.topology": {"app.errors", "app.jobs", "pika"},
     "app.queues": {"app.errors", "app.crash_points", "app.jobs", "app.queues"},
     "app.dispatch": {
         "app.errors",

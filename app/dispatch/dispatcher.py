@@ -52,28 +52,30 @@ class Verdict:
 
 
 class Dispatcher:
-    """Writes commands through the web's connections and offers what became ready to the queue."""
+    """Writes commands through the web's connections and offers what became ready to the tenant's queue."""
 
     def __init__(
         self,
         *,
         connection: WebConnection,
-        queue: QueueInterface,
+        queue: QueueInterface | Callable[[Tenant], QueueInterface],
         pending_limit: int,
         announce: Announce = lambda _tenant, _job: None,
     ) -> None:
+        """Take one `queue` for all tenants, or what chooses each tenant's."""
         self._connection = connection
-        self._queue = queue
+        self._queue_of = queue if callable(queue) else lambda _: queue
         self._announce = announce
         self._pending_limit = pending_limit
 
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed."""
+        queue = self._queue_of(tenant)
         new = NewJob(
             type=wanted.handler.type,
             version=wanted.handler.version,
             queue=wanted.handler.queue,
-            backend=self._queue.name,
+            backend=queue.name,
             max_attempts=wanted.handler.retry.max_attempts,
             payload=wanted.payload,
             payload_hash=fingerprint(wanted),
@@ -92,17 +94,18 @@ class Dispatcher:
         verdict = Verdict(row["verdict"], row["job_id"])
         if verdict.word == "accepted":
             if wanted.run_at is None or wanted.run_at <= datetime.now(UTC):
-                self._hint(tenant, verdict)
+                self._hint(queue, tenant, verdict)
             self._announce(tenant.id, row["job_id"])
         return verdict
 
     def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
         """Make a new job that continues an ended one: accepted, replayed, unknown or not_retryable."""
+        queue = self._queue_of(tenant)
         with self._connection() as connection:
-            row = call_as_api(connection, tenant, RETRY, (job_id, user_id, self._queue.name, correlation_id))
+            row = call_as_api(connection, tenant, RETRY, (job_id, user_id, queue.name, correlation_id))
         verdict = Verdict(row["verdict"], row["job_id"])
         if verdict.word == "accepted":
-            self._hint(tenant, verdict)
+            self._hint(queue, tenant, verdict)
             for changed in (job_id, row["job_id"]):
                 self._announce(tenant.id, changed)
         return verdict
@@ -122,14 +125,14 @@ class Dispatcher:
         with self._connection() as connection:
             row = call_as_api(connection, tenant, DECIDE, (job_id, user_id, key, result, by))
         for woken in row["woken"]:
-            self._hint(tenant, Verdict(row["verdict"], woken))
+            self._hint(self._queue_of(tenant), tenant, Verdict(row["verdict"], woken))
         return Verdict(row["verdict"], job_id)
 
-    def _hint(self, tenant: Tenant, verdict: Verdict) -> None:
+    def _hint(self, queue: QueueInterface, tenant: Tenant, verdict: Verdict) -> None:
         assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id
         crash_points.reach("accepted")
         try:
-            self._queue.offer(JobRef(tenant.slug, verdict.job_id))
+            queue.offer(JobRef(tenant.slug, verdict.job_id))
         except Exception:
             # The job is committed; the sweep offers it again. The caller must not hear of this.
             log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(verdict.job_id)})

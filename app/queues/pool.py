@@ -1,4 +1,4 @@
-"""The backend with residents: a notification wakes the workers that sleep, coalesced and outside any transaction."""
+"""The backends with residents: a notification wakes workers, or the relay, coalesced and outside any transaction."""
 
 import logging
 from collections.abc import Callable
@@ -14,13 +14,13 @@ BREATH = 0.005  # seconds between two notifications of one process: a commit wit
 class PoolQueue:
     """Notifies after the commit, from a thread of its own; implements QueueInterface."""
 
-    name = "pool"
-
-    def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None]) -> None:
+    def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None], name: str = "pool") -> None:
         """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway.
 
-        `hang_up` is called once, at the end, from the thread that notified.
+        Of the backend rabbitmq it is the relay that wakes: the web never speaks to the broker. `hang_up` is called
+        once, at the end, from the thread that notified.
         """
+        self.name = name
         self._notify = notify
         self._hang_up = hang_up
         self._offered = Event()

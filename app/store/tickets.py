@@ -45,20 +45,20 @@ def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[Typ
 
     It waits a moment where a cap is just being counted; None also means that the cap is reached.
     """
-    names, versions = _in_step(types)
+    names, versions = in_step(types)
     row = engine.execute("SELECT * FROM claim_job(%s, %s, %s, %s)", (worker, job_id, names, versions)).fetchone()
-    return _claim(row) if row else None
+    return claim_of(row) if row else None
 
 
 def claim(
     engine: Engine, worker: UUID, *, queues: Sequence[str], types: Sequence[TypeVersion], backend: str, slots: int
 ) -> list[Claim]:
     """Take up to `slots` jobs, one tenant's turn after another; the next call in this session goes on from there."""
-    names, versions = _in_step(types)
+    names, versions = in_step(types)
     rows = engine.execute(
         "SELECT * FROM claim(%s, %s, %s, %s, %s, %s)", (worker, list(queues), names, versions, backend, slots)
     ).fetchall()
-    return [_claim(row) for row in rows]
+    return [claim_of(row) for row in rows]
 
 
 def claim_groups(
@@ -75,17 +75,17 @@ def claim_groups(
 
     `groups` is in step with `types`. Only the first of a group may be a job that a worker died with: it is alone then.
     """
-    names, versions = _in_step(types)
+    names, versions = in_step(types)
     rows = engine.execute(
         "SELECT * FROM claim_groups(%s, %s, %s, %s, %s::integer[], %s, %s)",
         (worker, list(queues), names, versions, list(groups), backend, slots),
     ).fetchall()
-    return [tuple(_claim(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
+    return [tuple(claim_of(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
 
 
 def held(engine: Engine, worker: UUID) -> list[Claim]:
     """Return every claim that the tickets say this worker has."""
-    return [_claim(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
+    return [claim_of(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
 
 
 def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
@@ -153,11 +153,13 @@ def prune_outcomes(engine: Engine, older_than: timedelta, *, dry_run: bool) -> i
     return int(_value(engine, "SELECT prune_outcomes(%s, %s)", (older_than, dry_run)))
 
 
-def _in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
+def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
+    """Return the types and their versions as two arrays for one statement."""
     return [name for name, _ in types], [Int2(version) for _, version in types]
 
 
-def _claim(row: tuple[Any, ...]) -> Claim:
+def claim_of(row: tuple[Any, ...]) -> Claim:
+    """Return the claim that a row of the type `claimed` says."""
     job_id, token, attempt, job_type, version, tenant_id, slug, schema, role, epoch = row
     return Claim(
         job_id=job_id,

@@ -34,6 +34,11 @@ class ExecSource:
         self._place = place
         self.exhausted = False
 
+    @property
+    def processes(self) -> set[int]:
+        """Return none."""
+        return set()
+
     def take(self, worker: UUID, free: int) -> list[Group]:
         """Claim the named job, later others; the place on this host is given up before leaving."""
         if self.exhausted:
@@ -64,6 +69,9 @@ class ExecSource:
 
     def hear(self) -> None:
         """Do nothing."""
+
+    def pause(self) -> None:
+        """Do nothing: nothing is held."""
 
     def _waiting(self, worker: UUID, free: int) -> list[Group]:
         queues = sorted({handler.queue for handler in self._registry.load_all()})

@@ -31,6 +31,7 @@ class PoolSource:
         hints: EngineLink,
         registry: Registry,
         queues: Sequence[str] = (),
+        backend: str = "pool",
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`queues` names what this worker serves; empty means every queue of its handlers."""
@@ -38,12 +39,18 @@ class PoolSource:
         self._queues = sorted({handler.queue for handler in handlers})
         self._types = [(handler.type, handler.version) for handler in handlers]
         self._groups = [handler.group for handler in handlers]
+        self._backend = backend
         self._engine = engine
         self._hints = hints
         self._chance = chance
         self._interval = SHORTEST
         self._due = monotonic()
         self._listens: Connection | None = None
+
+    @property
+    def processes(self) -> set[int]:
+        """Return none."""
+        return set()
 
     def take(self, worker: UUID, free: int) -> list[Group]:
         """Claim for up to `free` children if it is time to look."""
@@ -56,7 +63,7 @@ class PoolSource:
                 queues=self._queues,
                 types=self._types,
                 groups=self._groups,
-                backend="pool",
+                backend=self._backend,
                 slots=free,
             )
         except psycopg.OperationalError as error:
@@ -85,6 +92,9 @@ class PoolSource:
             self._hints.run(_drain)
         except psycopg.OperationalError as error:
             log.warning("hints lost: %s", error)
+
+    def pause(self) -> None:
+        """Do nothing: a ticket that was not claimed is everybody's."""
 
     def drop_in_child(self) -> None:
         """Let go of the listening connection: it is the supervisor's."""

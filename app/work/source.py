@@ -13,8 +13,15 @@ class Source(Protocol):
     def exhausted(self) -> bool:
         """Say whether nothing will come any more, so that an idle supervisor may leave."""
 
+    @property
+    def processes(self) -> set[int]:
+        """Return which processes it has started: they are no job's."""
+
     def take(self, worker: UUID, free: int) -> list[Group]:
         """Claim for up to `free` children; nothing means there is nothing to do now."""
+
+    def pause(self) -> None:
+        """Keep nothing from other workers: every child is busy, or this worker leaves."""
 
     def patience(self) -> float:
         """Return the seconds after which `take` wants to be called again, whatever happens."""

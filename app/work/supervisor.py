@@ -122,6 +122,7 @@ class Supervisor:
         """Claim for the children that are free, or that could be forked."""
         free = self._free()
         if free <= 0:
+            self._source.pause()
             return
         for claims in self._source.take(self._worker, free):
             crash_points.reach("claimed")
@@ -222,11 +223,13 @@ class Supervisor:
         del self._children[child.pid]
         code = child.reap()
         # What it left behind had it as parent until it died, and has us now.
-        strays.end(spare={*self._children, *self._inherited, *self._sweepers()})
+        strays.end(spare=self._own_processes())
         self._taking_back.from_dead(child.claims, code, child.why(code))
 
-    def _sweepers(self) -> set[int]:
-        return {self._janitor.pid} if self._janitor is not None and self._janitor.pid is not None else set()
+    def _own_processes(self) -> set[int]:
+        sweeper = self._janitor.pid if self._janitor is not None else None
+        own = {*self._children, *self._inherited, *self._source.processes}
+        return own if sweeper is None else own | {sweeper}
 
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""

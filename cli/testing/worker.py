@@ -1,4 +1,7 @@
-"""A worker for tests, whose handlers are those of a registry it is told: `… REGISTRY JOB_ID` or `… REGISTRY pool`."""
+"""A worker for tests, whose handlers are those of a registry it is told.
+
+`python -m cli.testing.worker REGISTRY JOB_ID`, or `pool` or `consume` instead of a job.
+"""
 
 import sys
 from importlib import import_module
@@ -8,7 +11,7 @@ from app.jobs.registry import Registry
 from app.logs import log_to_stderr
 from cli.environment import read_settings
 from cli.failures import run_plainly
-from cli.wiring import exec_supervisor, pool_supervisor
+from cli.wiring import consumer_supervisor, exec_supervisor, pool_supervisor
 
 
 def load_registry(place: str) -> Registry:
@@ -27,6 +30,8 @@ def main(arguments: list[str]) -> int:
         settings, registry = read_settings(), load_registry(place)
         if what == "pool":
             pool_supervisor(settings, queues, registry).run()
+        elif what == "consume":
+            consumer_supervisor(settings, registry).run()
         else:
             exec_supervisor(settings, UUID(what), registry).run()
 

@@ -246,12 +246,16 @@ class World:
         """Start a resident worker: the real one, or one that knows odd handlers too."""
         return self._start("cli/worker_pool.py", *arguments, environment=self.environment | extra)
 
+    def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a consumer of the broker that `extra` names, as with `start_pool`."""
+        return self._start("cli/rabbitmq_consumer.py", *arguments, environment=self.environment | extra)
+
     def worker_command(self, script: str, *arguments: str) -> list[str]:
         """Return how the product's script is run, or its like with the handlers of another registry."""
         if self.registry == PRODUCT:
             return [sys.executable, str(ROOT / script), *arguments]
-        pool = ["pool"] if script.endswith("pool.py") else []
-        return [sys.executable, "-m", "cli.testing.worker", self.registry, *pool, *arguments]
+        resident = {"cli/worker_pool.py": ["pool"], "cli/rabbitmq_consumer.py": ["consume"]}.get(script, [])
+        return [sys.executable, "-m", "cli.testing.worker", self.registry, *resident, *arguments]
 
     def start(self, script: str, **extra: str) -> subprocess.Popen[str]:
         """Start one of the product's programs as it is, whatever handlers this world's workers know."""

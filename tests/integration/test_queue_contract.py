@@ -24,19 +24,27 @@ def with_pool(world: World) -> QueueInterface:
     return pool_queue(world.settings)
 
 
-OPEN = {"exec": with_exec, "pool": with_pool}
+def with_rabbitmq(world: World) -> QueueInterface:
+    world.start_consumer()
+    return pool_queue(world.settings, "rabbitmq")
 
 
-@pytest.fixture(params=BACKENDS)
+OPEN = {"exec": with_exec, "pool": with_pool, "rabbitmq": with_rabbitmq}
+
+
+@pytest.fixture(params=["exec", "pool", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
 def queue(world: World, request: pytest.FixtureRequest) -> Iterator[QueueInterface]:
     world.backend = request.param
+    if request.param == "rabbitmq":
+        world.extra["RABBITMQ_URL"] = request.getfixturevalue("rabbitmq").url
     opened = OPEN[request.param](world)
     yield opened
     opened.close()
 
 
-def test_its_name_is_a_value_of_the_setting(queue: QueueInterface) -> None:
-    assert queue.name in OPEN
+def test_its_name_is_a_value_of_the_setting(world: World, queue: QueueInterface) -> None:
+    assert queue.name == world.backend
+    assert set(OPEN) == set(BACKENDS)
 
 
 def test_an_offered_job_is_run(world: World, queue: QueueInterface) -> None:

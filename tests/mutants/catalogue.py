@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    broker,
     door,
     fencing,
     groups,
@@ -28,4 +29,5 @@ MUTANTS = (
     *pages.MUTANTS,
     *invoices.MUTANTS,
     *streams.MUTANTS,
+    *broker.MUTANTS,
 )

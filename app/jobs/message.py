@@ -1,0 +1,48 @@
+"""What travels through the broker: a hint that names a job, and nothing of what is in it."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Self
+from uuid import UUID
+
+SCHEMA = re.compile(r"t_[0-9a-f]{12}")
+LARGEST = 512  # bytes; what is longer was not written by a relay
+
+
+class Undecodable(ValueError):
+    """It is no message of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One attempt of one job. It proves nothing: the claim decides."""
+
+    job_id: UUID
+    schema: str
+    attempt: int
+
+    def encode(self) -> bytes:
+        """Return the message's body."""
+        return json.dumps({"job_id": str(self.job_id), "schema": self.schema, "attempt": self.attempt}).encode()
+
+    @classmethod
+    def decode(cls, body: bytes) -> Self:
+        """Read a body; raises Undecodable with a sentence for whoever looks into the quarantine."""
+        if len(body) > LARGEST:
+            raise Undecodable(f"{len(body)} bytes are more than any message has")
+        try:
+            said = json.loads(body)
+        except (ValueError, RecursionError):
+            raise Undecodable("not JSON") from None
+        if not isinstance(said, dict) or said.keys() != {"job_id", "schema", "attempt"}:
+            raise Undecodable("not an object of job_id, schema and attempt")
+        job_id, schema, attempt = said["job_id"], said["schema"], said["attempt"]
+        if not isinstance(schema, str) or not SCHEMA.fullmatch(schema):
+            raise Undecodable("schema is not a tenant's")
+        if type(attempt) is not int or attempt < 0:
+            raise Undecodable("attempt is not a number of attempts")
+        try:
+            return cls(UUID(job_id), schema, attempt)
+        except (ValueError, TypeError, AttributeError):
+            raise Undecodable("job_id is not a UUID") from None

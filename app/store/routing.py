@@ -1,0 +1,97 @@
+"""Which backend runs a tenant's jobs: read by the web, changed by operators, while everything runs."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import class_row
+
+Session = psycopg.Connection[Any]
+SETTINGS = ("queue_backend", "queue_canary_backend", "queue_canary_percent")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the environment says where nothing was set at run time; an empty canary is none."""
+
+    backend: str
+    canary: str = ""
+    percent: int = 0
+
+    @property
+    def parameters(self) -> tuple[str, str | None, int]:
+        """Return them as the functions of the database take them."""
+        return self.backend, self.canary or None, self.percent
+
+
+@dataclass(frozen=True, slots=True)
+class BackendCount:
+    """What of one backend there is: living workers, and tickets by state."""
+
+    backend: str
+    workers: int
+    scheduled: int
+    ready: int
+    published: int
+    running: int
+    oldest: datetime | None
+
+    @property
+    def stranded(self) -> int:
+        """Return how many jobs wait for a backend that nobody serves; exec's workers come when they are launched."""
+        return 0 if self.workers or self.backend == "exec" else self.ready
+
+
+def backend_for(session: Session, tenant_id: int, defaults: Defaults) -> str:
+    """Return the backend of a tenant's next job."""
+    row = session.execute("SELECT turno.backend_for(%s, %s, %s, %s)", (tenant_id, *defaults.parameters)).fetchone()
+    return str(row[0]) if row and row[0] else defaults.backend
+
+
+def chosen(session: Session, defaults: Defaults) -> dict[str, str]:
+    """Return every active tenant's backend, by its slug."""
+    rows = session.execute(
+        "SELECT slug, backend_for(id, %s, %s, %s) FROM tenants WHERE state = 'active' ORDER BY slug",
+        defaults.parameters,
+    ).fetchall()
+    return dict(rows)
+
+
+def counts(session: Session) -> list[BackendCount]:
+    """Return what each backend has."""
+    with session.cursor(row_factory=class_row(BackendCount)) as cursor:
+        return cursor.execute("SELECT * FROM backend_counts ORDER BY backend").fetchall()
+
+
+def set_for_all(session: Session, name: str, value: str | None) -> None:
+    """Set one of SETTINGS, or with None give it back to the environment."""
+    remove: LiteralString = "DELETE FROM settings WHERE name = %s"
+    if value is None:
+        session.execute(remove, (name,))
+        return
+    session.execute(
+        "INSERT INTO settings (name, value) VALUES (%s, %s)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = now()",
+        (name, value),
+    )
+
+
+def set_for_tenant(session: Session, slug: str, backend: str | None) -> bool:
+    """Give one tenant a backend of its own, or take it away with None; False if there is no such tenant."""
+    return (
+        session.execute(
+            "UPDATE tenants SET backend = %s WHERE slug = %s AND state = 'active'", (backend, slug)
+        ).rowcount
+        == 1
+    )
+
+
+def reroute(session: Session, defaults: Defaults) -> int:
+    """Have what waits follow its tenants to their backends; returns how many jobs moved."""
+    moved = 0
+    while row := session.execute("SELECT reroute(%s, %s, %s)", defaults.parameters).fetchone():
+        if not row[0]:
+            break
+        moved += row[0]
+    return moved

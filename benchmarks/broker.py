@@ -1,0 +1,153 @@
+"""RabbitMQ's backend: POST with the broker up, down and blocked, submit to start, jobs a second, urgent before bulk."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import count
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from app.dispatch.dispatcher import Submission
+from app.jobs.job import Priority
+from benchmarks.bare_jobs import Idle
+from benchmarks.broker_ground import open_broker_ground
+from benchmarks.dispatch import OPEN_JOBS
+from benchmarks.http_client import crowd
+from benchmarks.report import Report
+from benchmarks.sampling import quantile
+from benchmarks.web_process import TURNO, serving
+from cli.development_token import development_token
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+    from benchmarks.broker_ground import BrokerGround
+    from benchmarks.http_client import NextRequest, Request
+
+PATH = "/api/jobs/batch_invoicing"
+FLOOR, UP, DOWN, BLOCKED = "POST, pool", "POST, broker up", "POST, broker down", "POST, broker blocked"
+CLIENTS = 4
+AT_MOST = 1.1
+
+
+def run(options: Options) -> Report:
+    """Measure the web first, whose jobs nobody runs, then the consumers."""
+    report = Report("broker", "ms")
+    with open_broker_ground() as measured:
+        posts = _posts(measured, rounds=2 if options.quick else 10)
+        report.add(posts)
+        for name in (UP, DOWN, BLOCKED):
+            report.compare(posts, name, FLOOR, at_most=AT_MOST)
+        report.facts["p99 / pool's"] = {
+            name: quantile(posts[name], 0.99) / quantile(posts[FLOOR], 0.99) for name in (UP, DOWN, BLOCKED)
+        }
+        for _ in range(2):
+            measured.start("rabbitmq", POOL_MAX_CHILDREN="2", POOL_MIN_CHILDREN="2")
+        report.add({"submit to start": _starts(measured, 60 if options.quick else 500)})
+        report.facts["jobs/s, two consumers"] = _throughput(measured, 800 if options.quick else 10_000)
+        report.add(_behind(measured, 1_000 if options.quick else 10_000))
+        measured.stop()
+    report.facts["peers"] = "left out: Celery and Dramatiq on the same broker are not adapted yet"
+    report.wanted |= {"submit to start": 8, "urgent behind bulk": 1_000, "normal behind bulk": 60_000}
+    return report
+
+
+def _posts(measured: BrokerGround, *, rounds: int) -> dict[str, list[float]]:
+    ground = measured.ground
+    requests = _submissions(measured)
+    samples: dict[str, list[float]] = {name: [] for name in (FLOOR, UP, DOWN, BLOCKED)}
+    # A paused tenant's jobs wait, so that what is measured is the web's way to the hint, beside a worker that hears it.
+    ground.admin.execute("UPDATE turno.tenants SET paused_at = now()")
+    measured.start("pool")
+    measured.start("rabbitmq")
+    with serving(ground, TURNO, QUEUE_BACKEND="pool") as pool, serving(ground, TURNO, QUEUE_BACKEND="rabbitmq") as ours:
+
+        def take(name: str, port: int) -> None:
+            samples[name] += crowd(port, PATH, requests, clients=CLIENTS, seconds=1)
+
+        for port in (pool, ours):
+            crowd(port, PATH, requests, clients=CLIENTS, seconds=0.5)
+        for _ in range(rounds):
+            take(FLOOR, pool)
+            take(UP, ours)
+        measured.node.control("set_vm_memory_high_watermark", "0.00001")
+        for _ in range(rounds):
+            take(FLOOR, pool)
+            take(BLOCKED, ours)
+        measured.node.control("set_vm_memory_high_watermark", "0.4")
+        measured.node.stop()
+        for _ in range(rounds):
+            take(FLOOR, pool)
+            take(DOWN, ours)
+        measured.node.start()
+    measured.stop()
+    ground.in_schema(measured.tenants[0]).execute("TRUNCATE background_jobs, turno.tickets CASCADE")
+    ground.admin.execute("UPDATE turno.tenants SET paused_at = NULL")
+    return samples
+
+
+def _submissions(measured: BrokerGround) -> NextRequest:
+    settings, numbers = measured.ground.settings(), count()
+    token = ""
+
+    def next_request() -> Request:
+        nonlocal token
+        number = next(numbers)
+        if number % OPEN_JOBS == 0 or not token:
+            token = development_token(settings, user=f"ana-{number}", tenants=[measured.tenants[0].slug])
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "X-Schema": measured.tenants[0].slug,
+            "Idempotency-Key": str(uuid4()),
+        }
+        return headers, json.dumps({"payload": {"order_ids": [10_248], "point_of_sale": 1}}).encode()
+
+    return next_request
+
+
+def _starts(measured: BrokerGround, times: int) -> list[float]:
+    wanted = Submission(handler=Idle, payload={}, user_id="ana")
+    with measured.web("rabbitmq") as web:
+        for number in range(times + 10):
+            web.submit(measured.tenants[0], wanted)
+            measured.drained(within=30)
+            time.sleep(0.01 * (number % 5))
+    return _waits(measured)[10:]
+
+
+def _waits(measured: BrokerGround, priority: Priority = Priority.NORMAL) -> list[float]:
+    """Return the milliseconds between the creation and the start of every job of a priority, and forget the jobs."""
+    session = measured.ground.in_schema(measured.tenants[0])
+    rows = session.execute(
+        "SELECT extract(epoch FROM started_at - created_at)::float8 * 1000 FROM background_jobs"
+        " WHERE priority = %s ORDER BY created_at",
+        (int(priority),),
+    ).fetchall()
+    session.execute("DELETE FROM background_jobs WHERE priority = %s", (int(priority),))
+    return [float(wait) for (wait,) in rows]
+
+
+def _throughput(measured: BrokerGround, jobs: int) -> float:
+    measured.enqueue(Idle, jobs)
+    began = time.perf_counter()
+    measured.drained(within=300)
+    per_second = jobs / (time.perf_counter() - began)
+    _waits(measured)
+    return per_second
+
+
+def _behind(measured: BrokerGround, bulk: int) -> dict[str, list[float]]:
+    measured.enqueue(Idle, bulk, priority=Priority.LOW)
+    urgent = Submission(handler=Idle, payload={}, user_id="ana", priority=Priority.URGENT)
+    normal = Submission(handler=Idle, payload={}, user_id="ana")
+    with measured.web("rabbitmq") as web:
+        while measured.count("turno.tickets", condition="priority = 2") > bulk / 20:
+            web.submit(measured.tenants[0], urgent)
+            web.submit(measured.tenants[0], normal)
+            time.sleep(0.1)
+    measured.drained(within=300)
+    return {
+        "urgent behind bulk": _waits(measured, Priority.URGENT),
+        "normal behind bulk": _waits(measured, Priority.NORMAL),
+        "bulk": _waits(measured, Priority.LOW),
+    }

@@ -1,0 +1,105 @@
+"""The backend changed every second under load, the broker killed and restarted: nothing lost, nothing doubled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from app.dispatch.dispatcher import Submission
+from app.store import routing
+from app.store.routing import Defaults
+from benchmarks.bare_jobs import Leave
+from benchmarks.broker_ground import open_broker_ground
+from benchmarks.report import Report
+from tenants.session import service_session
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from benchmarks.benchmark import Options
+    from benchmarks.broker_ground import BrokerGround
+
+FLIP_EVERY = 1.0
+KILL_EVERY = 15.0
+PAUSE = 0.01  # seconds between two submissions
+BACKENDS = ("pool", "rabbitmq")
+
+
+def run(options: Options) -> Report:
+    """Submit all the while; count what was accepted, what ended, and what ended or took effect twice."""
+    report = Report("flip", "ms")
+    lasting = 12.0 if options.quick else 120.0
+    with open_broker_ground(tenants=4) as broken:
+        for backend in ("pool", "rabbitmq", "rabbitmq"):
+            broken.start(backend, POOL_MAX_CHILDREN="2")
+        over = threading.Event()
+        jobs: list[UUID] = []
+        took: list[float] = []
+        report.facts |= {"flips": 0, "broker_kills": 0}
+        acts = [
+            threading.Thread(target=act, args=(broken, over, report.facts))
+            for act in (_flip, _kill if not options.quick else _kill_once)
+        ]
+        submitting = threading.Thread(target=_submit, args=(broken, over, jobs, took))
+        for thread in (submitting, *acts):
+            thread.start()
+        time.sleep(lasting)
+        over.set()
+        for thread in (submitting, *acts):
+            thread.join()
+        report.facts["drained"] = broken.drained(within=120)
+        broken.stop()
+        report.facts |= _tally(broken, jobs)
+    report.add({"submit": took})
+    report.wanted |= {"doubled": 0, "lost": 0}
+    return report
+
+
+def _submit(broken: BrokerGround, over: threading.Event, jobs: list[UUID], took: list[float]) -> None:
+    wanted = Submission(handler=Leave, payload={}, user_id="ana")
+    with broken.web("pool", ttl=0.2) as web:
+        while not over.wait(PAUSE):
+            for tenant in broken.tenants:
+                began = time.perf_counter()
+                verdict = web.submit(tenant, wanted)
+                took.append((time.perf_counter() - began) * 1000)
+                assert verdict.job_id is not None  # noqa: S101 - what was refused was not submitted
+                jobs.append(verdict.job_id)
+
+
+def _flip(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) -> None:
+    logins = broken.ground.logins
+    with service_session(logins, logins.operator, application="bench-operator") as operator:
+        while not over.wait(FLIP_EVERY):
+            facts["flips"] += 1
+            routing.set_for_all(operator, "queue_backend", BACKENDS[facts["flips"] % 2])
+            routing.reroute(operator, Defaults("pool"))
+
+
+def _kill(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) -> None:
+    while not over.wait(KILL_EVERY):
+        _kill_now(broken, facts)
+
+
+def _kill_once(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) -> None:
+    over.wait(3.0)
+    _kill_now(broken, facts)
+
+
+def _kill_now(broken: BrokerGround, facts: dict[str, Any]) -> None:
+    broken.node.kill()
+    facts["broker_kills"] += 1
+    broken.node.start()
+
+
+def _tally(broken: BrokerGround, jobs: list[UUID]) -> dict[str, Any]:
+    there = completed = doubled = 0
+    for tenant in broken.tenants:
+        there += broken.count("background_jobs", tenant)
+        completed += broken.count("background_jobs", tenant, "status = 'completed'")
+        twice = "(SELECT {0} FROM {1} WHERE {2} GROUP BY {0} HAVING count(*) > 1) AS twice"
+        ended = twice.format("job_id", "background_job_attempts", "outcome = 'completed'")
+        effect = twice.format("company_name", "customers", "country = 'left'")
+        doubled += max(broken.count(ended, tenant), broken.count(effect, tenant))
+    return {"submitted": len(jobs), "completed": completed, "lost": len(jobs) - there, "doubled": doubled}

@@ -1,0 +1,261 @@
+"""The consumer of RabbitMQ as a process: it hears of jobs by the broker, acknowledges at once, and leaves in order."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from app.jobs.job import JobRef, Priority
+from app.jobs.message import Message
+from app.queues.pool import PoolQueue
+from app.queues.topology import EXCHANGE, parameters, prepare, queue_of
+from cli.deadline import becomes_true
+from cli.private_rabbitmq import Node
+from cli.wiring import pool_queue
+from tests.odd_handlers import Odd
+from tests.world import World
+
+QUEUES = [*(queue_of(band) for band in Priority), "turno.quarantine"]
+
+
+@pytest.fixture(autouse=True)
+def rabbitmq_backend(world: World, rabbitmq: Node) -> None:
+    world.backend = "rabbitmq"
+    world.odd = True
+    world.extra["RABBITMQ_URL"] = rabbitmq.url
+    world.rows("TRUNCATE turno.leases")
+
+
+@pytest.fixture
+def channel(rabbitmq: Node) -> Iterator[BlockingChannel]:
+    """A channel to a broker in which nothing of ours is left."""
+    with closing(pika.BlockingConnection(parameters(rabbitmq.url))) as connection:
+        channel = connection.channel()
+        for queue in QUEUES:
+            channel.queue_delete(queue)
+        channel.exchange_delete(EXCHANGE)
+        prepare(rabbitmq.url)
+        channel.confirm_delivery()
+        yield channel
+
+
+@pytest.fixture
+def queue(world: World) -> Iterator[PoolQueue]:
+    queue = pool_queue(world.settings, "rabbitmq")
+    yield queue
+    queue.close()
+
+
+def ended(world: World, *jobs: UUID) -> bool:
+    return all(world.job(job_id)["finished_at"] is not None for job_id in jobs)
+
+
+def running(world: World, *jobs: UUID) -> bool:
+    return all(world.job(job_id)["status"] == "running" for job_id in jobs)
+
+
+def waiting(channel: BlockingChannel, queue: str) -> int:
+    return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+
+def courier_of(consumer: subprocess.Popen[str]) -> int:
+    children = Path(f"/proc/{consumer.pid}/task/{consumer.pid}/children").read_text().split()
+    (courier,) = (int(pid) for pid in children if b"courier.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return courier
+
+
+def relays(world: World) -> bool:
+    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
+
+
+def attempts_of(world: World, *jobs: UUID) -> set[int]:
+    return {world.job(job_id)["attempt"] for job_id in jobs}
+
+
+def test_a_message_is_acknowledged_while_its_job_still_runs(
+    world: World, channel: BlockingChannel, queue: PoolQueue
+) -> None:
+    consumer = world.start_consumer(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: relays(world), within=20)
+    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    queue.offer(JobRef("suc0001", job_id))
+    assert becomes_true(lambda: running(world, job_id), within=20)
+    ticket = world.ticket(job_id)
+    assert ticket is not None
+    assert ticket["published_at"] is not None
+    # What was not acknowledged would be back in the queue once its connection is gone.
+    os.kill(courier_of(consumer), signal.SIGKILL)
+    assert not becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) > 0, within=1)
+    assert world.job(job_id)["status"] == "running"
+
+
+def test_an_idle_consumer_hears_within_the_second_in_which_it_would_not_look(
+    world: World, channel: BlockingChannel, queue: PoolQueue
+) -> None:
+    del channel
+    world.start_consumer()
+    assert becomes_true(lambda: relays(world), within=20)
+    # A message puts off the next look by two seconds.
+    waits = sorted(seconds_until_started(world, queue) for _ in range(20))
+    assert waits[len(waits) // 2] < 0.5
+
+
+def seconds_until_started(world: World, queue: PoolQueue) -> float:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    queue.offer(JobRef("suc0001", job_id))
+    assert becomes_true(lambda: ended(world, job_id), within=20)
+    job = world.job(job_id)
+    return float((job["started_at"] - job["created_at"]).total_seconds())
+
+
+def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(world: World, channel: BlockingChannel) -> None:
+    later = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
+    failing = world.enqueue({"how": "error"}, handler=Odd)
+    world.start_consumer()
+    assert becomes_true(lambda: ended(world, failing), within=30)
+    assert (world.job(failing)["status"], world.job(failing)["attempt"]) == ("failed", 4)
+    assert [waiting(channel, name) for name in QUEUES] == [0, 0, 0, 0]
+    assert world.job(later)["status"] == "pending"
+    world.time_passes()
+    assert becomes_true(lambda: ended(world, later), within=20)
+
+
+def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
+    world: World, channel: BlockingChannel
+) -> None:
+    done = world.enqueue({"how": "ok"}, handler=Odd)
+    world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: ended(world, done), within=30)
+    held = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    assert becomes_true(lambda: running(world, held), within=30)
+    future = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
+    schema = world.one.schema
+    foreign = [
+        Message(future, world.other.schema, 0),
+        Message(uuid4(), schema, 0),
+        Message(uuid4(), "t_" + "0" * 12, 9),
+    ]
+    for message in [Message(done, schema, 0), Message(done, schema, 7), Message(held, schema, 1),
+                    Message(future, schema, 0), *foreign] * 20:  # fmt: skip
+        channel.basic_publish(EXCHANGE, "normal", message.encode(), mandatory=True)
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 0, within=30)
+    last = world.enqueue({"how": "ok"}, handler=Odd)
+    assert becomes_true(lambda: ended(world, last), within=30)
+    assert attempts_of(world, done, held, last) == {1}
+    assert attempts_of(world, future) == {0}
+    assert world.job(held)["status"] == "running"
+    assert waiting(channel, "turno.quarantine") == 0
+
+
+def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(world: World, channel: BlockingChannel) -> None:
+    junk = [b"", b"\xff\xfe", b"{}", b"[" * 100_000, Message(uuid4(), world.one.schema, 0).encode() + b"}"]
+    for body in junk:
+        channel.basic_publish(EXCHANGE, "urgent", body, mandatory=True)
+    consumer = world.start_consumer()
+    assert becomes_true(lambda: waiting(channel, "turno.quarantine") == len(junk), within=30)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
+    assert becomes_true(lambda: ended(world, job_id), within=30)
+    consumer.send_signal(signal.SIGTERM)
+    log, _ = consumer.communicate(timeout=40)
+    assert log.count('"alert": "quarantine"') == len(junk), log
+
+
+def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(world: World, channel: BlockingChannel) -> None:
+    channel.queue_delete("turno.low")
+    channel.queue_declare("turno.low", durable=True)
+    log, _ = world.start_consumer().communicate(timeout=40)
+    assert "the broker's queue turno.low is not as Turno makes it" in log
+    assert "delete it and start again" in log
+    assert "Traceback" not in log
+    assert world.rows("SELECT 1 FROM turno.workers") == []
+
+
+def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_job_runs_once(
+    world: World, channel: BlockingChannel
+) -> None:
+    held = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    world.start_consumer(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: running(world, held), within=20)
+    # The only child is busy, so that what is published stays where it can be counted.
+    jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 3, within=20)
+    world.stop_workers()
+    world.rows("TRUNCATE turno.leases")
+    world.rows("UPDATE turno.tickets SET published_at = NULL WHERE state = 'ready'")
+    killed = world.start_consumer(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
+    assert becomes_true(lambda: ended(world, *jobs), within=40)
+    killed.send_signal(signal.SIGTERM)
+    log, _ = killed.communicate(timeout=40)
+    assert "the courier died" in log
+    assert attempts_of(world, *jobs) == {1}
+    assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
+
+
+def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_its_turn(
+    world: World, channel: BlockingChannel
+) -> None:
+    held = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    world.start_consumer(POOL_MAX_CHILDREN="1", RABBITMQ_WINDOW="4")
+    assert becomes_true(lambda: running(world, held), within=20)
+    for _ in range(30):
+        world.enqueue({"how": "ok"}, handler=Odd)
+    world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+    world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 5, within=20)
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.URGENT)) == 1, within=20)
+    assert not becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) > 5, within=1)
+
+
+def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: World, channel: BlockingChannel) -> None:
+    del channel
+    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
+    world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: running(world, *busy), within=30)
+    world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
+    jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
+    assert becomes_true(lambda: ended(world, *jobs), within=20)
+    assert attempts_of(world, *jobs) == {1}
+
+
+def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: World, channel: BlockingChannel) -> None:
+    channel.basic_publish(EXCHANGE, "normal", Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
+    world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 0, within=30)  # so it consumes
+    busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
+    assert becomes_true(lambda: running(world, *busy), within=30)
+    bodies = {Message(uuid4(), world.one.schema, 0).encode() for _ in range(3)}
+    for body in bodies:
+        channel.basic_publish(EXCHANGE, "normal", body, mandatory=True)
+    got: set[bytes] = set()
+
+    def all_came() -> bool:
+        _, _, body = channel.basic_get(queue_of(Priority.NORMAL), auto_ack=True)
+        got.update([body] if body else [])
+        return got >= bodies
+
+    assert becomes_true(all_came, within=20)
+
+
+def test_sigterm_drains_and_what_was_heard_is_left_to_others(world: World, channel: BlockingChannel) -> None:
+    jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(3)]
+    consumer = world.start_consumer(POOL_MAX_CHILDREN="2")
+    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
+    consumer.send_signal(signal.SIGTERM)
+    log, _ = consumer.communicate(timeout=40)
+    assert consumer.returncode == 0, log
+    assert {world.job(job_id)["status"] for job_id in jobs} == {"pending"}, log
+    assert {(world.job(job_id)["errors"], world.job(job_id)["crashes"]) for job_id in jobs} == {(0, 0)}
+    assert world.rows("SELECT 1 FROM turno.workers") == []
+    assert becomes_true(lambda: not relays(world), within=10)
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) >= 1, within=10)
+    world.start_consumer()
+    assert becomes_true(lambda: ended(world, *jobs[:1]), within=30)

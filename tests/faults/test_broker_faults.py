@@ -1,0 +1,242 @@
+"""A broker that dies, blocks, cuts, forgets, keeps silent: what was accepted runs, once, and soon after."""
+
+import http.client
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from threading import Event, Thread
+from time import monotonic
+from typing import Self
+from uuid import UUID
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from app.jobs.job import JobRef, Priority
+from app.queues.topology import parameters, queue_of
+from cli.deadline import becomes_true
+from cli.demo_web import DemoWeb
+from cli.development_token import development_token
+from cli.embedded_postgres import free_port
+from cli.private_rabbitmq import Node
+from cli.wiring import pool_queue
+from tests.faults.tcp_proxy import bad_link
+from tests.odd_handlers import Odd
+from tests.world import World
+
+pytestmark = pytest.mark.rabbitmq
+
+
+@pytest.fixture(scope="module")
+def module_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with Node(folder=tmp_path_factory.mktemp("broker")) as node:
+        yield node
+
+
+@pytest.fixture
+def node(module_node: Node, world: World) -> Node:
+    """A broker that a test may break."""
+    if not module_node.pids:
+        module_node.start()
+    world.backend = "rabbitmq"
+    world.odd = True
+    world.extra["RABBITMQ_URL"] = module_node.url
+    world.extra["LOG_LEVEL"] = "ERROR"  # nobody reads what a line for each job would write
+    world.rows("TRUNCATE turno.leases")
+    return module_node
+
+
+def ended(world: World) -> bool:
+    return world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL") == []
+
+
+def once_each(world: World, jobs: list[UUID]) -> bool:
+    rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs")
+    return {row["id"] for row in rows} == set(jobs) and {
+        (row["status"], row["attempt"], row["crashes"]) for row in rows
+    } == {("completed", 1, 0)}
+
+
+def relays(world: World) -> bool:
+    return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
+
+
+class Load:
+    """Submits one job after the other while a test does its worst, and hints at each."""
+
+    def __init__(self, world: World) -> None:
+        self.jobs: list[UUID] = []
+        self._world = world
+        self._over = Event()
+        self._thread = Thread(target=self._submit)
+
+    def __enter__(self) -> Self:
+        self._queue = pool_queue(self._world.settings, "rabbitmq")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._queue.close()
+
+    def _submit(self) -> None:
+        while not self._over.wait(0.02):
+            self.jobs.append(self._world.enqueue({"how": "ok"}, handler=Odd))
+            self._queue.offer(JobRef("suc0001", self.jobs[-1]))
+
+    def grows(self, by: int) -> bool:
+        target = len(self.jobs) + by
+        return becomes_true(lambda: len(self.jobs) >= target, within=30)
+
+
+@pytest.fixture
+def channel(node: Node) -> Iterator[BlockingChannel]:
+    with closing(pika.BlockingConnection(parameters(node.url))) as connection:
+        yield connection.channel()
+
+
+@pytest.mark.timeout(240)
+def test_a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing(world: World, node: Node) -> None:
+    world.start_consumer()
+    with Load(world) as load:
+        for _ in range(2):
+            assert becomes_true(lambda: relays(world), within=30)
+            assert load.grows(50)
+            node.kill()
+            assert load.grows(50)
+            # Without any broker, consumers look for themselves.
+            assert all_finish(world, set(load.jobs))
+            node.start()
+        assert load.grows(50)
+    assert becomes_true(lambda: ended(world), within=60)
+    assert once_each(world, load.jobs)
+
+
+def all_finish(world: World, jobs: set[UUID]) -> bool:
+    return becomes_true(lambda: not jobs & unfinished(world), within=30)
+
+
+def unfinished(world: World) -> set[UUID]:
+    return {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE finished_at IS NULL")}
+
+
+def test_cut_connections_and_killed_couriers_and_consumers_lose_and_double_nothing(world: World, node: Node) -> None:
+    consumers = [world.start_consumer(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="1") for _ in range(2)]
+    with Load(world) as load:
+        assert load.grows(30)
+        node.control("close_all_connections", "cut by a test")
+        assert load.grows(30)
+        consumers[0].kill()
+        assert load.grows(30)
+    jobs = load.jobs
+    assert becomes_true(lambda: ended(world), within=60)
+    rows = world.rows("SELECT id, status FROM background_jobs")
+    assert {row["id"] for row in rows} == set(jobs)
+    assert {row["status"] for row in rows} == {"completed"}
+    assert world.rows(
+        "SELECT job_id FROM background_job_attempts WHERE outcome = 'completed' GROUP BY job_id HAVING count(*) > 1"
+    ) == []  # fmt: skip
+
+
+def test_a_memory_alarm_stops_no_job(world: World, node: Node) -> None:
+    world.start_consumer()
+    assert becomes_true(lambda: relays(world), within=30)
+    node.control("set_vm_memory_high_watermark", "0.00001")
+    try:
+        with Load(world) as load:
+            assert load.grows(30)
+        assert becomes_true(lambda: ended(world), within=20)
+    finally:
+        node.control("set_vm_memory_high_watermark", "0.4")
+    assert once_each(world, load.jobs)
+
+
+def test_a_queue_that_was_deleted_is_made_again_and_what_was_in_it_runs(
+    world: World, node: Node, channel: BlockingChannel
+) -> None:
+    del node
+    world.start_consumer(REOFFER_AFTER_SECONDS="1")
+    assert becomes_true(lambda: relays(world), within=30)
+    with Load(world) as load:
+        assert load.grows(30)
+        channel.queue_delete(queue_of(Priority.NORMAL))
+        assert load.grows(30)
+    assert becomes_true(lambda: ended(world), within=60)
+    assert once_each(world, load.jobs)
+    assert becomes_true(lambda: exists(channel, queue_of(Priority.NORMAL)), within=20)
+
+
+def exists(channel: BlockingChannel, queue: str) -> bool:
+    other = channel.connection.channel()
+    try:
+        other.queue_declare(queue, passive=True)
+    except pika.exceptions.ChannelClosedByBroker:
+        return False
+    return True
+
+
+def test_confirmations_that_never_come_are_waited_for_a_while_and_the_jobs_run_once(world: World, node: Node) -> None:
+    with bad_link(node.port) as (port, proxy):
+        world.extra["RABBITMQ_URL"] = node.url.replace(f":{node.port}/", f":{port}/")
+        world.start_consumer()
+        assert becomes_true(lambda: relays(world), within=30)
+        with Load(world) as load:
+            assert load.grows(20)
+            proxy.send_signal(signal.SIGSTOP)
+            assert load.grows(20)
+        try:
+            assert becomes_true(lambda: ended(world), within=40)
+        finally:
+            proxy.send_signal(signal.SIGCONT)
+        assert once_each(world, load.jobs)
+
+
+def test_without_the_quarantine_junk_is_dropped_and_nothing_else(
+    world: World, node: Node, channel: BlockingChannel
+) -> None:
+    del node
+    world.start_consumer()
+    assert becomes_true(lambda: relays(world), within=30)
+    channel.queue_delete("turno.quarantine")
+    for _ in range(10):
+        channel.basic_publish("turno", "normal", b"junk")
+    with Load(world) as load:
+        assert load.grows(20)
+    assert becomes_true(lambda: ended(world), within=40)
+    assert once_each(world, load.jobs)
+
+
+def test_post_answers_while_the_broker_is_down(world: World, node: Node) -> None:
+    node.stop()
+    port = free_port()
+    world.odd = False
+    web = DemoWeb(port=port, environment=world.environment | {"WEB_BIND": f"127.0.0.1:{port}"},
+                  log=world.folder / "web.log")  # fmt: skip
+    web.start()
+    try:
+        took = []
+        for number in range(10):
+            began = monotonic()
+            assert post(world, web, number) == 202
+            took.append(monotonic() - began)
+        assert sorted(took)[5] < 0.2
+        world.start_consumer()
+        assert becomes_true(lambda: ended(world), within=40)
+    finally:
+        web.stop()
+    assert world.rows("SELECT DISTINCT backend FROM turno.workers") == [{"backend": "rabbitmq"}]
+
+
+def post(world: World, web: DemoWeb, number: int) -> int:
+    token = development_token(world.settings, user=f"ana-{number}", tenants=["suc0001"])
+    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)
+    try:
+        body = json.dumps({"payload": {"order_ids": [world.order_ids()[number]]}})
+        connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()

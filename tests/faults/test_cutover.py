@@ -1,0 +1,159 @@
+"""The plan of docs/cutover.md, done under load: to RabbitMQ by way of a canary, and back while the broker is killed."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Self
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from app.dispatch.backend_choice import BackendChoice
+from app.dispatch.dispatcher import Dispatcher, Submission
+from app.queues.interface import QueueInterface
+from app.store import routing
+from app.store.routing import Defaults
+from cli.deadline import becomes_true
+from cli.private_rabbitmq import Node
+from cli.wiring import queue_named
+from tenants.session import service_session
+from tests.odd_handlers import Odd
+from tests.world import World
+
+DEFAULTS = Defaults("pool")
+
+
+@pytest.fixture
+def node(tmp_path_factory: pytest.TempPathFactory, world: World) -> Iterator[Node]:
+    with Node(folder=tmp_path_factory.mktemp("broker")) as node:
+        world.odd = True
+        world.backend = "pool"
+        world.extra |= {"RABBITMQ_URL": node.url, "LOG_LEVEL": "ERROR"}
+        world.rows("TRUNCATE turno.leases")
+        yield node
+        world.rows("TRUNCATE turno.settings")
+        world.rows("UPDATE turno.tenants SET backend = NULL")
+
+
+@pytest.fixture
+def operator(world: World) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(world.logins, world.logins.operator, application="test") as session:
+        yield session
+
+
+class Web:
+    """Submits for both tenants in turn, each job to the backend that is chosen at that moment."""
+
+    def __init__(self, world: World) -> None:
+        self.jobs: dict[str, list[UUID]] = {slug: [] for slug in world.tenants}
+        self._world = world
+        self._queues: list[QueueInterface] = []
+        choice = BackendChoice(
+            connection=lambda: nullcontext(world.web), defaults=DEFAULTS, open_queue=self._open, ttl=0.1
+        )
+        self._dispatcher = Dispatcher(
+            connection=lambda: nullcontext(world.web), queue=choice.queue_of, pending_limit=100_000
+        )
+        self._over = Event()
+        self._thread = Thread(target=self._submit)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        for queue in self._queues:
+            queue.close()
+
+    def _open(self, name: str) -> QueueInterface:
+        self._queues.append(queue_named(name, self._world.settings))
+        return self._queues[-1]
+
+    def _submit(self) -> None:
+        wanted = Submission(handler=Odd, payload={"how": "ok"}, user_id="ana")
+        while not self._over.wait(0.05):
+            for slug, tenant in self._world.tenants.items():
+                verdict = self._dispatcher.submit(tenant, wanted)
+                assert verdict.job_id is not None
+                self.jobs[slug].append(verdict.job_id)
+
+    def goes_on(self) -> bool:
+        target = len(self.jobs["suc0001"]) + 20
+        return becomes_true(lambda: len(self.jobs["suc0001"]) >= target, within=30)
+
+
+def nothing_stranded(operator: psycopg.Connection[Any]) -> bool:
+    return becomes_true(lambda: sum(one.stranded for one in routing.counts(operator)) == 0, within=30)
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(240)
+def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
+    world: World, node: Node, operator: psycopg.Connection[Any]
+) -> None:
+    pool = world.start_pool()
+    with Web(world) as web:
+        assert web.goes_on()
+        # 1. Consumers first: nothing goes to a backend that nobody serves.
+        world.start_consumer()
+        assert becomes_true(lambda: "rabbitmq" in alive(operator), within=30)
+        # 2. One tenant, then a canary, then everybody.
+        assert routing.set_for_tenant(operator, "suc0002", "rabbitmq")
+        assert becomes_true(lambda: backends_seen(world, web, "suc0002") == {"rabbitmq"}, within=30)
+        assert routing.set_for_tenant(operator, "suc0002", None)
+        routing.set_for_all(operator, "queue_canary_backend", "rabbitmq")
+        routing.set_for_all(operator, "queue_canary_percent", "50")
+        assert web.goes_on()
+        routing.set_for_all(operator, "queue_backend", "rabbitmq")
+        routing.reroute(operator, DEFAULTS)
+        assert web.goes_on()
+        # 3. The old workers leave; what is left of theirs is stamped over to the living.
+        pool.terminate()
+        assert pool.wait(40) == 0
+        assert web.goes_on()
+        # 4. The way back, at the worst moment.
+        node.kill()
+        assert web.goes_on()
+        world.start_pool()
+        assert becomes_true(lambda: "pool" in alive(operator), within=30)
+        routing.set_for_all(operator, "queue_backend", None)
+        routing.set_for_all(operator, "queue_canary_percent", None)
+        routing.reroute(operator, DEFAULTS)
+        assert web.goes_on()
+    for slug, jobs in web.jobs.items():
+        tenant = world.tenants[slug]
+        assert becomes_true(lambda of=tenant: not unfinished(world, of), within=60)  # type: ignore[misc]
+        rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs", tenant=tenant)
+        assert {row["id"] for row in rows} == set(jobs)
+        assert {(row["status"], row["crashes"]) for row in rows} == {("completed", 0)}
+        ends = world.rows(
+            "SELECT count(*) AS n FROM background_job_attempts WHERE outcome = 'completed'", tenant=tenant
+        )
+        assert ends == [{"n": len(jobs)}]
+    assert nothing_stranded(operator)
+
+
+def alive(operator: psycopg.Connection[Any]) -> set[str]:
+    return {one.backend for one in routing.counts(operator) if one.workers}
+
+
+def unfinished(world: World, tenant: Any) -> bool:
+    return world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) != []
+
+
+def backends_seen(world: World, web: Web, slug: str) -> set[str]:
+    """Where the newest jobs of a tenant go, read from the tickets that are still there."""
+    rows = world.rows(
+        "SELECT backend FROM turno.tickets WHERE job_id = ANY (%s)", web.jobs[slug][-3:]
+    )  # fmt: skip
+    return {row["backend"] for row in rows}
+
+
+def test_the_plan_is_written_down() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cutover.md").read_text(encoding="utf-8")
+    for command in ("turno backend status", "turno backend set", "turno consume"):
+        assert command in page

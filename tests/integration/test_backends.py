@@ -1,0 +1,164 @@
+"""Which backend a job goes to: settings at run time, a canary by name, an override, and moving what waits."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from app.dispatch.backend_choice import BackendChoice
+from app.queues.interface import QueueInterface
+from app.store import routing, tickets
+from app.store.routing import Defaults
+from cli.main import main
+from tenants.session import service_session
+from tests.fakes import RecordingQueue
+from tests.world import World
+
+EXEC = Defaults("exec")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(world: World) -> Iterator[None]:
+    yield
+    world.rows("TRUNCATE turno.settings")
+    world.rows("UPDATE turno.tenants SET backend = NULL, cap = NULL")
+
+
+@pytest.fixture
+def operator(world: World) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(world.logins, world.logins.operator, application="test") as session:
+        yield session
+
+
+def backends(world: World) -> list[str]:
+    return [row["backend"] for row in world.rows("SELECT backend FROM turno.tickets ORDER BY job_id")]
+
+
+def test_what_was_set_wins_over_the_environment_and_a_tenant_s_own_over_both(
+    world: World, operator: psycopg.Connection[Any]
+) -> None:
+    assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
+    routing.set_for_all(operator, "queue_backend", "pool")
+    assert routing.set_for_tenant(operator, "suc0002", "rabbitmq")
+    assert routing.chosen(operator, EXEC) == {"suc0001": "pool", "suc0002": "rabbitmq"}
+    assert routing.backend_for(world.web, world.other.id, EXEC) == "rabbitmq"
+    routing.set_for_all(operator, "queue_backend", None)
+    assert routing.set_for_tenant(operator, "suc0002", None)
+    assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
+    assert not routing.set_for_tenant(operator, "nobody", "pool")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("queue_backend", "carrier pigeon"), ("queue_canary_percent", "101"), ("queue_canary_backend", "")],
+)
+def test_an_unknown_value_is_refused_by_the_table_itself(
+    operator: psycopg.Connection[Any], name: str, value: str
+) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation):
+        routing.set_for_all(operator, name, value)
+
+
+def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_grows(world: World) -> None:
+    with psycopg.connect(world.url) as admin:  # rolled back
+        admin.execute(
+            "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role, state)"
+            " SELECT 'c' || i, c.id, 't_' || lpad(to_hex(i), 12, '0'), 'o' || i, 'r' || i, 'a' || i, 'active'"
+            " FROM turno.companies c, generate_series(1, 1000) AS i"
+        )
+
+        def canaries(percent: int) -> set[str]:
+            rows = admin.execute(
+                "SELECT slug FROM turno.tenants WHERE turno.backend_for(id, 'exec', 'rabbitmq', %s) = 'rabbitmq'",
+                (percent,),
+            ).fetchall()
+            return {slug for (slug,) in rows}
+
+        none, ten, half, everyone = canaries(0), canaries(10), canaries(50), canaries(100)
+        admin.rollback()
+    assert none == set()
+    assert len(everyone) == 1002
+    assert 60 < len(ten) < 140
+    assert 430 < len(half) < 570
+    assert ten < half < everyone
+
+
+def test_a_choice_is_believed_for_a_moment_and_each_queue_opened_once(
+    world: World, operator: psycopg.Connection[Any]
+) -> None:
+    opened: list[str] = []
+    now = [0.0]
+
+    def open_queue(name: str) -> QueueInterface:
+        opened.append(name)
+        queue = RecordingQueue()
+        queue.name = name
+        return queue
+
+    choice = BackendChoice(
+        connection=lambda: nullcontext(world.web), defaults=EXEC, open_queue=open_queue, clock=lambda: now[0]
+    )
+    assert choice.queue_of(world.one).name == "exec"
+    routing.set_for_all(operator, "queue_backend", "pool")
+    assert choice.queue_of(world.one).name == "exec"
+    now[0] = 1.0
+    assert choice.queue_of(world.one).name == "pool"
+    assert choice.queue_of(world.other).name == "pool"
+    assert opened == ["exec", "pool"]
+
+
+def test_what_waits_goes_along_and_what_runs_stays(world: World, operator: psycopg.Connection[Any]) -> None:
+    running = world.enqueue({"order_ids": [1]})
+    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
+    assert tickets.claim_job(world.engine, worker, running, types=[("batch_invoicing", 1)])
+    world.enqueue({"order_ids": [1]})
+    world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
+    world.enqueue({"order_ids": [1]}, tenant=world.other)
+    assert routing.set_for_tenant(operator, "suc0002", "pool")
+    routing.set_for_all(operator, "queue_backend", "rabbitmq")
+    assert routing.reroute(operator, EXEC) == 3
+    assert backends(world) == ["exec", "rabbitmq", "rabbitmq", "pool"]
+    assert routing.reroute(operator, EXEC) == 0
+
+
+def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not(world: World) -> None:
+    for backend in ("pool", "rabbitmq"):
+        world.backend = backend
+        world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute', published_at = now()")
+    a_while = timedelta(seconds=15)
+    assert tickets.restamp(world.engine, "pool", a_while, dry_run=False) == 0  # nobody is alive
+    tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1)
+    assert tickets.restamp(world.engine, "pool", timedelta(hours=1), dry_run=False) == 0
+    assert tickets.restamp(world.engine, "pool", a_while, dry_run=True) == 1
+    assert tickets.restamp(world.engine, "pool", a_while, dry_run=False) == 1
+    assert backends(world) == ["rabbitmq", "rabbitmq"]
+    assert world.rows("SELECT count(*) AS n FROM turno.tickets WHERE published_at IS NULL") == [{"n": 1}]
+    assert tickets.restamp(world.engine, "exec", a_while, dry_run=False) == 0
+
+
+def test_the_command_changes_shows_and_takes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def turno(*arguments: str) -> str:
+        done = CliRunner().invoke(main, ["backend", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tenants SET weight = weight")
+    assert turno("set", "rabbitmq") == "all tenants: rabbitmq; waiting jobs that moved: 1\n"
+    (row,) = [line for line in turno("status").splitlines() if line.startswith("rabbitmq")]
+    assert row.split() == ["rabbitmq", "0", "2", "0", "1", "0", "0", "1", *row.split()[8:]]
+    assert '"stranded": 1' in turno("status", "--json")
+    assert turno("set", "default") == "all tenants: default; waiting jobs that moved: 1\n"
+    assert '"stranded": 1' not in turno("status", "--json")
+    assert turno("set", "pool", "--canary", "100") == "100 tenants in a hundred: pool; waiting jobs that moved: 1\n"
+    assert turno("set", "exec", "--tenant", "suc0001") == "tenant suc0001: exec; waiting jobs that moved: 1\n"
+    assert CliRunner().invoke(main, ["backend", "set", "pool", "--tenant", "nobody"]).exit_code == 1
+    assert CliRunner().invoke(main, ["backend", "set", "carrier-pigeon"]).exit_code == 2

@@ -1,0 +1,123 @@
+"""Guards of the broker's backend: a message proves nothing, is acknowledged at once, and never keeps a job waiting."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SQL = "migrations/control/0008_broker.sql"
+RELAY = "tests/integration/test_relay_sql.py"
+BACKENDS = "tests/integration/test_backends.py"
+CONSUMER = "tests/acceptance/test_consumer.py"
+DECIDES = "section 7: a message proves nothing, the claim decides"
+WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
+AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
+ONE = "section 7: one relay at a time, by lease"
+FLIP = "promise 6: switching the backend loses and doubles nothing"
+NEVER_LOST = "promise 1: a job answered 202 is never lost"
+
+MUTANTS = (
+    Mutant(
+        "a message is believed about its tenant",
+        DECIDES,
+        SQL,
+        "WHERE t.job_id = p_job AND n.schema = p_schema;",
+        "WHERE t.job_id = p_job;",
+        (f"{RELAY}::test_a_message_is_believed_only_as_far_as_the_ticket_agrees",),
+    ),
+    Mutant(
+        "a busy tenant's whole backlog goes into the broker",
+        WINDOW,
+        SQL,
+        "ORDER BY t.run_at, t.job_id LIMIT greatest(0, r.places)) AS next",
+        "ORDER BY t.run_at, t.job_id) AS next",
+        (f"{RELAY}::test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied",),
+    ),
+    Mutant(
+        "what a cap holds back is published",
+        WINDOW,
+        SQL,
+        "               least(p_window, n.cap - (SELECT",
+        "               least(p_window, p_window + (SELECT",
+        (f"{RELAY}::test_what_could_not_be_claimed_is_not_published",),
+    ),
+    Mutant(
+        "one tenant's messages come before another's",
+        WINDOW,
+        SQL,
+        "ORDER BY r.priority, next.turn, r.id",
+        "ORDER BY r.priority, r.id, next.turn",
+        (f"{RELAY}::test_each_band_has_a_window_and_tenants_take_turns_within_it",),
+    ),
+    Mutant(
+        "a late mark hides the next attempt from the relay",
+        NEVER_LOST,
+        SQL,
+        "AND t.attempt = sent.attempt AND t.state = 'ready' AND t.backend = 'rabbitmq';",
+        "AND t.state = 'ready' AND t.backend = 'rabbitmq';",
+        (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
+    ),
+    Mutant(
+        "two relays at a time",
+        ONE,
+        SQL,
+        "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp();",
+        "    WHERE true;",
+        (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
+    ),
+    Mutant(
+        "what others run is stamped over",
+        FLIP,
+        SQL,
+        "                     WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND cardinality(alive) > 0",
+        "                     WHERE t.state = 'ready' AND t.backend <> target AND cardinality(alive) > 0",
+        (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),
+    ),
+    Mutant(
+        "what runs is moved to another backend",
+        FLIP,
+        SQL,
+        "WHERE w.state <> 'running' AND w.backend <> c.backend",
+        "WHERE w.backend <> c.backend",
+        (f"{BACKENDS}::test_what_waits_goes_along_and_what_runs_stays",),
+    ),
+    Mutant(
+        "a message waits for its job's end to be acknowledged",
+        AT_ONCE,
+        "app/work/broker_source.py",
+        '                self._courier.tell("done", receipt)',
+        "                pass",
+        (f"{CONSUMER}::test_a_message_is_acknowledged_while_its_job_still_runs",),
+    ),
+    Mutant(
+        "a busy consumer keeps what it has received",
+        "section 7: prefetch is what there are free children for",
+        "app/queues/rabbitmq.py",
+        "        self._returning = None\n        if self.channel is None or",
+        "        return\n        if self.channel is None or",
+        (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
+    ),
+    Mutant(
+        "without a broker nobody looks",
+        NEVER_LOST,
+        "app/work/broker_source.py",
+        "        if not claims and monotonic() >= self._quiet_at:",
+        "        if False:",
+        ("tests/unit/test_broker_source.py::test_while_it_hears_it_does_not_look_and_after_a_silence_it_does",),
+    ),
+    Mutant(
+        "junk is thrown away",
+        "section 7: undecodable messages go to a quarantine queue",
+        "app/queues/topology.py",
+        '{"x-queue-type": "quorum", **dead_letters}',
+        '{"x-queue-type": "quorum"}',
+        (f"{CONSUMER}::test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert",),
+    ),
+    Mutant(
+        "a queue that differs is used",
+        "section 7: the topology is checked at the start",
+        "app/queues/topology.py",
+        "            case code if code == DIFFERENT:",
+        "            case code if code == -1:",
+        (f"{CONSUMER}::test_a_queue_made_differently_stops_the_start_and_says_what_to_do",),
+    ),
+)

@@ -1,0 +1,185 @@
+"""What a consumer's source does with what its courier says; the courier is a socket that the test holds."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.jobs.claim import Claim, Group
+from app.jobs.message import Message
+from app.jobs.registry import Registry
+from app.work.broker_source import AGAIN, QUIET, BrokerRefused, BrokerSource
+from app.work.engine import EngineLink
+from tenants.tenant import HandlerLogin
+
+WORKER = uuid4()
+MESSAGE = Message(uuid4(), "t_0123456789ab", 0)
+
+
+def a_claim(job_id: UUID) -> Claim:
+    login = HandlerLogin(slug="suc0001", schema=MESSAGE.schema, role="r", epoch=0)
+    return Claim(job_id=job_id, token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
+
+
+class Engine(EngineLink):
+    """Claims every message but those of `ended` jobs."""
+
+    def __init__(self) -> None:
+        self.ended: set[UUID] = set()
+
+    def run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
+        del operation, options
+        _, message = parameters
+        return None if message.job_id in self.ended else a_claim(message.job_id)
+
+
+class Looks:
+    """Finds one job each time it is asked."""
+
+    exhausted = False
+    asked = 0
+
+    processes: set[int] = set()  # noqa: RUF012 - never changed
+
+    def take(self, worker: UUID, free: int) -> list[Group]:
+        del worker, free
+        self.asked += 1
+        return [(a_claim(uuid4()),)]
+
+    def patience(self) -> float:
+        return 0.5
+
+    def descriptor(self) -> int | None:
+        return None
+
+    def hear(self) -> None:
+        raise AssertionError("nobody listens while there is a broker")
+
+    def pause(self) -> None:
+        pass
+
+    def drop_in_child(self) -> None:
+        pass
+
+
+class Scene:
+    """A source whose clock stands still, and the courier's ends of its channels, one for each courier so far."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.engine, self.looks = Engine(), Looks()
+        self.ends: list[socket.socket] = []
+        self.source = BrokerSource(
+            engine=self.engine, registry=Registry({}), launch=self._launch, looks=self.looks,
+            chance=lambda: 0.5, clock=lambda: self.now,
+        )  # fmt: skip
+        self.source.descriptor()
+
+    def _launch(self, descriptor: int) -> subprocess.Popen[bytes]:
+        self.ends.append(socket.socket(fileno=os.dup(descriptor)))
+        self.ends[-1].settimeout(0)
+        return subprocess.Popen([sys.executable, "-c", ""])
+
+    def says(self, *packets: str) -> None:
+        for packet in packets:
+            self.ends[-1].send(packet.encode())
+        self.source.hear()
+
+    def hands_over(self, receipt: str, message: Message) -> None:
+        self.says(f"job {receipt} {message.encode().decode()}")
+
+    def heard(self) -> list[str]:
+        """What the courier was told since the last time."""
+        packets = []
+        while True:
+            try:
+                packets.append(self.ends[-1].recv(1024).decode().strip())
+            except BlockingIOError:
+                return packets
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    for end in scene.ends:
+        end.close()
+    if scene.source._courier is not None:
+        scene.source._courier.dismiss()
+
+
+def test_it_grants_what_is_free_and_no_more(scene: Scene) -> None:
+    assert scene.source.take(WORKER, 3) == []
+    assert scene.heard() == ["grant 3"]
+    scene.source.take(WORKER, 3)
+    assert scene.heard() == []
+    scene.hands_over("1.1", MESSAGE)
+    ((claim,),) = scene.source.take(WORKER, 3)
+    assert claim.job_id == MESSAGE.job_id
+    assert scene.heard() == ["done 1.1"]  # two are granted still, and two children are free
+
+
+def test_a_message_whose_job_cannot_be_claimed_is_done_with_too(scene: Scene) -> None:
+    scene.engine.ended = {MESSAGE.job_id}
+    scene.source.take(WORKER, 1)
+    scene.hands_over("1.1", MESSAGE)
+    assert scene.source.take(WORKER, 1) == []
+    assert scene.heard() == ["grant 1", "done 1.1", "grant 1"]
+
+
+def test_while_it_hears_it_does_not_look_and_after_a_silence_it_does(scene: Scene) -> None:
+    scene.source.take(WORKER, 1)
+    scene.now += QUIET - 0.1
+    scene.hands_over("1.1", MESSAGE)
+    assert len(scene.source.take(WORKER, 1)) == 1
+    scene.now += QUIET - 0.1
+    assert scene.source.take(WORKER, 1) == []
+    assert scene.looks.asked == 0
+    scene.now += 0.2
+    assert len(scene.source.take(WORKER, 1)) == 1
+    assert scene.looks.asked == 1
+
+
+def test_while_the_broker_is_away_it_looks_at_once(scene: Scene) -> None:
+    assert scene.source.take(WORKER, 1) == []
+    scene.says("away")
+    assert scene.source.patience() == 0.5
+    assert len(scene.source.take(WORKER, 1)) == 1
+
+
+def test_told_to_pause_it_gives_back_what_it_has_not_claimed(scene: Scene) -> None:
+    scene.source.take(WORKER, 2)
+    scene.hands_over("1.7", MESSAGE)
+    scene.source.pause()
+    assert scene.heard() == ["grant 2", "revoke", "back 1.7"]
+    scene.source.pause()
+    assert scene.heard() == []
+    assert scene.source.take(WORKER, 1) == []
+    assert scene.heard() == ["grant 1"]
+
+
+def test_a_courier_that_died_is_replaced_after_a_moment_and_meanwhile_it_looks(scene: Scene) -> None:
+    scene.source.take(WORKER, 1)
+    scene.hands_over("1.1", MESSAGE)
+    scene.ends[0].close()
+    scene.source.hear()
+    assert scene.source.descriptor() is None
+    assert len(scene.source.take(WORKER, 1)) == 1
+    assert scene.looks.asked == 1
+    scene.now += AGAIN * 1.5
+    assert scene.source.descriptor() is not None
+    assert len(scene.ends) == 2
+    scene.source.take(WORKER, 2)
+    assert scene.heard() == ["grant 1"]
+
+
+def test_a_refusal_is_raised_with_its_sentence(scene: Scene) -> None:
+    with pytest.raises(BrokerRefused, match="the broker's queue x is not as Turno makes it"):
+        scene.says("refused the broker's queue x is not as Turno makes it")
