@@ -12,7 +12,8 @@ from psycopg import sql
 from app.dispatch.dispatcher import Submission, fingerprint
 from app.store.enqueue import ENQUEUE, NewJob
 from benchmarks.ground import open_ground
-from benchmarks.pgqueuer_peer import PgQueuer, PgQueuerMissing
+from benchmarks.peer import PeerMissing
+from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, timed
 from handlers.batch_invoicing import BatchInvoicing
@@ -110,7 +111,7 @@ def _new_jobs(limit: int | None) -> Iterator[NewJob]:
 def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contestant]:
     try:
         peer = stack.enter_context(PgQueuer(ground.folder / "pgqueuer", ground.database("pgqueuer")))
-    except PgQueuerMissing as missing:
+    except PeerMissing as missing:
         report.facts[PEER] = str(missing)
         return {}
     report.facts[PEER] = peer.version

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from benchmarks.peer import PeerMissing, install
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 PACKAGE = "pgqueuer[asyncpg,cli]"
-
-
-class PgQueuerMissing(Exception):
-    """PgQueuer could not be installed here."""
 
 
 class PgQueuer:
@@ -26,7 +23,7 @@ class PgQueuer:
         self._url = url
 
     def __enter__(self) -> Self:
-        python = self._install()
+        python = install(self._folder, PACKAGE)
         script = Path(__file__).with_name("pgqueuer_process.py")
         self._process = subprocess.Popen(
             [python, "-I", script, self._url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,19 +43,9 @@ class PgQueuer:
         took: list[float] = self._answer()
         return took
 
-    def _install(self) -> Path:
-        venv.create(self._folder, with_pip=True)
-        python = self._folder / "bin" / "python"
-        done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", PACKAGE], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise PgQueuerMissing(done.stderr.strip().splitlines()[-1:])
-        return python
-
     def _answer(self) -> Any:
         assert self._process.stdout is not None  # noqa: S101 - opened with a pipe
         line = self._process.stdout.readline()
         if not line:
-            raise PgQueuerMissing(f"its process ended with status {self._process.wait(10)}")
+            raise PeerMissing(f"its process ended with status {self._process.wait(10)}")
         return json.loads(line)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import psycopg
 from psycopg import sql
 
 from benchmarks.ground import ROOT, open_ground
+from benchmarks.peer import PeerMissing, install, version
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.skip_locked_process import TABLE
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 
 PROCESSES = 2
 TENANTS = (1, 20, 100)
-FLOOR = "floor"
+FLOOR, PEER = "floor", "procrastinate"
 SINGLE_AT_MOST = 1 / 0.7  # of the floor's time
+PEER_AT_MOST = 1 / 1.2
 PATIENCE = 120.0  # seconds that one turn may take
 
 
@@ -38,39 +41,93 @@ def run(options: Options) -> Report:
     jobs = 200 if options.quick else 3_000
     some = TENANTS[:2] if options.quick else TENANTS
     with open_ground() as ground, ExitStack() as stack:
+        contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(Workers(skip_locked(ground))).turn(jobs)}
+        contestants |= _peer(ground, stack, report, jobs) if options.peers else {}
         tenants = [ground.tenant(f"suc{number:04d}") for number in range(max(some))]
         stack.enter_context(Pool(ground))
-        contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(SkipLocked(ground)).turn(jobs)}
         for handler, times in ((Tally, 1), (TallyGrouped, 5)):
             for count in some:
-                name = f"{handler.type}, {count} tenants"
-                contestants[name] = Drain(ground, tenants[:count], handler).turn(times * jobs)
+                drain = Drain(ground, tenants[:count], handler).turn(times * jobs)
+                contestants[f"{handler.type}, {count} tenants"] = drain
         samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
     report.add(samples)
-    for name in list(samples)[1:]:
-        grouped = name.startswith(TallyGrouped.type)
-        report.compare(samples, name, FLOOR, at_most=None if grouped else SINGLE_AT_MOST)
+    for name in samples:
+        if name not in (FLOOR, PEER):
+            grouped = name.startswith(TallyGrouped.type)
+            report.compare(samples, name, FLOOR, at_most=None if grouped else SINGLE_AT_MOST)
+            if PEER in samples:
+                report.compare(samples, name, PEER, at_most=None if grouped else PEER_AT_MOST)
     report.facts["jobs/s"] = {name: round(1000 / figure.median) for name, figure in report.figures.items()}
     report.facts["ratio"] = {name: round(1 / ratio.median, 3) for name, ratio in report.ratios.items()}
     report.facts |= {"processes": PROCESSES, "jobs a group": GROUP}
     return report
 
 
-class SkipLocked:
-    """Two processes of the hand-written loop, each waiting for its turn."""
+def _peer(ground: Ground, stack: ExitStack, report: Report, jobs: int) -> dict[str, Contestant]:
+    try:
+        workers = stack.enter_context(Workers(procrastinate(ground)))
+    except PeerMissing as missing:
+        report.facts[PEER] = str(missing)
+        return {}
+    report.facts[PEER] = version(ground.folder / PEER / "bin" / "python", PEER)
+    return {PEER: workers.turn(jobs)}
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._url = ground.database("floor")
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Another queue in a database of its own: how a worker of it is started, filled and read.
+
+    `put` enqueues the numbers from 1 to its parameter, `spans` has a row with two moments for each completed job.
+    """
+
+    worker: list[str]
+    url: str
+    empty: LiteralString
+    put: LiteralString
+    spans: LiteralString
+
+
+def skip_locked(ground: Ground) -> Queue:
+    """Return the hand-written loop."""
+    url = ground.database("floor")
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(TABLE)
+    return Queue(
+        worker=[sys.executable, str(ROOT / "benchmarks" / "skip_locked_process.py"), url],
+        url=url,
+        empty="TRUNCATE floor_jobs",
+        put="INSERT INTO floor_jobs (number) SELECT i FROM generate_series(1, %s) AS i",
+        spans="SELECT started_at, finished_at FROM floor_jobs WHERE state = 2",
+    )
+
+
+def procrastinate(ground: Ground) -> Queue:
+    """Return Procrastinate with its schema applied; raises PeerMissing."""
+    python = install(ground.folder / PEER, "procrastinate", "psycopg[binary,pool]")
+    url = ground.database(PEER)
+    worker = [str(python), "-I", str(ROOT / "benchmarks" / "procrastinate_process.py"), url]
+    subprocess.run([*worker, "install"], check=True)
+    return Queue(
+        worker=worker,
+        url=url,
+        empty="TRUNCATE procrastinate_jobs CASCADE",
+        put="INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
+        " SELECT 'default', 'tally', jsonb_build_object('number', i) FROM generate_series(1, %s) AS i",
+        spans="SELECT b.at, e.at FROM procrastinate_events b JOIN procrastinate_events e USING (job_id)"
+        " WHERE b.type = 'started' AND e.type = 'succeeded'",
+    )
+
+
+class Workers:
+    """Two processes of another queue, each waiting for its turn."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
 
     def __enter__(self) -> Self:
-        self._admin = psycopg.connect(self._url, autocommit=True)
-        self._admin.execute(TABLE)
-        script = ROOT / "benchmarks" / "skip_locked_process.py"
+        self._admin = psycopg.connect(self._queue.url, autocommit=True)
         self._processes = [
-            subprocess.Popen(
-                [sys.executable, script, self._url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            subprocess.Popen(self._queue.worker, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for _ in range(PROCESSES)
         ]
         self._hear("ready")
@@ -87,13 +144,13 @@ class SkipLocked:
         """Return a contestant that drains so many jobs."""
 
         def drain() -> list[float]:
-            self._admin.execute("TRUNCATE floor_jobs")
-            self._admin.execute("INSERT INTO floor_jobs (number) SELECT i FROM generate_series(1, %s) AS i", [jobs])
-            self._admin.execute("VACUUM ANALYZE floor_jobs")
+            self._admin.execute(self._queue.empty)
+            self._admin.execute(self._queue.put, [jobs])
+            self._admin.execute("VACUUM ANALYZE")
             for process in self._processes:
                 print("go", file=process.stdin, flush=True)
             self._hear("empty")
-            return [_span(self._admin, "floor_jobs WHERE state = 2", jobs)]
+            return [_span(self._admin, sql.SQL(self._queue.spans), jobs)]
 
         return drain
 
@@ -101,7 +158,7 @@ class SkipLocked:
         for process in self._processes:
             assert process.stdout is not None  # noqa: S101 - opened with a pipe
             if process.stdout.readline().strip() != word:
-                raise NotDrained(f"the floor's process did not say {word}")
+                raise NotDrained(f"{self._queue.worker} did not say {word}")
 
 
 class Pool:
@@ -142,7 +199,7 @@ class Drain:
             each = jobs // len(self._tenants)
             self._put(each)
             admin = self._ground.admin
-            if not becomes_true(lambda: not _any(admin, "turno.tickets"), within=PATIENCE, every=0.02):
+            if not becomes_true(lambda: not _any(admin), within=PATIENCE, every=0.02):
                 raise NotDrained("jobs were left")
             return [self._span(each)]
 
@@ -169,29 +226,28 @@ class Drain:
         admin.execute("NOTIFY turno_jobs")
 
     def _span(self, each: int) -> float:
-        attempts = sql.SQL(" UNION ALL ").join(
+        spans = sql.SQL(" UNION ALL ").join(
             sql.SQL(
                 "SELECT a.started_at, a.finished_at FROM {0}.background_job_attempts a JOIN {0}.background_jobs j"
                 " ON j.id = a.job_id AND j.status = 'completed' JOIN {0}.notifications n ON n.job_id = j.id"
             ).format(sql.Identifier(tenant.schema))
             for tenant in self._tenants
         )
-        together = sql.SQL("({}) AS attempts").format(attempts).as_string(self._ground.admin)
-        return _span(self._ground.admin, together, each * len(self._tenants))
+        return _span(self._ground.admin, spans, each * len(self._tenants))
 
 
 class NotDrained(Exception):
     """What was to be measured did not happen."""
 
 
-def _span(admin: psycopg.Connection[Any], attempts: str, jobs: int) -> float:
+def _span(admin: psycopg.Connection[Any], spans: sql.Composable, jobs: int) -> float:
     """Return the milliseconds a job from the first start to the last end, by the database's clock."""
-    query = f"SELECT count(*), extract(epoch FROM max(finished_at) - min(started_at)) FROM {attempts}"  # noqa: S608
-    row = admin.execute(query.encode()).fetchone()
+    query = sql.SQL("SELECT count(*), extract(epoch FROM max(b) - min(a)) FROM ({}) AS spans (a, b)").format(spans)
+    row = admin.execute(query).fetchone()
     if row is None or row[0] != jobs:
         raise NotDrained(f"{jobs} jobs were to be completed once: {row}")
     return 1000 * float(row[1]) / jobs
 
 
-def _any(admin: psycopg.Connection[Any], table: str) -> bool:
-    return admin.execute(f"SELECT FROM {table} LIMIT 1".encode()).rowcount > 0
+def _any(admin: psycopg.Connection[Any]) -> bool:
+    return admin.execute("SELECT FROM turno.tickets LIMIT 1").rowcount > 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -9,7 +10,7 @@ from psycopg.rows import tuple_row
 
 from app.errors import HandlerMisuse
 from app.jobs.claim import Claim, Group
-from app.work.session import JobTransaction, SessionSource
+from app.work.session import HandlerConnection, JobTransaction, SessionSource
 from app.work.stop import StopRequest
 
 
@@ -27,7 +28,7 @@ class GroupTransaction(JobTransaction):
 
     def share(self, claim: Claim) -> JobTransaction:
         """Show the group's session as that of one claim."""
-        return JobTransaction(claim, self._sessions, self._stop, self.connection)
+        return SharedTransaction(claim, self.connection)
 
     def open(self) -> None:
         """Set the next job's savepoint; raises TransactionEnded."""
@@ -53,6 +54,18 @@ class GroupTransaction(JobTransaction):
         with _ended():
             self.connection.execute("ROLLBACK TO SAVEPOINT job", prepare=False)
         self._next = None
+
+
+class SharedTransaction(JobTransaction):
+    """What one job of a group sees of its transaction: the session, and nothing to begin or commit."""
+
+    def __init__(self, claim: Claim, connection: HandlerConnection) -> None:
+        self.claim = claim
+        self.connection = connection
+
+    def commit(self) -> NoReturn:
+        """Refuse: the others of the group would be committed without their records."""
+        raise HandlerMisuse("a job of a type with `group` shares a transaction, so it can commit nothing by itself")
 
 
 ENDED = "the handler ended the transaction of its group by SQL; leave commit and rollback to the executor"

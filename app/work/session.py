@@ -74,18 +74,11 @@ class SessionSource(Protocol):
 class JobTransaction:
     """Begins, commits and rolls back around a handler, and takes another session if one breaks."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        sessions: SessionSource,
-        stop: StopRequest,
-        connection: HandlerConnection | None = None,
-    ) -> None:
-        """Take a session; or show `connection`, which is another's to begin, commit and close, as this claim's."""
+    def __init__(self, claim: Claim, sessions: SessionSource, stop: StopRequest) -> None:
         self.claim = claim
         self._sessions = sessions
         self._stop = stop
-        self.connection = connection or sessions.take(claim.login)
+        self.connection = sessions.take(claim.login)
 
     def begin(self) -> None:
         """Open the job's transaction, marked as this attempt's."""

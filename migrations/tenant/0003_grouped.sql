@@ -117,15 +117,17 @@ BEGIN
     IF cardinality(jobs_held(p_jobs, p_tokens)) < cardinality(p_jobs) THEN
         RAISE EXCEPTION 'the claim on a job of the group was lost; it must not be completed' USING ERRCODE = 'TU001';
     END IF;
-    UPDATE background_job_attempts SET finished_at = clock_timestamp(), outcome = 'completed'
-    WHERE job_id = ANY (p_jobs) AND finished_at IS NULL;
-    WITH completed AS (
+    WITH closed AS (
+        UPDATE background_job_attempts SET finished_at = clock_timestamp(), outcome = 'completed'
+        WHERE job_id = ANY (p_jobs) AND finished_at IS NULL
+        RETURNING job_id, started_at
+    ), completed AS (
         UPDATE background_jobs j
         SET status = 'completed', reason = NULL, result = c.result::jsonb, error = NULL,
             finished_at = clock_timestamp()
         FROM unnest(p_jobs, p_results, p_run_ms) AS c (id, result, run_ms)
         WHERE j.id = c.id AND j.status = 'running'
-        RETURNING j.id, j.user_id, j.type, j.created_at, j.started_at, c.run_ms
+        RETURNING j.id, j.user_id, j.type, j.run_at, c.run_ms
     ), told AS (
         INSERT INTO notifications (job_id, user_id, kind, data)
         SELECT c.id, c.user_id, 'completed',
@@ -134,10 +136,11 @@ BEGIN
     ), counted AS (
         INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)
         SELECT turno.tenant_of(current_user), c.type, 'completed',
-               least(2147483647, greatest(0, 1000 * extract(epoch FROM c.started_at - c.created_at)))::integer, c.run_ms
-        FROM completed c
+               -- The clock may have been set back, and int may overflow.
+               least(2147483647, greatest(0, 1000 * extract(epoch FROM a.started_at - c.run_at)))::integer, c.run_ms
+        FROM completed c JOIN closed a ON a.job_id = c.id
     )
-    DELETE FROM turno.tickets t USING completed c WHERE t.job_id = c.id;
+    DELETE FROM turno.tickets t USING completed c JOIN closed a ON a.job_id = c.id WHERE t.job_id = c.id;
     GET DIAGNOSTICS ended = ROW_COUNT;
     IF ended < cardinality(p_jobs) THEN
         RAISE EXCEPTION 'a job of the group is not running; it must not be completed' USING ERRCODE = 'TU001';
