@@ -6,7 +6,9 @@ import json
 
 import click
 
+from app.store import turns
 from cli.environment import read_settings
+from cli.jobs_view import as_json
 from cli.provisioner import provisioner
 from cli.tables import print_table
 from cli.wiring import logins
@@ -51,6 +53,20 @@ def list_tenants(*, as_json: bool) -> None:
         click.echo(json.dumps([dict(zip(headers, row, strict=True)) for row in rows]))
     else:
         print_table(headers, rows)
+
+
+@tenant.command("shares")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+def shares(*, json_wanted: bool) -> None:
+    """Show whether each tenant gets its turn: its waits of the last quarter of an hour, its share and its fair one."""
+    known = logins(read_settings())
+    with service_session(known, known.operator, application="turno-cli") as connection:
+        rows = turns.shares(connection)
+    if json_wanted:
+        click.echo(as_json(rows))
+    else:
+        headers = ("tenant", "waiting", "running", "oldest s", "ended", "wait p50 ms", "p95 ms", "share", "fair share")
+        print_table(headers, [tuple(row.values()) for row in rows])
 
 
 @tenant.command("remove")

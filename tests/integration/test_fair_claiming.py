@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from app.jobs.claim import Claim
-from app.store import attempts, recovery, tickets
+from app.store import attempts, recovery, tickets, turns
 from app.work.session import HandlerConnection
 from cli.deadline import becomes_true
 from tenants.session import handler_session, service_session
@@ -500,6 +500,11 @@ def test_operators_see_each_tenant_s_wait_and_share(world: World) -> None:
             "SELECT slug, waiting, running, oldest_wait > '59 s', ended, wait_p50_ms, wait_p95_ms,"
             " round(share, 2), round(fair_share, 2) FROM fairness ORDER BY slug"
         ).fetchall()
+        seen = turns.shares(operator)
+    assert [(row["slug"], row["wait_p95_ms"], row["share"], row["fair_share"]) for row in seen] == [
+        ("suc0001", 100, 0.909, 0.25),
+        ("suc0002", 10, 0.091, 0.75),
+    ]
     assert [tuple(map(str, row)) for row in rows] == [
         ("suc0001", "4", "0", "True", "10", "50", "100", "0.91", "0.25"),
         ("suc0002", "0", "0", "None", "1", "10", "10", "0.09", "0.75"),

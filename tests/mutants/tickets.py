@@ -26,6 +26,14 @@ FAIRLY = "tests/integration/test_fair_claiming.py"
 
 MUTANTS = (
     Mutant(
+        "a wait counts from the job's creation",
+        "issue 3: a fairness metric",
+        "migrations/tenant/0007_waits.sql",
+        "waited_until - least(job.run_at, waited_until)",
+        "waited_until - job.created_at",
+        ("tests/integration/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",),
+    ),
+    Mutant(
         "a claim by id has a token that can be guessed",
         FENCED,
         SQL,
