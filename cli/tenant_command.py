@@ -14,6 +14,7 @@ from cli.tables import print_table
 from cli.wiring import logins
 from tenants.access import reset_login, revoke_tokens
 from tenants.directory import Directory
+from tenants.doubt import set_doubt
 from tenants.fan_out import opened
 from tenants.provision import add_company, add_tenant
 from tenants.removal import remove_tenant
@@ -89,6 +90,23 @@ def reset(slug: str) -> None:
     with opened(provisioner(settings)) as admin:
         epoch = reset_login(admin, logins(settings), slug)
     click.echo(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
+
+
+@tenant.command("doubt")
+@click.argument("slug", required=False)
+@click.option("--all", "everybody", is_flag=True, help="Every active tenant.")
+@click.option("--over", is_flag=True, help="What happened since the backup is entered: trust the record again.")
+def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
+    """After a restore: have every outside effect of the tenant SLUG looked up before it is issued."""
+    if everybody == (slug is not None):
+        raise click.UsageError("name a tenant, or say --all")
+    with opened(provisioner(read_settings())) as admin:
+        changed = set_doubt(admin, slug, doubt=not over)
+    state = (
+        "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
+    )
+    for one in changed:
+        click.echo(f"tenant {one}: {state}")
 
 
 @tenant.command("revoke-tokens")

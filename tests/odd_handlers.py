@@ -610,6 +610,23 @@ class OddHurried(Odd):
     timeout = 1.0
 
 
+HOOKS: dict[str, Callable[[JobContext], None]] = {}
+
+
+class OddHooked(Odd):
+    """The same, with what a test does before and after each attempt."""
+
+    type = "odd_hooked"
+
+    def before(self, job: JobContext) -> None:
+        """Do what the test wants."""
+        HOOKS["before"](job)
+
+    def after(self, job: JobContext) -> None:
+        """Do what the test wants."""
+        HOOKS["after"](job)
+
+
 class OddBrief(Odd):
     """The same, whose transactions may stay open for a second and a half."""
 
@@ -708,6 +725,7 @@ REGISTRY = Registry(
         "odd_healthy": "tests.odd_handlers:OddHealthy",
         "odd": "tests.odd_handlers:Odd",
         "odd_hurried": "tests.odd_handlers:OddHurried",
+        "odd_hooked": "tests.odd_handlers:OddHooked",
         "odd_brief": "tests.odd_handlers:OddBrief",
         "odd_small": "tests.odd_handlers:OddSmall",
         "odd_grouped": "tests.odd_handlers:OddGrouped",

@@ -266,7 +266,7 @@ def _submission_body(payload: Document, schemas: Document) -> Document:
                 "default": Priority.NORMAL.word,
                 "description": "Which of this tenant's jobs goes first; no other tenant's.",
             },
-            "expires_at": moment | {"description": "Cancel the job if it has not started by then."},
+            "expires_at": moment | {"description": "Begin no attempt after this moment, but cancel the job."},
         },
     }
     example = {"payload": example_of(payload, schemas)}

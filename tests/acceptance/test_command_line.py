@@ -235,6 +235,18 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
     assert "waiting" in installed.succeed("jobs", "show", *one, job_id)
 
 
+def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_mended(installed: Installation) -> None:
+    [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0002'")
+    doubts = f"SELECT count(*) FROM {schema}.external_doubt"  # noqa: S608 - read just before
+    assert installed.run("tenant", "doubt").returncode == 2
+    assert "tenant suc0002: outside effects" in installed.succeed("tenant", "doubt", "suc0002")
+    assert installed.succeed("tenant", "doubt", "--all").count("looked up first") == 2
+    assert installed.query(doubts) == [(1,)]
+    installed.succeed("tenant", "doubt", "--all", "--over")
+    assert installed.query(doubts) == [(0,)]
+    installed.refuse("tenant", "doubt", "nobody")
+
+
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
     assert set(counts) == {"rescued", "promoted", "repaired", "expired", "purged", "restamped", "offered"}

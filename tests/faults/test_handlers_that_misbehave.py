@@ -71,6 +71,12 @@ def test_a_transaction_that_stays_open_too_long_is_ended_from_outside(world: Wor
     assert job["reason"] == "a transaction was open for more than 1.5 s"
 
 
+def test_a_transaction_that_is_open_a_little_too_long_is_not_completed(world: World) -> None:
+    world.extra["KILL_AFTER_SECONDS"] = "0.1"
+    job = run(world, "sleep_in_sql", OddBrief, number=5)
+    assert (job["status"], job["reason"]) == ("failed", "a transaction was open for more than 1.5 s"), job["log"]
+
+
 def test_a_job_of_many_transactions_may_take_longer_than_one_of_them(world: World) -> None:
     job = run(world, "commit_often", OddBrief, number=7)
     assert (job["status"], job["crashes"]) == ("completed", 0), job["log"]

@@ -92,6 +92,7 @@ def open_jobs(world: World, *, parked: bool = True) -> int:
     return int(row["count"])
 
 
+@pytest.mark.timeout(120 + 2 * AUTHORISATIONS)
 def test_no_authorisation_is_asked_for_twice_whatever_fails(world: World, authority: Authority) -> None:
     authority.moods, authority.chance = MOODS, random.Random(AUTHORISATIONS)  # noqa: S311
     wanted = invoices(world, AUTHORISATIONS)

@@ -174,7 +174,7 @@ MUTANTS = (
         "app/work/supervisor.py",
         "        return min(whole, (open_since + handler.longest_transaction, self._transaction_limit(claim)))\n",
         "        return whole\n",
-        (f"{MISBEHAVE}::test_a_transaction_that_stays_open_too_long_is_ended_from_outside[sleep_in_sql]",),
+        (f"{MISBEHAVE}::test_a_transaction_that_is_open_a_little_too_long_is_not_completed",),
     ),
     Mutant(
         "a handler's modes outlive its attempt",

@@ -1,0 +1,84 @@
+"""What runs around each attempt, and the moment after which no attempt begins."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.attempt_here import attempt
+from tests.odd_handlers import DEEDS, HOOKS, Odd, OddHooked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from app.jobs.handler import JobContext
+    from tests.world import World
+
+
+@pytest.fixture
+def hooked(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
+    """Enqueue a job whose hooks and deed each write a line, and then do what a test wants of them."""
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+
+    def writes(name: str, then: Callable[[], Any] | None) -> Callable[..., dict[str, Any]]:
+        def step(job: JobContext, _payload: object = None) -> dict[str, Any]:
+            job.connection.execute(
+                "INSERT INTO customers (id, company_name, tax_condition, address, country)"
+                " VALUES (gen_random_uuid()::text, 'Odd', 'registered', %s, 'hooked')",
+                (f"{job.attempt} {name}",),
+            )
+            return (then() if then else None) or {}
+
+        return step
+
+    def enqueue(**wanted: Callable[[], Any]) -> UUID:
+        for name in ("before", "after"):
+            monkeypatch.setitem(HOOKS, name, writes(name, wanted.get(name)))
+        monkeypatch.setitem(DEEDS, "ok", writes("handle", wanted.get("handle")))
+        return world.enqueue({"how": "ok"}, handler=OddHooked)
+
+    return enqueue
+
+
+def lines(world: World) -> list[str]:
+    return sorted(row["address"] for row in world.rows("SELECT address FROM customers WHERE country = 'hooked'"))
+
+
+def fail_once() -> Callable[[], None]:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("once")
+
+    return fail
+
+
+def test_hooks_commit_together_with_the_work(world: World, hooked: Callable[..., UUID]) -> None:
+    assert attempt(world, hooked())["status"] == "completed"
+    assert lines(world) == ["1 after", "1 before", "1 handle"]
+
+
+@pytest.mark.parametrize("where", ["before", "handle", "after"])
+def test_whatever_fails_undoes_all_three_and_the_next_attempt_runs_them_again(
+    world: World, hooked: Callable[..., UUID], where: str
+) -> None:
+    job_id = hooked(**{where: fail_once()})
+    job = attempt(world, job_id)
+    assert (job["status"], job["error"]["message"], lines(world)) == ("pending", "once", [])
+    assert attempt(world, job_id)["status"] == "completed"
+    assert lines(world) == ["2 after", "2 before", "2 handle"]
+
+
+def test_a_job_that_waits_for_its_retry_expires_too(world: World) -> None:
+    job_id = world.enqueue({"how": "error"}, handler=Odd, expires_at=datetime.now(UTC) + timedelta(hours=1))
+    assert attempt(world, job_id)["status"] == "pending"
+    world.rows("UPDATE background_jobs SET expires_at = clock_timestamp()")
+    assert world.sweep()["expired"] == 1
+    job = world.job(job_id)
+    assert (job["status"], job["reason"], job["attempt"]) == ("cancelled", "expired", 1)
+    assert world.ticket(job_id) is None
