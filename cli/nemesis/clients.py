@@ -17,12 +17,12 @@ from cli.nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Steps
 from cli.testing.client_log import Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from uuid import UUID
 
     from app.jobs.handler import JobHandler
     from app.queues.interface import QueueInterface
     from cli.nemesis.stage import Stage
+    from cli.testing.canaries import Canaries
     from cli.testing.client_log import ClientLog
     from tenants.tenant import Tenant
 
@@ -35,12 +35,22 @@ log = logging.getLogger(__name__)
 class Client(Thread):
     """One person at one keyboard, with a chance of their own."""
 
-    def __init__(self, number: int, seed: int, stage: Stage, queues: list[QueueInterface], told: ClientLog) -> None:
+    def __init__(
+        self,
+        number: int,
+        seed: int,
+        stage: Stage,
+        *,
+        queues: list[QueueInterface],
+        told: ClientLog,
+        canaries: Canaries,
+    ) -> None:
         super().__init__(name=f"client-{number}")
         self._user = f"user-{number}"
         self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
         self._stage = stage
         self._told = told
+        self._canaries = canaries
         self._over = Event()
         self._asked = 0
         self._dispatchers = [
@@ -66,6 +76,8 @@ class Client(Thread):
     def _ask(self) -> None:
         tenant = self._chance.choice(self._stage.tenants)
         handler, payload = self._work(tenant)
+        if handler is not Invoicing:
+            payload["note"] = self._canaries.of(tenant)
         self._asked += 1
         asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
         wanted = Submission(
@@ -139,8 +151,3 @@ def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:
 
 def _work(*, pieces: int = 1, bad: int = 0, errors: int = 0, seconds: float = 0.0) -> dict[str, Any]:
     return {"pieces": pieces, "bad": bad, "errors": errors, "seconds": round(seconds, 2)}
-
-
-def clients(n: int, seed: int, stage: Stage, queues: list[QueueInterface], told: ClientLog) -> Iterator[Client]:
-    """Yield `n` clients, none of them started."""
-    return (Client(number, seed, stage, queues, told) for number in range(1, n + 1))

@@ -15,6 +15,7 @@ import psycopg
 from app.queues.exec import ExecQueue
 from app.queues.slots import SlotFolder
 from app.work.maintenance import Maintenance, PassesFailed, Terms
+from cli.deadline import becomes_true
 from cli.nemesis.stage import MARK
 from cli.nemesis.work import PLACE
 from cli.testing import processes
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 POOLS = 2
 CRON_EVERY = 1.5
 LOOK_EVERY = 0.2
+PARTING = 20.0  # seconds
 LOST = 0.3  # of all hints: whoever should have sent them died between the commit and the hint
 log = logging.getLogger(__name__)
 
@@ -61,28 +63,37 @@ class Crew:
         self._network = network
         self._pools: dict[int, subprocess.Popen[bytes]] = {}
         self._over = Event()
-        self._threads = [Thread(target=self._keep_pools), Thread(target=self._be_cron)]
+        self._keeping = Event()
+        self._keeper, self._cron = Thread(target=self._keep_pools), Thread(target=self._be_cron)
         self.cron_rests = Event()
         self._port = network.forward(stage.cluster.port) if network else 0
-        self._log = (stage.folder / "workers.log").open("ab")
+        self._log = (stage.logs / "workers.log").open("ab")
 
     def start(self) -> None:
         """Start the pools and cron; each pool is started again when it has ended, as an init system would."""
-        for thread in self._threads:
-            thread.start()
+        self._keeping.set()
+        self._keeper.start()
+        self._cron.start()
 
-    def stop(self) -> None:
-        """End the pools in good order and cron with them, then whatever is left by force."""
-        self._over.set()
-        for thread in self._threads:
-            thread.join()
+    def dismiss(self) -> None:
+        """End the pools in good order, and let the others finish; cron goes on, for what the dead have left."""
+        self._keeping.clear()
+        self._keeper.join()
         processes.terminate(*(pool.pid for pool in self._pools.values()))
         for pool in self._pools.values():
             with suppress(subprocess.TimeoutExpired):
-                pool.wait(20)
+                pool.wait(PARTING)
+        becomes_true(lambda: not self.everybody(), within=PARTING, every=0.1)
+
+    def stop(self) -> None:
+        """End whatever is left by force, and cron."""
+        self._over.set()
+        self._keeping.clear()
+        self._cron.join()
+        self._keeper.join()
         processes.kill(*self.everybody())
         for pool in self._pools.values():
-            pool.wait(20)
+            pool.wait(PARTING)
         self._log.close()
 
     def exec_queue(self) -> ExecQueue:
@@ -90,7 +101,7 @@ class Crew:
         environment = self._stage.environment("exec")
         slots = SlotFolder(self._stage.settings("exec").slot_dir, 2)
         program = ("-m", "cli.testing.worker", PLACE)
-        log_file = self._stage.folder / "workers.log"
+        log_file = self._stage.logs / "workers.log"
         return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment, program=program)
 
     def pool_queue(self) -> QueueInterface:
@@ -110,7 +121,7 @@ class Crew:
                 if pid not in born and processes.leads_a_group(pid)}  # fmt: skip
 
     def _keep_pools(self) -> None:
-        while not self._over.is_set():
+        while self._keeping.is_set():
             for number in range(POOLS):
                 pool = self._pools.get(number)
                 if pool is None or pool.poll() is not None:

@@ -16,12 +16,13 @@ import click
 import psycopg
 
 from cli.deadline import becomes_true
-from cli.nemesis.clients import clients, leave_unheard
+from cli.nemesis.clients import Client, leave_unheard
 from cli.nemesis.crew import Crew
 from cli.nemesis.effects import EFFECTS
 from cli.nemesis.faults import Faults
 from cli.nemesis.network import Network
 from cli.nemesis.stage import open_stage
+from cli.testing.canaries import Canaries
 from cli.testing.checker import Checker
 from cli.testing.client_log import ClientLog
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 CLIENTS = 4
 JUDGE_EVERY = 5.0
-GONE_WITHIN = 20.0  # seconds in which the last session must have gone after the last worker
+GONE_WITHIN = 20.0  # seconds in which the last trace must have gone after the last worker
 OPEN = "SELECT count(*) FROM turno.tickets WHERE run_at < 'infinity'"
 FIGURES = {
     "jobs": "SELECT type || ' ' || status, count(*) FROM background_jobs GROUP BY 1",
@@ -76,10 +77,11 @@ class Run:
         with ExitStack() as held:
             network = self._network(held)
             stage = held.enter_context(open_stage())
-            logging.basicConfig(filename=stage.folder / "nemesis.log", level=logging.INFO)
+            logging.basicConfig(filename=stage.logs / "nemesis.log", level=logging.INFO)
             crew = Crew(stage, network=network)
             faults = Faults(stage, crew, network)
             self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
+            self._canaries = Canaries(stage.url, stage.tenants, stage.logs)
             crew.start()
             try:
                 self._strike(stage, crew, faults)
@@ -87,6 +89,8 @@ class Run:
                 if not self.verdict.violations:
                     leave_unheard(stage, crew.exec_queue(), self._told)
                     self._drain(stage)
+                    crew.dismiss()
+                    becomes_true(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
             finally:
                 faults.heal(everything=True)
                 crew.stop()
@@ -106,7 +110,10 @@ class Run:
 
     def _strike(self, stage: Stage, crew: Crew, faults: Faults) -> None:
         queues = [crew.exec_queue(), crew.pool_queue()]
-        people = list(clients(CLIENTS, self._schedule.seed, stage, queues, self._told))
+        people = [
+            Client(number, self._schedule.seed, stage, queues=queues, told=self._told, canaries=self._canaries)
+            for number in range(1, CLIENTS + 1)
+        ]
         for one in people:
             one.start()
         began, struck, waiting = time.monotonic(), Counter[str](), list(self._schedule.faults)
@@ -161,8 +168,13 @@ class Run:
                                              "FROM background_job_events").fetchall()  # fmt: skip
         return int(left), events
 
+    def _workers(self, stage: Stage) -> int:
+        with stage.admin() as session:
+            return int(session.execute("SELECT count(*) FROM turno.workers").fetchall()[0][0])
+
     def _nothing_lingers(self) -> bool:
         self.verdict.violations = self._checker.violations(settled=True)
+        self.verdict.violations += [f"I4: {leak}" for leak in self._canaries.leaks()]
         kinds = {violation[:2] for violation in self.verdict.violations}
         return "I7" not in kinds or "I6" in kinds
 

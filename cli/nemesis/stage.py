@@ -68,6 +68,8 @@ class Stage:
         self.folder = folder
         self.tenants = tenants
         self.logins = Logins(url, KEY.encode())
+        self.logs = folder / "logs"
+        self.logs.mkdir()
         self._orders = count(1_000_000, 1000)
 
     def environment(self, backend: str, url: str = "") -> dict[str, str]:

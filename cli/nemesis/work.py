@@ -20,8 +20,12 @@ PAUSE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How much there is to do; every `bad`-th piece fails, and the first `errors` attempts do."""
+    """How much there is to do; every `bad`-th piece fails, and the first `errors` attempts do.
 
+    `note` is the tenant's own business: it comes back in results and errors, and must be seen nowhere else.
+    """
+
+    note: str = ""
     pieces: int = 1
     bad: int = 0
     errors: int = 0
@@ -41,7 +45,7 @@ class Plain(JobHandler[Work]):
             time.sleep(PAUSE)
             job.check_cancelled()
         leave(job, THE_END)
-        return {"pieces": payload.pieces}
+        return {"pieces": payload.pieces, "note": payload.note}
 
 
 class Batch(JobHandler[Work]):
@@ -58,7 +62,7 @@ class Batch(JobHandler[Work]):
                 leave(job, str(item.value))
                 time.sleep(payload.seconds / payload.pieces)
                 if payload.bad and item.value % payload.bad == 0:
-                    raise ValueError(f"item {item.value} is bad")
+                    raise ValueError(f"item {item.value} is bad: {payload.note}")
         leave(job, THE_END)
         return {"done": batch.counts.done, "failed": batch.counts.failed}
 
@@ -76,7 +80,7 @@ class Steps(JobHandler[Work]):
             time.sleep(payload.seconds / payload.pieces)
             job.checkpoint(step)
         leave(job, THE_END)
-        return {"pieces": payload.pieces}
+        return {"pieces": payload.pieces, "note": payload.note}
 
 
 class Flaky(JobHandler[Work]):
@@ -89,9 +93,9 @@ class Flaky(JobHandler[Work]):
         """Leave an effect that an error must undo."""
         leave(job, THE_END)
         if payload.bad:
-            raise PermanentFailure("this one is never done")
+            raise PermanentFailure(f"this one is never done: {payload.note}")
         if job.attempt <= payload.errors:
-            raise ValueError("not yet")
+            raise ValueError(f"not yet: {payload.note}")
         return {"attempt": job.attempt}
 
 
