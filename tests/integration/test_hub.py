@@ -197,6 +197,7 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
+    session = listening(world)
     world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 500) AS n")
     hint(world, *(uuid4() for _ in range(1_000)))
     hint(world, job_id, tenant=world.other)
@@ -204,6 +205,7 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     assert len(watching.shown) == 1
     hint(world, job_id)
     assert watching.sees(done(8))
+    assert listening(world) == session
 
 
 def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, looking: Hub) -> None:
