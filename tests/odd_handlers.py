@@ -610,9 +610,6 @@ class OddHurried(Odd):
     timeout = 1.0
 
 
-HOOKS: dict[str, Callable[[JobContext], None]] = {}
-
-
 class OddHooked(Odd):
     """The same, with what a test does before and after each attempt."""
 

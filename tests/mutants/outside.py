@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "nobody says that a dead caller is gone",
         "section 6: absent counts when the old process is known to be dead",
-        "app/work/supervisor.py",
+        "app/work/taking_back.py",
         "        if owed.buried:\n",
         "        if False:\n",
         (f"{FAULTS}::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",),
@@ -171,8 +171,8 @@ MUTANTS = (
     Mutant(
         "a transaction may stay open for ever",
         "section 6: longest transaction, by type",
-        "app/work/supervisor.py",
-        "        return min(whole, (open_since + handler.longest_transaction, self._transaction_limit(claim)))\n",
+        "app/work/time_limits.py",
+        "        return min(whole, (open_since + terms.longest_transaction, causes.transaction_limit(terms.longest_transaction)))\n",
         "        return whole\n",
         (f"{MISBEHAVE}::test_a_transaction_that_is_open_a_little_too_long_is_not_completed",),
     ),
