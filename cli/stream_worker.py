@@ -46,6 +46,12 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             conn.sock = socket.socket()  # for gunicorn to close
             return False
 
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: Any) -> None:
+        """Answer what could not be handled; the log names the address without its query, which may hold a ticket."""
+        if hasattr(req, "uri"):
+            req.uri = req.path
+        super().handle_error(req, client, addr, exc)
+
     def handle_exit(self, sig: Any, frame: Any) -> None:
         """Stop accepting, and have the streams say goodbye."""
         self.wsgi.streams.stop()

@@ -2,6 +2,7 @@
 
 import atexit
 import resource
+from functools import partial
 from typing import Any
 
 from flask import Flask
@@ -19,6 +20,7 @@ from cli.wiring import inline_runner, logins, open_queue
 from handlers import build_registry
 from tenants.directory import Directory
 from tenants.punctual import PunctualConnection
+from tenants.readiness import what_is_pending
 from tenants.session import SERVICE_TIMEOUTS
 from tenants.tenant import Tenant
 
@@ -61,8 +63,14 @@ def web_application(settings: Settings, hub: Hub) -> Flask:
         directory=Directory(pool.connection),
         connection=pool.connection,
         hub=hub,
+        readiness=partial(_pending, pool),
         inline=None if settings.enable_background_jobs else _inline(settings),
     )
+
+
+def _pending(pool: ConnectionPool[PunctualConnection]) -> str | None:
+    with pool.connection() as connection:
+        return what_is_pending(connection)
 
 
 def stream_hub(settings: Settings) -> Hub:

@@ -191,7 +191,7 @@ CONTROL = Matrix(
         "fairness": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "stream_tickets": {},
-        "schema_migrations": {},
+        "schema_migrations": _may(web="SELECT"),
     },
     columns={
         ("tenants", column): _may(operator="UPDATE")

@@ -49,10 +49,9 @@ def _scope_of_ticket(request: Request, secret: str) -> Scope:
 
 def _fits(request: Request, ticket: StreamTicket) -> bool:
     asked = (request.view_args or {}).get("job_id")
-    job_fits = asked == (None if ticket.job_id is None else str(ticket.job_id))
-    return (
-        job_fits and _tenant_named(request) in (None, ticket.tenant) and ticket.until > services().clock().timestamp()
-    )
+    if asked != (None if ticket.job_id is None else str(ticket.job_id)):
+        return False
+    return _tenant_named(request) in (None, ticket.tenant) and ticket.until > services().clock().timestamp()
 
 
 def _refuse_other_sites(request: Request) -> None:

@@ -7,7 +7,7 @@ from time import time
 from typing import NoReturn
 from uuid import UUID
 
-from flask import Response
+from flask import Response, request
 from flask_sse import Message, ServerSentEventsBlueprint
 
 from app.store import jobs as stored
@@ -124,6 +124,8 @@ def all_jobs(call: Call) -> Response:
 
 
 def _open(call: Call, job_id: UUID | None) -> Response:
+    if request.method == "HEAD":
+        return Response(mimetype="text/event-stream")
     principal, hub = call.scope.principal, services().hub
     view = View(
         tenant=call.scope.tenant,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import http.client
+import json
+from contextlib import ExitStack, contextmanager
+from time import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import jwt
 import pytest
 
 from app.jobs.changes import Changes
 from app.store import changes
+from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
 from cli.embedded_postgres import free_port
+from tests.api import in_an_hour
 from tests.stream_client import StreamClient
 from tests.world import World
 
@@ -43,6 +49,22 @@ def web(module_world: World) -> Iterator[DemoWeb]:
 def headers_of(world: World, user: str = "ana", tenant: str = "suc0001", **options: Any) -> dict[str, str]:
     token = development_token(world.settings, user=user, tenants=[tenant], **options)
     return {"Authorization": f"Bearer {token}", "X-Schema": tenant}
+
+
+def ask(web: DemoWeb, method: str, path: str, headers: dict[str, str], body: str | None = None) -> tuple[int, Any]:
+    """One request; its status and its JSON."""
+    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+    try:
+        connection.request(method, path, body, headers | ({"Content-Type": "application/json"} if body else {}))
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def opens(web: DemoWeb, path: str, headers: dict[str, str]) -> bool:
+    with StreamClient(web.port, path, headers) as stream:
+        return stream.status == 200
 
 
 def hint(world: World, job_id: UUID, tenant: Tenant | None = None) -> None:
@@ -87,3 +109,122 @@ def test_a_job_is_followed_from_its_first_state_to_its_end(world: World, web: De
         last = stream.until("job", lambda job: job["status"] == "completed")
         assert last["revision"] > moved["revision"]
         assert stream.rest() == [("bye", {"reason": "job-ended"})]
+
+
+def test_everything_of_a_user_is_on_one_stream(world: World, web: DemoWeb) -> None:
+    waiting, ended, later = (world.enqueue({"order_ids": [number]}) for number in (1, 2, 3))
+    end(world, ended)
+    world.enqueue({"order_ids": [4]}, user_id="ben")
+    with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+        first = stream.first_state()
+        jobs = {body["job_id"]: body["status"] for kind, body in first if kind == "job"}
+        assert jobs == {str(waiting): "pending", str(ended): "completed", str(later): "pending"}
+        [told] = [body for kind, body in first if kind == "notification"]
+        assert (told["job_id"], told["read_at"]) == (str(ended), None)
+        end(world, waiting)
+        assert stream.until("job", lambda job: job["job_id"] == str(waiting) and job["status"] == "completed")
+        assert stream.until("notification")["job_id"] == str(waiting)
+        born = world.enqueue({"order_ids": [5]})
+        hint(world, born)
+        assert stream.until("job", lambda job: job["job_id"] == str(born))
+
+
+def test_an_event_is_the_very_json_of_the_job(world: World, web: DemoWeb) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+        [(_, streamed)] = stream.first_state()
+    with StreamClient(web.port, f"/api/jobs/{job_id}", headers_of(world) | {"Connection": "close"}) as asked:
+        assert json.loads(asked.body()) == streamed
+
+
+def test_what_a_command_changes_is_shown_without_a_look(world: World, web: DemoWeb) -> None:
+    """Submitted and cancelled over HTTP: the web itself hints at it."""
+    with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+        stream.first_state()
+        body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}, "run_at": in_an_hour()})
+        status, accepted = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(world), body)
+        assert status == 202
+        shown = stream.until("job", lambda job: job["job_id"] == accepted["job_id"])
+        assert shown["label"] == "scheduled"
+        assert ask(web, "POST", f"/api/jobs/{accepted['job_id']}/cancel", headers_of(world))[0] == 200
+        assert stream.until("job", lambda job: job["status"] == "cancelled")["job_id"] == accepted["job_id"]
+
+
+def test_line_ends_in_a_message_stay_inside_its_data(world: World, web: DemoWeb) -> None:
+    forged = "1\r\n\r\nevent: bye\ndata: {}\n\n\u2028\u0085\x0b"
+    job_id = world.enqueue({"order_ids": [1]})
+    with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+        stream.first_state()
+        move(world, job_id, 1, message=forged)
+        assert stream.until("job", lambda job: job["progress"]["done"] == 1)["progress"]["message"] == forged
+
+
+@pytest.mark.parametrize("path", ["/api/stream", "/api/jobs/{}/stream"])
+def test_a_head_request_opens_no_stream(world: World, web: DemoWeb, path: str) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    headers = headers_of(world) | {"Connection": "close"}
+    with StreamClient(web.port, path.format(job_id), headers, method="HEAD") as answer:
+        assert (answer.status, answer.body()) == (200, b"")
+
+
+def test_every_id_of_others_is_unknown_here_too(world: World, web: DemoWeb) -> None:
+    theirs = world.enqueue({"order_ids": [1]}, tenant=world.other)
+    bens = world.enqueue({"order_ids": [1]}, user_id="ben")
+    for job_id in (theirs, bens, UUID(int=7), "x"):
+        status, problem = ask(web, "GET", f"/api/jobs/{job_id}/stream", headers_of(world))
+        assert (status, problem["type"]) == (404, "/docs#not-found")
+
+
+def test_the_tenant_may_be_named_in_the_query_and_is_one_of_the_token_s(world: World, web: DemoWeb) -> None:
+    token = {"Authorization": headers_of(world)["Authorization"]}
+    with StreamClient(web.port, "/api/stream?schema=suc0001", token) as stream:
+        assert (stream.status, stream.first_state()) == (200, [])
+    assert ask(web, "GET", "/api/stream", token)[0] == 400
+    for slug in ("suc0002", "nobody", "x%27"):
+        assert ask(web, "GET", f"/api/stream?schema={slug}", token)[0] == 404
+    assert ask(web, "GET", "/api/stream?schema=suc0001&channel=sse", token)[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Origin": "https://elsewhere.example"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 401),
+        ({}, 401),
+    ],
+)
+def test_another_site_opens_no_stream_whatever_cookie_the_browser_sends(
+    web: DemoWeb, headers: dict[str, str], status: int
+) -> None:
+    found, problem = ask(web, "GET", "/api/stream?schema=suc0001", headers | {"Cookie": "turno=x.y.z"})
+    assert (found, problem["status"]) == (status, status)
+
+
+def test_a_stream_ends_with_its_session(world: World, web: DemoWeb) -> None:
+    now = int(time())
+    claims = {"iss": "turno", "aud": "turno", "sub": "ana", "tenants": ["suc0001"], "iat": now, "exp": now + 3}
+    token = jwt.encode(claims, world.settings.jwt_key)
+    with StreamClient(web.port, "/api/stream?schema=suc0001", {"Authorization": f"Bearer {token}"}) as stream:
+        assert stream.first_state() == []
+        assert stream.rest() == [("bye", {"reason": "session-over"})]
+
+
+def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    with web_of(world, WEB_STREAMS="52", WEB_STREAMS_PER_USER="50") as web, ExitStack() as stack:
+        tabs = [stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))) for _ in range(50)]
+        with StreamClient(web.port, "/api/stream", headers_of(world)) as refused:
+            assert (refused.status, refused.headers["retry-after"]) == (429, "10")
+        for user in ("ben", "eva"):
+            other = stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user)))
+            assert other.first_state() == []
+        with StreamClient(web.port, "/api/stream", headers_of(world, "zoe")) as refused:
+            assert (refused.status, refused.headers["retry-after"]) == (503, "10")
+        move(world, job_id, 30)
+        for tab in tabs:
+            assert tab.until("job", lambda job: job["progress"]["done"] == 30)
+        assert ask(web, "GET", "/healthz", {})[0] == 200
+        tabs[0].socket.close()
+        assert becomes_true(lambda: opens(web, "/api/stream", headers_of(world, "zoe")), within=10)

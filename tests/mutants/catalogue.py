@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import door, fencing, invoices, isolation, pages, recovery, running, tickets
+from tests.mutants import door, fencing, invoices, isolation, pages, recovery, running, streams, tickets
 
 MUTANTS = (
     *fencing.MUTANTS,
@@ -13,4 +13,5 @@ MUTANTS = (
     *door.MUTANTS,
     *pages.MUTANTS,
     *invoices.MUTANTS,
+    *streams.MUTANTS,
 )

@@ -1,0 +1,171 @@
+"""The web stops, dies, or loses its database under open streams; readers come back and have missed nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cli.deadline import becomes_true
+from tests.integration.test_streams import ask, end, headers_of, move, web_of
+from tests.stream_client import StreamClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cli.demo_web import DemoWeb
+    from tests.world import World
+
+STREAMS = 30
+
+
+def at_least(done: int) -> Callable[[Any], bool]:
+    return lambda job: bool(job["progress"]["done"] >= done)
+
+
+def worker_of(web: DemoWeb) -> int:
+    assert web._process is not None
+    pid = web._process.pid
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
+    world: World,
+) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    with ExitStack() as stack:
+        with web_of(world) as web:
+            opened = [
+                stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))) for _ in range(STREAMS)
+            ]
+            seen = [stream.first_state() for stream in opened]
+            deaf = stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world)))
+            assert web._process is not None
+            began = monotonic()
+            web._process.terminate()
+            for stream in opened:
+                assert stream.rest() == [("bye", {"reason": "shutting-down"})]
+                assert stream.retry == 2000
+            assert monotonic() - began < 3  # one second, and what a busy machine adds
+            assert web._process.wait(10) == 0
+            del deaf
+        # Between two processes nobody listens: what happens now is told to those who come back.
+        end(world, job_id)
+        with web_of(world) as web, StreamClient(web.port, "/api/stream", headers_of(world)) as again:
+            told = again.first_state()
+    assert {kind for kind, _ in seen[0]} == {"job"}
+    assert [body["status"] for kind, body in told if kind == "job"] == ["completed"]
+    assert [body["job_id"] for kind, body in told if kind == "notification"] == [str(job_id)]
+
+
+def test_a_killed_web_process_loses_no_state_for_those_who_come_back(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    with web_of(world) as web:
+        with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+            [(_, first)] = stream.first_state()
+            os.kill(worker_of(web), signal.SIGKILL)
+            assert stream.rest() == []
+        move(world, job_id, 60)
+        with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as again:
+            [(_, now)] = again.first_state()
+            assert now["progress"]["done"] == 60
+            assert now["revision"] > first["revision"]
+            end(world, job_id)
+            assert again.until("job", lambda job: job["status"] == "completed")
+
+
+def test_while_the_hub_has_no_database_streams_stay_open_and_then_tell_what_they_missed(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    sessions = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'turno-watch'"
+    with web_of(world) as web, StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
+        stream.first_state()
+        for number in (1, 2, 3):
+            world.rows(sessions)
+            move(world, job_id, number)
+            assert stream.until("job", at_least(number))
+        assert len(world.rows("SELECT 1 FROM pg_stat_activity WHERE application_name = 'turno-watch'")) == 1
+
+
+def test_clients_that_never_read_harm_nobody_and_are_dropped(world: World) -> None:
+    """Each is owed megabytes: results of jobs that ended. Memory stays, others hear at once, no session is held."""
+    with web_of(world) as web, ExitStack() as stack:
+        jobs = [world.enqueue({"order_ids": [number]}, user_id="deaf", pending_limit=None) for number in range(20)]
+        watched = world.enqueue({"order_ids": [1]})
+        for _ in range(20):
+            client = stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, "deaf")))
+            assert client.status == 200
+        reader = stack.enter_context(StreamClient(web.port, f"/api/jobs/{watched}/stream", headers_of(world)))
+        reader.first_state()
+        before = resident_kb(web)
+        for job_id in jobs:
+            world.rows(
+                "UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id
+            )
+            world.rows(
+                "SELECT job_end(%s, 'completed', NULL, jsonb_build_object('a', repeat('x', 200000)), NULL)", job_id
+            )
+        for number in range(1, 30):
+            move(world, watched, number)
+            assert reader.until("job", at_least(number), within=10)
+            assert ask(web, "GET", "/healthz", {})[0] == 200
+        assert resident_kb(web) - before < 60_000, "of what many are owed, each job is kept once"
+        assert becomes_true(lambda: open_sockets(web) < 20, within=40, every=0.2)
+        move(world, watched, 50)
+        assert reader.until("job", lambda job: job["progress"]["done"] == 50)
+        rows = world.rows(
+            "SELECT application_name AS name FROM pg_stat_activity WHERE application_name = 'turno-watch'"
+        )
+        assert len(rows) == 1
+
+
+def resident_kb(web: DemoWeb) -> int:
+    lines = Path(f"/proc/{worker_of(web)}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def open_sockets(web: DemoWeb) -> int:
+    folder = Path(f"/proc/{worker_of(web)}/fd")
+    return sum(str(entry.readlink()).startswith("socket:") for entry in folder.iterdir() if entry.is_symlink())
+
+
+def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(world: World) -> None:
+    """Readers that hang up at any moment, also before their first byte: streams, descriptors and sessions go."""
+    job_id = world.enqueue({"order_ids": [1]})
+    with web_of(world) as web:
+        with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+            stream.first_state()
+        settled = open_sockets(web)
+        errors: list[Any] = []
+
+        def come_and_go() -> None:
+            try:
+                for _ in range(15):
+                    with StreamClient(web.port, "/api/stream", headers_of(world)):
+                        pass
+            except Exception as error:  # noqa: BLE001 - told below
+                errors.append(error)
+
+        threads = [threading.Thread(target=come_and_go) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for number in range(20):
+            move(world, job_id, number)
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        # The pool of the requests may have grown to its 16 sessions.
+        assert becomes_true(lambda: open_sockets(web) <= settled + 16, within=20)
+        with ExitStack() as stack:
+            for _ in range(60):
+                assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))).status == 200
+
+
+@pytest.fixture(autouse=True)
+def room_for_many(world: World) -> None:
+    world.extra["WEB_STREAMS_PER_USER"] = "60"

@@ -1,0 +1,283 @@
+"""The hub over a real database: what is changed is shown, hinted at or not, to those who may see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from app.jobs.changes import Changes
+from app.store import changes
+from app.watch.hub import Crowded, Full, Hub
+from app.watch.viewer import Farewell, Viewer
+from app.web.stream_events import StreamEvents
+from cli.deadline import becomes_true
+from tenants.session import service_session
+from tenants.tenant import Tenant
+from tests.viewers import viewer
+from tests.world import World
+
+CANARY = "canary-5b1f"
+
+
+class Watching:
+    """A viewer with everything it was ever shown."""
+
+    def __init__(self, watched: Viewer) -> None:
+        self.viewer = watched
+        self.frames: list[str] = []
+        self.farewell: Farewell | None = None
+
+    @property
+    def shown(self) -> list[tuple[str, dict[str, Any]]]:
+        frames, self.farewell = self.viewer.take()
+        self.frames += [bytes(frame).decode("ascii") for frame in frames]
+        return [(frame.split("\n")[0][6:], json.loads(frame.split("data:", 1)[1])) for frame in self.frames]
+
+    def sees(self, matches: Callable[[dict[str, Any]], bool], *, kind: str = "job", within: float = 15) -> bool:
+        return becomes_true(lambda: any(name == kind and matches(body) for name, body in self.shown), within=within)
+
+    def ends(self, reason: Farewell) -> bool:
+        return becomes_true(lambda: bool(self.shown) is not None and self.farewell is reason, within=15)
+
+
+@contextmanager
+def hub_of(world: World, *, sweep: float, **limits: int) -> Iterator[Hub]:
+    def connect() -> psycopg.Connection[Any]:
+        connection = service_session(world.logins, world.logins.web, application="test-hub")
+        connection.execute("SET lock_timeout = '200ms'")
+        return connection
+
+    hub = Hub(connect=connect, render=StreamEvents(), sweep=sweep, **{"most": 50, "most_per_user": 20} | limits)
+    try:
+        yield hub
+    finally:
+        hub.stop()
+
+
+@pytest.fixture
+def hinted(world: World) -> Iterator[Hub]:
+    """A hub that looks once, when it begins to listen, and then for an hour shows only what is hinted at."""
+    with hub_of(world, sweep=3600) as hub:
+        yield hub
+
+
+@pytest.fixture
+def looking(world: World) -> Iterator[Hub]:
+    """A hub that looks by itself five times a second."""
+    with hub_of(world, sweep=0.2) as hub:
+        yield hub
+
+
+def listening(world: World) -> list[int]:
+    rows = world.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'test-hub'"
+                      " AND datname = current_database() AND query !~ '^(SET|$)'")  # fmt: skip
+    return [row["pid"] for row in rows]
+
+
+def join(world: World, hub: Hub, *, tenant: Tenant | None = None, **options: Any) -> Watching:
+    watched = viewer(tenant=tenant or world.one, **options)
+    hub.join(watched)
+    assert becomes_true(lambda: listening(world) != [], within=15)
+    return Watching(watched)
+
+
+def hint(world: World, *jobs: UUID, tenant: Tenant | None = None) -> None:
+    gathered = Changes()
+    for job_id in jobs:
+        gathered.add((tenant or world.one).id, job_id)
+    changes.announce(world.web, gathered.take())
+
+
+def move(world: World, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:
+    world.rows(
+        "INSERT INTO background_job_progress AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
+        " ON CONFLICT (job_id) DO UPDATE SET done = excluded.done, revision = p.revision + 1",
+        job_id, done, CANARY if tenant else None, tenant=tenant,
+    )  # fmt: skip
+
+
+def end(world: World, job_id: UUID) -> None:
+    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    world.rows("SELECT job_end(%s, 'completed', NULL, '{}', NULL)", job_id)
+
+
+def done(number: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda body: bool(body["progress"]["done"] == number)
+
+
+def completed(body: dict[str, Any]) -> bool:
+    return bool(body["status"] == "completed")
+
+
+def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: World, hinted: Hub) -> None:
+    job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
+    mine, job, ben = join(world, hinted), join(world, hinted, job_id=job_id), join(world, hinted, user="ben")
+    operator = join(world, hinted, user="boss", operator=True, job_id=job_id)
+    move(world, job_id, 3)
+    move(world, other, 4)
+    hint(world, job_id, other)
+    for watching in (mine, job, operator):
+        assert watching.sees(done(3))
+    assert mine.sees(done(4))
+    end(world, job_id)
+    hint(world, job_id)
+    assert mine.sees(completed)
+    assert mine.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
+    assert job.ends(Farewell.JOB_ENDED)
+    assert operator.ends(Farewell.JOB_ENDED)
+    assert {body["job_id"] for _, body in job.shown} == {str(job_id)}
+    assert [name for name, _ in job.shown if name == "notification"] == []
+    assert mine.farewell is None
+    assert ben.shown == []
+
+
+def test_another_tenant_s_changes_never_arrive(world: World, looking: Hub) -> None:
+    """Look-alike tenants: the same user, orders and payload, and hints that name the one's job as the other's."""
+    ours, theirs = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
+    mine, watching_theirs = join(world, looking), join(world, looking, job_id=theirs)
+    there = join(world, looking, tenant=world.other)
+    move(world, theirs, 9, tenant=world.other)
+    hint(world, theirs, tenant=world.one)
+    hint(world, theirs, tenant=world.other)
+    assert there.sees(done(9))
+    move(world, ours, 5)
+    assert mine.sees(done(5))
+    assert watching_theirs.ends(Farewell.JOB_GONE)
+    assert CANARY in "".join(there.frames)
+    assert CANARY not in "".join(mine.frames + watching_theirs.frames)
+
+
+@pytest.mark.parametrize("kind", ["job", "user"])
+def test_a_lost_hint_is_made_good_for(world: World, looking: Hub, kind: str) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    watching = join(world, looking, job_id=job_id if kind == "job" else None)
+    move(world, job_id, 7)
+    assert watching.sees(done(7))
+    end(world, job_id)
+    assert watching.sees(completed)
+    if kind == "user":
+        assert watching.sees(lambda told: bool(told["kind"] == "completed"), kind="notification")
+
+
+def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: World, looking: Hub) -> None:
+    watching = join(world, looking)
+    job_id = world.enqueue({"order_ids": [1]})
+    end(world, job_id)
+    assert watching.sees(lambda body: bool(body["job_id"] == str(job_id) and completed(body)))
+    assert watching.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
+
+
+def test_a_job_that_becomes_due_changes_its_label_by_time_alone(world: World, looking: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]}, run_at=world.rows("SELECT now() + interval '3 s' AS at")[0]["at"])
+    watching = join(world, looking)
+    assert watching.sees(lambda body: bool(body["label"] == "scheduled"))
+    assert watching.sees(lambda body: bool(body["job_id"] == str(job_id) and body["label"] == "waiting"))
+    assert len({body["revision"] for _, body in watching.shown}) == 1
+
+
+def test_a_lost_listener_comes_back_and_shows_what_it_missed(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    with hub_of(world, sweep=1.0) as hub:
+        watching = join(world, hub)
+        for number in (1, 2):
+            before = listening(world)
+            world.rows("SELECT pg_terminate_backend(%s, 5000)", before[0])
+            move(world, job_id, number)
+            assert watching.sees(done(number))
+            assert becomes_true(lambda gone=before: listening(world) not in ([], gone), within=10)  # type: ignore[misc]
+
+
+def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    watching = join(world, hinted)
+    assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
+    session = listening(world)
+    world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 500) AS n")
+    hint(world, *(uuid4() for _ in range(1_000)))
+    hint(world, job_id, tenant=world.other)
+    move(world, job_id, 8)
+    assert len(watching.shown) == 1
+    hint(world, job_id)
+    assert watching.sees(done(8))
+    assert listening(world) == session
+
+
+def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, looking: Hub) -> None:
+    here, there = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
+    watching, watching_there = join(world, looking), join(world, looking, tenant=world.other)
+    move(world, there, 6, tenant=world.other)
+    session = listening(world)
+    with psycopg.connect(world.url) as blocker:
+        blocker.execute(f"LOCK TABLE {world.other.schema}.background_jobs IN ACCESS EXCLUSIVE MODE".encode())
+        for number in (1, 2, 3):
+            move(world, here, number)
+            hint(world, here)
+            hint(world, there, tenant=world.other)
+            assert watching.sees(done(number), within=5)
+        assert listening(world) == session
+    assert watching_there.sees(done(6))
+
+
+def test_a_job_that_was_purged_ends_its_stream_and_no_other(world: World, looking: Hub) -> None:
+    job_id, stays = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
+    watching, mine = join(world, looking, job_id=job_id), join(world, looking)
+    assert mine.sees(lambda body: bool(body["job_id"] == str(job_id)))
+    world.rows("DELETE FROM background_jobs WHERE id = %s", job_id)
+    assert watching.ends(Farewell.JOB_GONE)
+    move(world, stays, 2)
+    assert mine.sees(done(2))
+    assert mine.farewell is None
+
+
+def test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes(world: World, looking: Hub) -> None:
+    old, new = join(world, looking, issued_at=1_000.0), join(world, looking, issued_at=4e9)
+    gone = join(world, looking, tenant=world.other)
+    world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(2000) WHERE id = %s", world.one.id)
+    world.rows("UPDATE turno.tenants SET state = 'removed' WHERE id = %s", world.other.id)
+    try:
+        assert old.ends(Farewell.SESSION_OVER)
+        assert gone.ends(Farewell.SESSION_OVER)
+        assert new.farewell is None
+    finally:
+        world.rows("UPDATE turno.tenants SET tokens_valid_from = '-infinity', state = 'active'")
+
+
+def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: World) -> None:
+    with hub_of(world, sweep=3600, most=3, most_per_user=2) as hub:
+        first, second = viewer(tenant=world.one), viewer(tenant=world.one)
+        hub.join(first)
+        hub.join(second)
+        with pytest.raises(Crowded):
+            hub.join(viewer(tenant=world.one))
+        hub.join(viewer(tenant=world.other))
+        with pytest.raises(Full):
+            hub.join(viewer(tenant=world.one, user="ben"))
+        hub.leave(first)
+        hub.leave(first)
+        hub.join(viewer(tenant=world.one))
+        assert len(hub) == 3
+
+
+def test_many_viewers_cost_one_session_and_one_reading(world: World, hinted: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    crowd = [join(world, hinted, job_id=job_id) for _ in range(15)]
+    assert len(listening(world)) == 1
+    move(world, job_id, 4)
+    hint(world, job_id)
+    assert all(watching.sees(done(4)) for watching in crowd)
+    assert len({frame for watching in crowd for frame in watching.frames}) == 1
+
+
+def test_what_a_process_announces_reaches_another(world: World, hinted: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    watching = join(world, hinted)
+    with hub_of(world, sweep=3600) as elsewhere:
+        move(world, job_id, 2)
+        elsewhere.announce(world.one.id, job_id)
+        assert watching.sees(done(2))

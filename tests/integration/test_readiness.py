@@ -1,0 +1,45 @@
+"""The web is not ready before the database is where its release wants it, whatever it may read there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tenants.readiness import what_is_pending
+from tests.integration.test_streams import ask, web_of
+
+if TYPE_CHECKING:
+    from tests.world import World
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "named"),
+    [
+        ("DELETE FROM turno.schema_migrations WHERE version = 6",
+         "INSERT INTO turno.schema_migrations (version, name, checksum) VALUES (6, 'again', '')", "0006"),
+        ("REVOKE SELECT ON turno.schema_migrations FROM {web}", "GRANT SELECT ON turno.schema_migrations TO {web}", ""),
+    ],
+    ids=["a step is missing", "the right to look is missing"],
+)  # fmt: skip
+def test_pending_migrations_are_told(world: World, before: str, after: str, named: str) -> None:
+    assert what_is_pending(world.web) is None
+    world.rows(before.format(web=world.logins.web))
+    try:
+        told = what_is_pending(world.web)
+        assert told is not None
+        assert named in told
+        assert "`turno migrate`" in told
+    finally:
+        world.rows(after.format(web=world.logins.web))
+
+
+def test_readyz_says_so_and_is_content_afterwards(world: World) -> None:
+    with web_of(world) as web:
+        assert ask(web, "GET", "/readyz", {}) == (200, {"status": "ok"})
+        world.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 6")
+        status, problem = ask(web, "GET", "/readyz", {})
+        assert (status, problem["type"]) == (503, "/docs#unavailable")
+        assert "0006" in problem["detail"]
+        world.rows("UPDATE turno.schema_migrations SET version = 6 WHERE version = 9999")
+        assert ask(web, "GET", "/readyz", {})[0] == 200

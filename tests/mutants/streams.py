@@ -1,0 +1,177 @@
+"""Guards of the live streams: who sees what, what is bounded, what a lost hint costs."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+VIEWER, ROOM, HUB, LOOP = (f"app/watch/{name}.py" for name in ("viewer", "room", "hub", "stream_loop"))
+ACCESS = "app/web/stream_access.py"
+TICKETS = "migrations/control/0006_stream_tickets.sql"
+OF_HUB = "tests/integration/test_hub.py"
+OF_TICKETS = "tests/integration/test_stream_tickets.py"
+OF_STREAMS = "tests/integration/test_streams.py"
+OF_FAULTS = "tests/faults/test_live_streams.py"
+OF_VIEWER = "tests/unit/test_viewer.py"
+OF_LOOP = "tests/unit/test_stream_loop.py"
+OWN = "section 8: a stream shows what its user may see"
+ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
+NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
+BOUNDED = "section 8: bounded queues"
+
+MUTANTS = (
+    Mutant(
+        "a stream shows every user's jobs",
+        OWN,
+        VIEWER,
+        "            return self.user == user\n",
+        "            return True\n",
+        (f"{OF_HUB}::test_what_is_hinted_at_is_shown_to_those_who_may_see_it",),
+    ),
+    Mutant(
+        "an older state follows a newer one",
+        "section 8: state with revisions",
+        VIEWER,
+        "before[0] > state.revision or ",
+        "",
+        (f"{OF_VIEWER}::test_nothing_older_or_equal_follows_a_state",),
+    ),
+    Mutant(
+        "what waits for a reader is unbounded",
+        BOUNDED,
+        VIEWER,
+        "if len(self._waiting) > MOST_WAITING:",
+        "if False:",
+        (f"{OF_VIEWER}::test_a_reader_who_leaves_too_much_waiting_is_given_up",),
+    ),
+    Mutant(
+        "a reader that takes nothing is kept for ever",
+        BOUNDED,
+        LOOP,
+        "if stream.rest and now >= stream.sent_at + self._slow:",
+        "if False:",
+        (f"{OF_LOOP}::test_a_client_that_never_reads_is_dropped_and_holds_up_nobody",),
+    ),
+    Mutant(
+        "a reader that takes nothing is owed every state",
+        BOUNDED,
+        LOOP,
+        "if stream is not None and not stream.held:",
+        "if stream is not None:",
+        (f"{OF_LOOP}::test_a_client_that_never_reads_is_dropped_and_holds_up_nobody",),
+    ),
+    Mutant(
+        "a stream outlives its session",
+        "section 8: the stream ends when the session does",
+        LOOP,
+        "if wall >= stream.viewer.view.until:",
+        "if False:",
+        (f"{OF_LOOP}::test_a_session_that_is_over_ends_its_stream",),
+    ),
+    Mutant(
+        "a stream outlives a revoked token",
+        "section 8: the stream ends when the session does",
+        ROOM,
+        "if valid_from is None or viewer.view.issued_at < valid_from:",
+        "if valid_from is None:",
+        (f"{OF_HUB}::test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes",),
+    ),
+    Mutant(
+        "a lost hint is lost",
+        NOTHING_MISSED,
+        HUB,
+        "        if changed := room.changed(standings, just_ended):\n",
+        "        if changed := set():\n",
+        (
+            f"{OF_HUB}::test_a_lost_hint_is_made_good_for[user]",
+            f"{OF_HUB}::test_a_job_that_began_and_ended_between_two_looks_is_shown",
+        ),
+    ),
+    Mutant(
+        "a job that came and went between two looks is never shown",
+        NOTHING_MISSED,
+        HUB,
+        "watched.ended_within(reader, users, JUST_NOW) if users else []",
+        "[]",
+        (f"{OF_HUB}::test_a_job_that_began_and_ended_between_two_looks_is_shown",),
+    ),
+    Mutant(
+        "one tenant's trouble is everybody's",
+        "promise 5: no tenant harms another",
+        HUB,
+        "if not isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):",
+        "if True:",
+        (f"{OF_HUB}::test_a_tenant_whose_tables_are_locked_holds_up_no_other",),
+    ),
+    Mutant(
+        "a senseless hint stops the hub",
+        "RELIABILITY row 42: unknown payloads dropped",
+        HUB,
+        "            except ValueError:\n                continue",
+        "            except KeyError:\n                continue",
+        (f"{OF_HUB}::test_forged_and_senseless_hints_are_believed_by_nobody",),
+    ),
+    Mutant(
+        "a user may open any number of streams",
+        "section 8: 503 when full; one user does not fill the server",
+        HUB,
+        "if self._streams[user] >= self._most_per_user:",
+        "if False:",
+        (f"{OF_HUB}::test_a_hub_serves_so_many_streams_and_so_many_of_one_user",),
+    ),
+    Mutant(
+        "a ticket is used twice",
+        ONE_USE,
+        TICKETS,
+        "WITH taken AS (DELETE FROM stream_tickets t WHERE t.hash = p_hash RETURNING t.*)",
+        "WITH taken AS (SELECT t.* FROM stream_tickets t WHERE t.hash = p_hash)",
+        (f"{OF_TICKETS}::test_a_ticket_opens_its_stream_once",),
+    ),
+    Mutant(
+        "an expired ticket is good",
+        ONE_USE,
+        TICKETS,
+        "FROM taken t WHERE t.expires_at > clock_timestamp();",
+        "FROM taken t;",
+        (f"{OF_TICKETS}::test_a_ticket_that_does_not_count_any_more_opens_nothing[expired]",),
+    ),
+    Mutant(
+        "a ticket for one job opens another's stream",
+        ONE_USE,
+        ACCESS,
+        "if asked != (None if ticket.job_id is None else str(ticket.job_id)):",
+        "if False:",
+        (f"{OF_TICKETS}::test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last",),
+    ),
+    Mutant(
+        "another site opens streams with the cookie",
+        "RELIABILITY attack 48",
+        ACCESS,
+        "        _refuse_other_sites(request)\n",
+        "        pass\n",
+        (f"{OF_STREAMS}::test_another_site_opens_no_stream_whatever_cookie_the_browser_sends[headers0-403]",),
+    ),
+    Mutant(
+        "streams are not told to end",
+        "section 8: all end within a second of SIGTERM",
+        "cli/stream_worker.py",
+        "        self.wsgi.streams.stop()\n",
+        "",
+        (f"{OF_FAULTS}::test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest",),
+    ),
+    Mutant(
+        "an ended job is not announced",
+        "section 8: a hint makes the hub read the named jobs",
+        "app/work/supervisor.py",
+        "            self._announcer.changed(child.claim)\n",
+        "            pass\n",
+        ("tests/acceptance/test_announcing.py::test_many_short_jobs_are_announced_together",),
+    ),
+    Mutant(
+        "a service with pending migrations is ready",
+        "section 10: one release, one schema",
+        "tenants/readiness.py",
+        "    if lacking:\n",
+        "    if False:\n",
+        ("tests/integration/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),
+    ),
+)

@@ -1,0 +1,47 @@
+"""What is announced names jobs, each once, in payloads that PostgreSQL takes; anything else is not read."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.jobs.changes import Changes, Jobs, read_payload
+
+
+def read_all(payloads: list[str]) -> Jobs:
+    found: Jobs = {}
+    for payload in payloads:
+        for tenant, jobs in read_payload(payload).items():
+            found.setdefault(tenant, set()).update(jobs)
+    return found
+
+
+def test_each_change_is_named_once_and_read_again() -> None:
+    one, two = uuid4(), uuid4()
+    changes = Changes()
+    for tenant, job in ((1, one), (1, one), (2, one), (1, two)):
+        changes.add(tenant, job)
+    assert changes
+    assert read_all(changes.take()) == {1: {one, two}, 2: {one}}
+    assert not changes
+    assert changes.take() == []
+
+
+def test_thousands_of_changes_fit_into_payloads_that_the_server_takes() -> None:
+    wanted: Jobs = {999_999_999: {uuid4() for _ in range(2_000)}, 7: {uuid4()}}
+    changes = Changes()
+    for tenant, jobs in wanted.items():
+        for job in jobs:
+            changes.add(tenant, job)
+    payloads = changes.take()
+    assert max(map(len, payloads)) < 8000
+    assert read_all(payloads) == wanted
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ["", "x", f"1:{UUID(int=1)}", f"1:{UUID(int=1).hex} ", f"-1:{UUID(int=1).hex}", f"1234567890:{UUID(int=1).hex}",
+     f"\u0661:{UUID(int=1).hex}", f"1:{UUID(int=1).hex}\n", f"1:{UUID(int=1).hex};2"],
+)  # fmt: skip
+def test_what_names_no_job_is_refused(payload: str) -> None:
+    with pytest.raises(ValueError, match="not a payload"):
+        read_payload(payload)

@@ -1,0 +1,150 @@
+"""One thread serves every stream: none waits for another, each ends with its reason."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from time import monotonic, time
+from typing import SupportsBytes
+
+import pytest
+
+from app.watch.stream_loop import HandedOver, StreamLoop
+from app.watch.viewer import Farewell, Viewer
+from cli.deadline import becomes_true
+from tests.viewers import state, viewer
+
+Open = Callable[[Viewer], socket.socket]
+
+
+def words(reason: Farewell) -> SupportsBytes:
+    return f"bye {reason}\n".encode()
+
+
+@pytest.fixture
+def left() -> list[Viewer]:
+    return []
+
+
+@pytest.fixture
+def loop(left: list[Viewer]) -> Iterator[StreamLoop]:
+    loop = StreamLoop(farewell=words, left=left.append, keep_alive=0.6, slow=1.5)
+    loop.start()
+    yield loop
+    loop.stop()
+    assert loop._thread is not None
+    loop._thread.join(5)
+
+
+@pytest.fixture
+def opened(loop: StreamLoop) -> Iterator[Open]:
+    ends = []
+
+    def open_stream(watching: Viewer) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.settimeout(10)
+        loop.adopt(theirs, HandedOver(b"head\n", watching))
+        ends.append(ours)
+        return ours
+
+    yield open_stream
+    for end in ends:
+        end.close()
+
+
+def read_until(end: socket.socket, mark: bytes) -> bytes:
+    found = b""
+    while mark not in found:
+        part = end.recv(65536)
+        assert part, found
+        found += part
+    return found
+
+
+def read_all(end: socket.socket) -> bytes:
+    found, deadline = b"", monotonic() + 10
+    while part := end.recv(65536):
+        found += part
+        assert monotonic() < deadline, "the stream goes on and on"
+    return found
+
+
+def test_what_waited_before_the_socket_came_is_sent_and_what_comes_later_too(opened: Open) -> None:
+    watching = viewer()
+    watching.offer(state(b"first\n"))
+    end = opened(watching)
+    assert read_until(end, b"first\n") == b"head\nfirst\n"
+    watching.offer(state(b"second\n"))
+    assert read_until(end, b"second\n") == b"second\n"
+
+
+def test_a_stream_ends_with_its_reason_after_what_waits(opened: Open, left: list[Viewer]) -> None:
+    watching = viewer()
+    end = opened(watching)
+    watching.offer(state(b"last\n"))
+    watching.end(Farewell.JOB_ENDED)
+    assert read_all(end) == b"head\nlast\nbye job-ended\n"
+    assert becomes_true(lambda: left == [watching], within=5)
+
+
+def test_a_session_that_is_over_ends_its_stream(opened: Open) -> None:
+    assert read_all(opened(viewer(until=time() + 0.3))) == b"head\nbye session-over\n"
+
+
+def test_a_quiet_stream_is_kept_alive(opened: Open) -> None:
+    end = opened(viewer())
+    assert read_until(end, b": still here\n\n") == b"head\n: still here\n\n"
+
+
+def test_a_client_that_never_reads_is_dropped_and_holds_up_nobody(
+    loop: StreamLoop, opened: Open, left: list[Viewer]
+) -> None:
+    deaf, hearing = viewer(), viewer()
+    silent, end = opened(deaf), opened(hearing)
+    job = state().key
+    began, owed = monotonic(), 0
+    for number in range(1, 200):
+        frame = b"%d" % number + b"." * 100_000 + b"\n"
+        deaf.offer(state(frame, key=job, revision=number))
+        hearing.offer(state(b"%d\n" % number, key=job, revision=number))
+        read_until(end, b"%d\n" % number)
+        owed = max(owed, *(len(stream.rest) for stream in list(loop._streams.values())))
+    assert monotonic() - began < 15
+    assert owed < 300_000, "what a deaf client is owed does not grow"
+    assert becomes_true(lambda: left == [deaf], within=10)
+    assert len(read_all(silent)) < 2_000_000
+
+
+def test_a_slow_reader_gets_the_latest_state_in_the_end(opened: Open) -> None:
+    watching = viewer()
+    end = opened(watching)
+    job = state().key
+    for number in range(1, 50):
+        watching.offer(state(b"%d " % number + b"." * 100_000 + b"\n", key=job, revision=number))
+    watching.offer(state(b"the latest\n", key=job, revision=50))
+    found = read_until(end, b"the latest\n")
+    assert found.count(b"\n") < 40, "states that were overtaken are left out"
+
+
+def test_a_client_that_sends_or_hangs_up_is_no_reader(opened: Open, left: list[Viewer]) -> None:
+    talking, gone = viewer(), viewer()
+    opened(talking).sendall(b"GET / HTTP/1.1\r\n\r\n")
+    opened(gone).close()
+    assert becomes_true(lambda: set(left) == {talking, gone}, within=5)
+
+
+def test_all_streams_end_within_a_second_also_those_that_do_not_read(
+    loop: StreamLoop, opened: Open, left: list[Viewer]
+) -> None:
+    watching = [viewer() for _ in range(20)]
+    ends = [opened(one) for one in watching]
+    deaf = viewer()
+    opened(deaf)
+    deaf.offer(state(b"." * 3_000_000))
+    assert becomes_true(lambda: len(loop) == 21, within=5)
+    began = monotonic()
+    loop.stop()
+    for end in ends:
+        assert read_all(end).endswith(b"bye shutting-down\n")
+    assert becomes_true(lambda: len(left) == 21, within=5)
+    assert monotonic() - began < 3  # one second, and what a busy machine adds

@@ -1,0 +1,75 @@
+"""A viewer keeps the latest state of each thing, and bounds what it keeps."""
+
+from uuid import uuid4
+
+import pytest
+
+from app.watch.viewer import MOST_REMEMBERED, MOST_WAITING, Farewell
+from tests.viewers import state, viewer
+
+
+def test_of_each_thing_the_latest_state_waits() -> None:
+    one, two = uuid4(), uuid4()
+    watching = viewer()
+    for number in (1, 2, 3):
+        watching.offer(state(b"one %d" % number, key=one, revision=number))
+    watching.offer(state(b"two", key=two))
+    assert watching.take() == ([b"one 3", b"two"], None)
+    assert watching.take() == ([], None)
+
+
+def test_nothing_older_or_equal_follows_a_state() -> None:
+    key = uuid4()
+    watching = viewer()
+    for revision, label in ((5, "scheduled"), (4, "waiting"), (5, "scheduled"), (5, "waiting")):
+        watching.offer(state(b"%d %s" % (revision, label.encode()), key=key, revision=revision, label=label))
+        frames = watching.take()[0]
+        assert frames == {(5, "scheduled"): frames, (5, "waiting"): [b"5 waiting"]}.get((revision, label), [])
+
+
+def test_a_reader_who_leaves_too_much_waiting_is_given_up() -> None:
+    watching = viewer()
+    for _ in range(MOST_WAITING + 1):
+        watching.offer(state())
+    assert watching.take() == ([], Farewell.TOO_SLOW)
+    watching.offer(state())
+    assert watching.take()[0] == []
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    watching = viewer()
+    for _ in range(MOST_REMEMBERED + 50):
+        watching.offer(state())
+        watching.take()
+    assert len(watching._seen) == MOST_REMEMBERED
+
+
+def test_the_first_reason_to_end_counts() -> None:
+    watching = viewer()
+    watching.end(Farewell.JOB_ENDED)
+    watching.end(Farewell.SHUTTING_DOWN)
+    assert watching.take() == ([], Farewell.JOB_ENDED)
+
+
+@pytest.mark.parametrize(
+    ("user", "watched", "operator", "shown"),
+    [
+        ("ana", None, False, True),
+        ("ben", None, False, False),
+        ("ben", None, True, False),
+        ("ana", "job", False, True),
+        ("ben", "job", False, False),
+        ("ben", "job", True, True),
+        ("ana", "other", False, False),
+        ("ben", "other", True, False),
+    ],
+)
+def test_a_stream_shows_what_its_user_may_see(
+    user: str,
+    watched: str | None,
+    operator: bool,  # noqa: FBT001 - a column of the table
+    shown: bool,  # noqa: FBT001 - another
+) -> None:
+    ids = {"job": uuid4(), "other": uuid4()}
+    view = viewer(user=user, job_id=ids[watched] if watched else None, operator=operator).view
+    assert view.shows(ids["job"], "ana") is shown
