@@ -4,22 +4,21 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
-import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from app.jobs.job import JobRef, Priority
 from app.jobs.message import Message
 from app.queues.pool import PoolQueue
-from app.queues.topology import EXCHANGE, parameters, prepare, queue_of
+from app.queues.topology import EXCHANGE, prepare, queue_of
 from cli.deadline import becomes_true
 from cli.private_rabbitmq import Node
 from cli.wiring import pool_queue
+from tests.broker import broker_channel
 from tests.odd_handlers import Odd
 from tests.world import World
 
@@ -37,8 +36,7 @@ def rabbitmq_backend(world: World, rabbitmq: Node) -> None:
 @pytest.fixture
 def channel(rabbitmq: Node) -> Iterator[BlockingChannel]:
     """A channel to a broker in which nothing of ours is left."""
-    with closing(pika.BlockingConnection(parameters(rabbitmq.url))) as connection:
-        channel = connection.channel()
+    with broker_channel(rabbitmq.url) as channel:
         for queue in QUEUES:
             channel.queue_delete(queue)
         channel.exchange_delete(EXCHANGE)
@@ -242,7 +240,7 @@ def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: W
         got.update([body] if body else [])
         return got >= bodies
 
-    assert becomes_true(all_came, within=20)
+    assert becomes_true(all_came, within=8)
 
 
 def test_sigterm_drains_and_what_was_heard_is_left_to_others(world: World, channel: BlockingChannel) -> None:

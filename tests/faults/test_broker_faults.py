@@ -4,7 +4,6 @@ import http.client
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import closing
 from threading import Event, Thread
 from time import monotonic
 from typing import Self
@@ -15,13 +14,14 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from app.jobs.job import JobRef, Priority
-from app.queues.topology import parameters, queue_of
+from app.queues.topology import queue_of
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
 from cli.embedded_postgres import free_port
 from cli.private_rabbitmq import Node
 from cli.wiring import pool_queue
+from tests.broker import broker_channel
 from tests.faults.tcp_proxy import bad_link
 from tests.odd_handlers import Odd
 from tests.world import World
@@ -94,8 +94,8 @@ class Load:
 
 @pytest.fixture
 def channel(node: Node) -> Iterator[BlockingChannel]:
-    with closing(pika.BlockingConnection(parameters(node.url))) as connection:
-        yield connection.channel()
+    with broker_channel(node.url) as channel:
+        yield channel
 
 
 @pytest.mark.timeout(240)

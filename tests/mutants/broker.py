@@ -118,6 +118,6 @@ MUTANTS = (
         "app/queues/topology.py",
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
-        (f"{CONSUMER}::test_a_queue_made_differently_stops_the_start_and_says_what_to_do",),
+        ("tests/integration/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
     ),
 )
