@@ -47,4 +47,5 @@ class TimeLimits:
             return whole
         # One that begins after this look is looked at before it can be too old.
         open_since = child.in_transaction_since or monotonic()
-        return min(whole, (open_since + terms.longest_transaction, causes.transaction_limit(terms.longest_transaction)))
+        longest = terms.longest_transaction
+        return min(whole, (open_since + longest, causes.transaction_limit(longest)))

@@ -172,7 +172,7 @@ MUTANTS = (
         "a transaction may stay open for ever",
         "section 6: longest transaction, by type",
         "app/work/time_limits.py",
-        "        return min(whole, (open_since + terms.longest_transaction, causes.transaction_limit(terms.longest_transaction)))\n",
+        "        return min(whole, (open_since + longest, causes.transaction_limit(longest)))\n",
         "        return whole\n",
         (f"{MISBEHAVE}::test_a_transaction_that_is_open_a_little_too_long_is_not_completed",),
     ),
