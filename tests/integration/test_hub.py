@@ -199,7 +199,7 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
     sessions = listening(world)  # and perhaps one of a test before that is about to go
     world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 500) AS n")
-    hint(world, *(uuid4() for _ in range(1_000)))
+    hint(world, *(uuid4() for _ in range(300)))  # more than 500 at once would leave the rest to the next look
     hint(world, job_id, tenant=world.other)
     move(world, job_id, 8)
     assert len(watching.shown) == 1
