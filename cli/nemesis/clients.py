@@ -134,7 +134,7 @@ class Client(Thread):
             case 6:
                 return Later, _work(errors=chance.randint(0, 3))
             case _:
-                return Plain, _work(seconds=chance.choice((0.0, 0.1, 1.0, 8.0)))
+                return Plain, _work(seconds=chance.choice((0.0, 0.1, 6.0, 8.0)))
 
 
 def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:

@@ -120,6 +120,10 @@ class Crew:
         return {pid: found for pid, found in sorted(children.items())
                 if pid not in born and processes.leads_a_group(pid)}  # fmt: skip
 
+    def only_pools_are_left(self) -> bool:
+        """Say whether every worker for a single job has gone."""
+        return set(self.workers()) <= {pool.pid for pool in self._pools.values()}
+
     def _keep_pools(self) -> None:
         while self._keeping.is_set():
             for number in range(POOLS):

@@ -26,7 +26,7 @@ SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND usename <> current_user AND backend_type = 'client backend' ORDER BY pid
 """
 HOLDERS = """
-SELECT w.pid, array_agg(t.job_id), bool_or(t.type IN ('nemesis_plain', 'nemesis_steps'))
+SELECT w.pid, array_agg(t.job_id), bool_or(t.type = 'nemesis_plain')
 FROM turno.tickets t JOIN turno.workers w ON w.id = t.worker_id
 GROUP BY w.pid ORDER BY w.pid
 """
@@ -118,7 +118,7 @@ class Faults:
         # One at a time, or nobody is left to run what a frozen one holds.
         if any(processes.state(pid) == "T" for pid in workers):
             return 0
-        # Long work first: what is short is over before the frozen one wakes.
+        # First whoever does long work without a look at its claim: all else is over, or warned, before harm is done.
         holders = [holder for holder in self._holders() if holder.pid in workers]
         holder = _pick([holder for holder in holders if holder.long] or holders, fault.whom)
         if holder is None:

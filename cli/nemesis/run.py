@@ -87,6 +87,9 @@ class Run:
                 self._strike(stage, crew, faults)
                 faults.heal(everything=True)
                 if not self.verdict.violations:
+                    self._drain(stage)
+                    # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
+                    becomes_true(crew.only_pools_are_left, within=GONE_WITHIN, every=0.1)
                     leave_unheard(stage, crew.exec_queue(), self._told)
                     self._drain(stage)
                     crew.dismiss()
@@ -155,7 +158,7 @@ class Run:
             if now != last:
                 last, moved = now, time.monotonic()
             time.sleep(0.2)
-        self.verdict.drain_seconds = round(time.monotonic() - began, 1)
+        self.verdict.drain_seconds = round(self.verdict.drain_seconds + time.monotonic() - began, 1)
 
     def _state(self, stage: Stage) -> tuple[int, list[Any]]:
         with stage.admin() as session:
