@@ -197,22 +197,22 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
-    session = listening(world)
+    sessions = listening(world)  # and perhaps one of a test before that is about to go
     world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 500) AS n")
-    hint(world, *(uuid4() for _ in range(1_000)))
+    hint(world, *(uuid4() for _ in range(300)))  # more than 500 at once would leave the rest to the next look
     hint(world, job_id, tenant=world.other)
     move(world, job_id, 8)
     assert len(watching.shown) == 1
     hint(world, job_id)
     assert watching.sees(done(8))
-    assert listening(world) == session
+    assert set(listening(world)) <= set(sessions)
 
 
 def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, looking: Hub) -> None:
     here, there = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     watching, watching_there = join(world, looking), join(world, looking, tenant=world.other)
     move(world, there, 6, tenant=world.other)
-    session = listening(world)
+    sessions = listening(world)  # and perhaps one of a test before that is about to go
     with psycopg.connect(world.url) as blocker:
         blocker.execute(f"LOCK TABLE {world.other.schema}.background_jobs IN ACCESS EXCLUSIVE MODE".encode())
         for number in (1, 2, 3):
@@ -220,7 +220,7 @@ def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, lookin
             hint(world, here)
             hint(world, there, tenant=world.other)
             assert watching.sees(done(number), within=5)
-        assert listening(world) == session
+        assert set(listening(world)) <= set(sessions)
     assert watching_there.sees(done(6))
 
 
