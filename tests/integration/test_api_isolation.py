@@ -26,6 +26,7 @@ BY_ID = [
     ("GET", "/api/jobs/{}/attempts", "job"),
     ("GET", "/api/jobs/{}/effects", "job"),
     ("POST", "/api/jobs/{}/effects/settle", "job"),
+    ("GET", "/api/jobs/{}/stream", "job"),
     ("PATCH", "/api/notifications/{}/read", "notification"),
     ("POST", "/api/admin/dead-letters/{}/replay", "dead letter"),
 ]
@@ -63,6 +64,8 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
     covered = {(method, path.format("{job_id}")) for method, path, kind in BY_ID if kind != "notification"}
     covered |= {(method, path.format("{notification_id}")) for method, path, kind in BY_ID if kind == "notification"}
     covered |= {("GET", path) for path in LISTS} | {("POST", "/api/jobs/greetings")}
+    # tests/integration/test_streams.py asks these two for what is another's.
+    covered |= {("GET", "/api/stream"), ("POST", "/api/stream-tickets")}
     assert guarded == covered
 
 

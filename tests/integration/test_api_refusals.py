@@ -240,7 +240,7 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("GET", "/nowhere", 404),
         ("GET", "/api", 404),
         ("GET", "/api/jobs/", 404),
         ("GET", "//api/jobs", 404),
