@@ -179,19 +179,16 @@ def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(world: Wor
 def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_job_runs_once(
     world: World, channel: BlockingChannel
 ) -> None:
-    held = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    world.start_consumer(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: running(world, held), within=20)
+    held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+    consumer = world.start_consumer(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
+    assert becomes_true(lambda: running(world, held), within=30)
     # The only child is busy, so that what is published stays where it can be counted.
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 3, within=20)
-    world.stop_workers()
-    world.rows("TRUNCATE turno.leases")
-    world.rows("UPDATE turno.tickets SET published_at = NULL WHERE state = 'ready'")
-    killed = world.start_consumer(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
-    assert becomes_true(lambda: ended(world, *jobs), within=40)
-    killed.send_signal(signal.SIGTERM)
-    log, _ = killed.communicate(timeout=40)
+    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) > len(jobs), within=40)
+    assert world.cancel(held) == "requested"
+    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    consumer.send_signal(signal.SIGTERM)
+    log, _ = consumer.communicate(timeout=40)
     assert "the courier died" in log
     assert attempts_of(world, *jobs) == {1}
     assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
