@@ -90,9 +90,8 @@ class Child:
         self._send(signal.SIGKILL)
 
     def reap(self) -> int:
-        """Collect the ended child and what it left running; returns its exit code, negative for a signal."""
+        """Collect the ended child; returns its exit code, negative for a signal."""
         _, status = os.waitpid(self.pid, 0)
-        self._send_group(signal.SIGKILL)
         os.close(self.descriptor)
         self.channel.close()
         return os.waitstatus_to_exitcode(status)

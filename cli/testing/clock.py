@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import psycopg
 
@@ -45,7 +45,8 @@ class FrozenClock:
     the test's process see the frozen one, also in a handler's `clock_timestamp()` and `now()`.
     """
 
-    def __init__(self, admin: psycopg.Connection[Any]) -> None:
+    def __init__(self, admin: Callable[[], psycopg.Connection[Any]]) -> None:
+        """`admin` returns the session of who owns the tables; another one after the server was away."""
         self._admin = admin
         self._undo: list[str | sql.Composed] = []
 
@@ -57,33 +58,33 @@ class FrozenClock:
     @property
     def now(self) -> datetime:
         """Return the time that jobs are judged by."""
-        row = self._admin.execute("SELECT at FROM frozen.clock" if self.frozen else "SELECT clock_timestamp()")
+        row = self._admin().execute("SELECT at FROM frozen.clock" if self.frozen else "SELECT clock_timestamp()")
         moment: datetime = row.fetchall()[0][0]
         return moment
 
     def freeze(self, at: datetime | None = None) -> None:
         """Stop the clock, now or at that time."""
         if not self.frozen:
-            with self._admin.transaction():
-                self._admin.execute(PLAINLY)
-                self._admin.execute(MAKE)
+            with self._admin().transaction():
+                self._admin().execute(PLAINLY)
+                self._admin().execute(MAKE)
                 self._undo = ["DROP SCHEMA frozen CASCADE", *self._rewrite()]
         if at is not None:
-            self._admin.execute("UPDATE frozen.clock SET at = %s", (at,))
+            self._admin().execute("UPDATE frozen.clock SET at = %s", (at,))
 
     def advance(self, **duration: float) -> datetime:
         """Let `hours=2`, `seconds=5` and the like pass at once; returns the new time."""
         if not self.frozen:
             self.freeze()
-        self._admin.execute("UPDATE frozen.clock SET at = at + %s", (timedelta(**duration),))
+        self._admin().execute("UPDATE frozen.clock SET at = at + %s", (timedelta(**duration),))
         return self.now
 
     def thaw(self) -> None:
         """Let the real clock decide again; harmless when it does."""
-        with self._admin.transaction():
-            self._admin.execute(PLAINLY)
+        with self._admin().transaction():
+            self._admin().execute(PLAINLY)
             for statement in reversed(self._undo):
-                self._admin.execute(_bytes(statement))
+                self._admin().execute(_bytes(statement))
         self._undo = []
 
     def rule_session(self, session: psycopg.Connection[Any], schema: str) -> None:
@@ -93,13 +94,13 @@ class FrozenClock:
 
     def _rewrite(self) -> Iterator[str | sql.Composed]:
         """Have functions and defaults read the frozen clock; yield what makes each as it was."""
-        for (definition,) in self._admin.execute(FUNCTIONS).fetchall():
+        for (definition,) in self._admin().execute(FUNCTIONS).fetchall():
             if REAL in definition:
-                self._admin.execute(definition.replace(REAL, FROZEN).encode())
+                self._admin().execute(definition.replace(REAL, FROZEN).encode())
                 yield definition
-        for schema, table, column, default in self._admin.execute(DEFAULTS).fetchall():
+        for schema, table, column, default in self._admin().execute(DEFAULTS).fetchall():
             if REAL in default:
-                self._admin.execute(_default(schema, table, column, default.replace(REAL, FROZEN)))
+                self._admin().execute(_default(schema, table, column, default.replace(REAL, FROZEN)))
                 yield _default(schema, table, column, default)
 
 

@@ -70,7 +70,7 @@ class World:
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.clock = FrozenClock(self.admin)
+        self.clock = FrozenClock(lambda: self.admin)
         # What is empty now is emptied again between tests; what is filled was given to the tenants to keep.
         self._emptied = {tenant.slug: self._empty_tables(tenant) for tenant in self.tenants.values()}
 

@@ -50,8 +50,8 @@ def test_start_progress_and_end_are_announced_by_the_supervisor(world: World, he
     world.start_pool()
     # It tells of its progress once, and then only waits: one more time is named what still runs after a moment.
     assert becomes_true(lambda: heard.times(job_id) >= 1, within=20)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
     told = heard.times(job_id)
-    assert world.job(job_id)["status"] == "running"
     assert world.cancel(job_id) == "requested"
     assert becomes_true(lambda: world.job(job_id)["status"] == "cancelled", within=20)
     assert becomes_true(lambda: heard.times(job_id) > told, within=10)

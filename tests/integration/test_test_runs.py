@@ -76,7 +76,7 @@ def test_an_interrupted_run_leaves_no_server(tmp_path: Path) -> None:
         f"    pathlib.Path({str(noted)!r}).write_text(str(cluster.data))\n"
         "    signal.pause()\n"
     )
-    with run_pytest(tmp_path, source, "-p", "tests.servers", "-n", "1") as run:
+    with run_pytest(tmp_path, source, "-p", "cli.testing.servers", "-n", "1") as run:
         assert becomes_true(lambda: run.poll() is not None or (noted.exists() and noted.read_text() != ""), within=30)
         data = Path(noted.read_text())
         assert processes_in(data)

@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "a job may end twice",
         "promise 2: the end commits once",
-        SQL,
+        "migrations/tenant/0007_waits.sql",
         "WHERE id = p_job AND status IN ('pending', 'running')\n    RETURNING * INTO job;",
         "WHERE id = p_job\n    RETURNING * INTO job;",
         (f"{FENCING}::test_a_job_that_has_ended_does_not_end_again",),
@@ -102,9 +102,9 @@ MUTANTS = (
     Mutant(
         "a job may have two notifications",
         "promise 2: the end commits once",
-        SQL,
-        "job_id     uuid NOT NULL UNIQUE,",
-        "job_id     uuid NOT NULL,",
+        "migrations/tenant/0004_external_effects.sql",
+        "CREATE UNIQUE INDEX notifications_of_an_end",
+        "CREATE INDEX notifications_of_an_end",
         (f"{FENCING}::test_the_tables_refuse_a_second_notification_of_one_job",),
     ),
     Mutant(

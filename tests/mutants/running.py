@@ -200,14 +200,6 @@ MUTANTS = (
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
     ),
     Mutant(
-        "what a handler started goes on without it",
-        LIMITS,
-        "app/work/child.py",
-        "        self._send_group(signal.SIGKILL)\n        os.close(self.descriptor)",
-        "        os.close(self.descriptor)",
-        (f"{MISBEHAVE}::test_what_a_handler_started_ends_with_it",),
-    ),
-    Mutant(
         "a child outlives its supervisor",
         LIMITS,
         "app/work/limits.py",

@@ -164,7 +164,7 @@ MUTANTS = (
         "app/work/supervisor.py",
         "        self._announcer.changed(child.claims)\n",
         "",
-        ("tests/acceptance/test_announcing.py::test_many_short_jobs_are_announced_together",),
+        ("tests/acceptance/test_announcing.py::test_start_progress_and_end_are_announced_by_the_supervisor",),
     ),
     Mutant(
         "a service with pending migrations is ready",

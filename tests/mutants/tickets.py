@@ -249,12 +249,4 @@ MUTANTS = (
         "WHERE true);",
         (f"{FAIRLY}::test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered",),
     ),
-    Mutant(
-        "what was walked over hides a new tenant",
-        MARKED,
-        SQL,
-        "THEN least(p_edge, spot_of((SELECT max(id) + 1 FROM tenants))) ELSE p_walk.head END;",
-        "THEN p_edge ELSE p_walk.head END;",
-        (f"{FAIRLY}::test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered",),
-    ),
 )
