@@ -79,10 +79,11 @@ def _run_alone(first: str) -> tuple[int, str]:
 
 
 def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments: a worker for each core, without the markers left out, then the caller's own."""
+    """Return pytest's arguments: a worker for each core and one more, without the markers left out, then the caller's own."""
     without = ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
     colour = ["--color=yes"] if sys.stdout.isatty() else []
-    return ["-n", str(os.cpu_count() or 1), "--dist", "loadfile", *colour, *without, *arguments]
+    # Many tests wait for processes: a worker more than there are cores keeps these busy.
+    return ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", *colour, *without, *arguments]
 
 
 def run_and_listen(command: Sequence[str]) -> tuple[int, str]:

@@ -110,7 +110,9 @@ class Crew:
 
     def everybody(self) -> list[int]:
         """Return every process of the run's workers."""
-        return sorted(processes.marked(MARK, str(self._stage.folder)))
+        marked = set(processes.marked(MARK, str(self._stage.folder)))
+        # A child that shows a title has written it over its environment, the mark with it.
+        return sorted(marked | {child for pid in marked for child in processes.children(pid)})
 
     def workers(self) -> dict[int, list[int]]:
         """Return the supervisors that live, each with its children that run jobs."""

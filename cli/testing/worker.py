@@ -26,8 +26,8 @@ def main(arguments: list[str]) -> int:
     place, what, *queues = arguments
 
     def work() -> None:
-        log_to_stderr("INFO")
         settings, registry = read_settings(), load_registry(place)
+        log_to_stderr(settings.log_level)
         if what == "pool":
             pool_supervisor(settings, queues, registry).run()
         elif what == "consume":

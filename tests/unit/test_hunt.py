@@ -84,7 +84,6 @@ ASKED = {
     "low-water mark": {
         "what a claim walked over is not remembered",
         "what was walked over is believed for ever",
-        "what was walked over hides a new tenant",
     },
     "cap lock": {"two claims at once see the same room under a cap"},
     "sweep": {"nobody is offered again"},
