@@ -79,7 +79,7 @@ def _run_alone(first: str) -> tuple[int, str]:
 
 
 def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments: a worker for each core and one more, without the markers left out, then the caller's own."""
+    """Return pytest's arguments: how many workers, without the markers left out, then the caller's own."""
     without = ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
     colour = ["--color=yes"] if sys.stdout.isatty() else []
     # Many tests wait for processes: a worker more than there are cores keeps these busy.
