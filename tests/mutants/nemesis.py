@@ -13,7 +13,8 @@ from tests.mutants.mutant import GuardNotFound
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAINTENANCE = "app/work/maintenance.py"
+WORK = "app/work"
+MAINTENANCE = f"{WORK}/maintenance.py"
 ONCE = "ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n"
 
 
