@@ -15,6 +15,7 @@ pytest_plugins = [
     "cli.testing.plugin",
     "tests.servers",
     "tests.no_skips",
+    "tests.scheduling",
     "tests.world",
     "tests.api",
     "tests.site",

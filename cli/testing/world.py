@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg import sql
+from psycopg import errors, sql
 from psycopg.rows import dict_row
 from psycopg.types.datetime import TimestamptzLoader
 
@@ -309,8 +309,16 @@ class World:
         self.clock.thaw()
         for tenant in self.tenants.values():
             tables = sql.SQL(", ").join(map(sql.Identifier, self._emptied[tenant.slug]))
-            self.rows(sql.SQL("TRUNCATE {}").format(tables), tenant=tenant)
-        self.rows("TRUNCATE turno.tickets, turno.workers, turno.outcomes")
+            self._truncate(tables, tenant)
+        self._truncate(sql.SQL("turno.tickets, turno.workers, turno.outcomes"), self.one)
+
+    def _truncate(self, tables: sql.Composable, tenant: Tenant) -> None:
+        # A worker that was started by somebody else may still be on its way out, with locks of its own.
+        for _ in range(5):
+            with suppress(errors.DeadlockDetected):
+                self.rows(sql.SQL("TRUNCATE {}").format(tables), tenant=tenant)
+                return
+        raise AssertionError("somebody still works on the tables of a test that ended: wait for it in that test")
 
     def _empty_tables(self, tenant: Tenant) -> list[str]:
         tables = self.rows("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()", tenant=tenant)

@@ -100,6 +100,14 @@ def test_output_is_shown_as_it_comes_and_the_status_kept(capsys: pytest.CaptureF
     assert CLOSING in capsys.readouterr().out
 
 
+def test_interpreters_may_keep_what_they_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    run_and_listen([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"])
+    assert capsys.readouterr().out == "False\n"
+
+
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
     program = (
