@@ -34,6 +34,8 @@ def of_end(code: int) -> str:
             return "out of memory"
         case exit_codes.LOGIN_REFUSED:
             return "the tenant's login was refused"
+        case exit_codes.DATABASE_AWAY:
+            return "the database could not be reached"
         case exit_codes.LEFT:
             code = 0
     return f"exited with status {code} without finishing"

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
+import psycopg
+
 from app import crash_points
 from app.errors import ClaimLost
 from app.jobs.claim import Claim, Group
@@ -128,6 +130,10 @@ def _run(duty: Duty, claims: Group, stop: StopRequest, moved: Callable[[], None]
     except (LoginRefused, NotConfined) as error:
         log.error("%s", error, extra=extra)  # noqa: TRY400 - the sentence is enough
         return exit_codes.LOGIN_REFUSED
+    except psycopg.OperationalError as error:
+        # What the handler itself meets is an outcome; this is about our own words before and after it.
+        log.warning("attempt not recorded: %s", error, extra=extra)
+        return exit_codes.DATABASE_AWAY
     except SystemExit as request:
         # Not FINISHED, whatever the handler said: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT

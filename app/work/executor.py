@@ -51,7 +51,7 @@ from app.work import exit_codes
 from app.work.context import AttemptContext
 from app.work.limits import limited_memory
 from app.work.results import serialise
-from app.work.session import JobTransaction, SessionSource, collided, describe
+from app.work.session import HandlerConnection, JobTransaction, SessionSource, collided, describe
 from app.work.stop import HandBack, StopRequest
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Executor:
         handler = self.handler(claim)
         with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
             self.stop.transaction_begins()
-            started = attempts.start_and_begin(transaction.connection, claim, self.worker)
+            started = transaction.insist(lambda session: attempts.start_and_begin(session, claim, self.worker))
             crash_points.reach("started")
             return self._run(self.attempt(handler, transaction, started))
 
@@ -206,7 +206,7 @@ class Executor:
     def decide(self, attempt: Attempt, outcome: Outcome) -> Decision:
         """Return what is to be written for an outcome."""
         timed = isinstance(outcome, Reschedule | HandedBack | Postponed)
-        now = attempts.now(attempt.transaction.connection) if timed else None
+        now = attempt.transaction.insist(attempts.now) if timed else None
         return decide(
             outcome,
             errors=0 if attempt.afresh else attempt.started.errors,
@@ -218,23 +218,9 @@ class Executor:
 
     def record(self, attempt: Attempt, decision: Decision) -> str:
         """Write the decision and return the job's new status; only completing it commits what is open."""
-        claim, transaction = attempt.claim, attempt.transaction
         if isinstance(decision, Complete):
             return self._commit(attempt, decision)
-        session = transaction.connection
-        match decision:
-            case Retry(delay, error):
-                pause = timedelta(seconds=delay)
-                return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=attempt.afresh)
-            case Fail(cause, error):
-                return attempts.fail(session, claim, cause, error, None, afresh=attempt.afresh)
-            case Release(run_at, outcome, reason):
-                return attempts.release(session, claim, outcome, reason, run_at)
-            case Abandon(reason):
-                return attempts.abandon(session, claim, reason)
-            case Park(key, reason, error):
-                log.warning("a person must decide: %s", reason, extra=claim.log_fields)
-                return effects.park(session, claim, key, reason, error)
+        return attempt.transaction.insist(lambda session: _write(session, attempt, decision))
 
     def _commit(self, attempt: Attempt, decision: Complete) -> str:
         """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
@@ -248,6 +234,23 @@ class Executor:
         self.stop.transaction_ends()
         crash_points.reach("completed")
         return "completed"
+
+
+def _write(session: HandlerConnection, attempt: Attempt, decision: Retry | Fail | Release | Abandon | Park) -> str:
+    claim = attempt.claim
+    match decision:
+        case Retry(delay, error):
+            pause = timedelta(seconds=delay)
+            return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=attempt.afresh)
+        case Fail(cause, error):
+            return attempts.fail(session, claim, cause, error, None, afresh=attempt.afresh)
+        case Release(run_at, outcome, reason):
+            return attempts.release(session, claim, outcome, reason, run_at)
+        case Abandon(reason):
+            return attempts.abandon(session, claim, reason)
+        case Park(key, reason, error):
+            log.warning("a person must decide: %s", reason, extra=claim.log_fields)
+            return effects.park(session, claim, key, reason, error)
 
 
 def _alone(handle: Callable[[], T]) -> T:

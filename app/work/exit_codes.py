@@ -6,3 +6,4 @@ LOGIN_REFUSED = 71
 TIME_LIMIT = 72
 BROKEN = 73
 LEFT = 74  # the handler left by sys.exit(0)
+DATABASE_AWAY = 75  # it could not be told how the attempt began or ended

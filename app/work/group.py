@@ -72,7 +72,9 @@ class GroupExecutor:
     def _start(self, transaction: GroupTransaction, claims: Group) -> list[Member]:
         handlers = {claim: self._executor.handler(claim) for claim in claims}
         self._executor.stop.transaction_begins()
-        started = groups.start(transaction.connection, claims, self._executor.worker, transaction.claim.token)
+        started = transaction.insist(
+            lambda session: groups.start(session, claims, self._executor.worker, transaction.claim.token)
+        )
         crash_points.reach("started")
         return [
             Member(self._executor.attempt(handlers[claim], transaction.share(claim), started[claim.job_id]))

@@ -1,8 +1,8 @@
 """One transaction for the jobs of a group, each under a savepoint of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -12,6 +12,8 @@ from app.errors import HandlerMisuse
 from app.jobs.claim import Claim, Group
 from app.work.session import HandlerConnection, JobTransaction, SessionSource
 from app.work.stop import StopRequest
+
+T = TypeVar("T")
 
 
 class TransactionEnded(HandlerMisuse):
@@ -62,6 +64,10 @@ class SharedTransaction(JobTransaction):
     def __init__(self, claim: Claim, connection: HandlerConnection) -> None:
         self.claim = claim
         self.connection = connection
+
+    def insist(self, write: Callable[[HandlerConnection], T]) -> T:
+        """Call it on the session there is: with another, the others of the group would be gone."""
+        return write(self.connection)
 
     def commit(self) -> NoReturn:
         """Refuse: the others of the group would be committed without their records."""

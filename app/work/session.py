@@ -1,6 +1,6 @@
 """The session a handler gets, and the transaction that the executor keeps around it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
@@ -16,6 +16,7 @@ from app.work.stop import StopRequest
 from tenants.tenant import HandlerLogin
 
 RV = TypeVar("RV")
+T = TypeVar("T")
 
 
 class HandlerConnection(psycopg.Connection[TupleRow]):
@@ -133,6 +134,19 @@ class JobTransaction:
         """Undo everything since `begin`, and leave to the record no mode or adapter that the handler chose."""
         self.rollback()
         self.connection = self.connection.afresh()
+
+    def insist(self, write: Callable[[HandlerConnection], T]) -> T:
+        """Call what holds outside the handler's transaction; if the session turns out to be dead, once more on another.
+
+        What was written after all, only its answer was lost, is refused the second time by the token: ClaimLost.
+        """
+        try:
+            return write(self.connection)
+        except psycopg.OperationalError:
+            if not self.connection.broken:
+                raise
+            self.take_over()
+            return write(self.connection)
 
     def close(self) -> None:
         """Give the session back."""

@@ -18,7 +18,8 @@ from app.work.engine import EngineLink, next_try
 
 log = logging.getLogger(__name__)
 
-LOGIN_RETRY = 30.0
+# How many seconds a job waits whose child ended for no fault of the job's.
+WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0}
 UNFIT_PAUSE = 30.0
 
 
@@ -70,7 +71,7 @@ class TakingBack:
         """
         for claim in claims:
             cause = why or causes.of_end(code)
-            blameless = code == exit_codes.LOGIN_REFUSED or cause in causes.BLAMELESS
+            blameless = code in WAITS or cause in causes.BLAMELESS
             # A group that was ended for one job's sake: that one is cancelled, no other has done anything.
             if cause == causes.CANCELLED and len(claims) > 1:
                 cause, blameless = causes.COMPANY_CANCELLED, True
@@ -106,8 +107,8 @@ class TakingBack:
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
         if cause in causes.BLAMELESS:
             return 0.0
-        if code == exit_codes.LOGIN_REFUSED:
-            return LOGIN_RETRY
+        if code in WAITS:
+            return WAITS[code]
         # Crashes are counted apart from errors; the attempt's ordinal is the nearest thing known here.
         return self._registry.terms(claim.type).retry.delay(claim.attempt, self._chance())
 

@@ -10,6 +10,7 @@ SQL = "migrations/tenant/0001_jobs.sql"
 REPAIR = "migrations/tenant/0003_grouped.sql"
 FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
+ENDED = "tests/faults/test_ended_sessions.py"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
@@ -242,5 +243,29 @@ MUTANTS = (
         "IF p_dry_run THEN\n        SELECT count(*) INTO pruned",
         "IF false THEN\n        SELECT count(*) INTO pruned",
         (f"{MENDS}[grow_old-purged]",),
+    ),
+    Mutant(
+        "a session that died while idle is not replaced",
+        CRASHES,
+        f"{WORK}/session.py",
+        "            if not self.connection.broken:\n                raise",
+        "            raise",
+        (f"{ENDED}::test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing",),
+    ),
+    Mutant(
+        "the hints' descriptor stays registered when its connection is gone",
+        NEVER_LOST,
+        f"{WORK}/supervisor.py",
+        "        finally:\n            self._selector.unregister(hints)",
+        "        finally:\n            self._selector.get_map()",
+        (f"{ENDED}::test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits",),
+    ),
+    Mutant(
+        "a child that lost the database is said to be broken",
+        CRASHES,
+        f"{WORK}/child_process.py",
+        "        return exit_codes.DATABASE_AWAY",
+        "        return exit_codes.BROKEN",
+        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_blames_no_job",),
     ),
 )
