@@ -61,7 +61,6 @@ class Supervisor:
         self._size = size
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
-        self._hints: int | None = None
         self._shutdown = Shutdown(pace.grace)
         self._heartbeat = Heartbeat(engine=engine, pace=pace, chance=chance)
         self._limits = TimeLimits(registry, pace)
@@ -174,22 +173,22 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
-        self._register_hints()
-        ready = self._selector.select(self._patience())
+        ready = self._select()
         # News before deaths: a child that recorded its attempt and left has finished it.
         for key, _ in sorted(ready, key=lambda event: isinstance(event[0].fileobj, int)):
             key.data()
         self._enforce()
 
-    def _register_hints(self) -> None:
-        # The source's connection may have been replaced since.
-        current = self._source.descriptor()
-        if current != self._hints:
-            if self._hints is not None:
-                self._selector.unregister(self._hints)
-            if current is not None:
-                self._selector.register(current, selectors.EVENT_READ, self._source.hear)
-            self._hints = current
+    def _select(self) -> list[tuple[selectors.SelectorKey, int]]:
+        # Only while we wait: the source's connection may be replaced, and its number be another one's, or a child's.
+        hints = self._source.descriptor()
+        if hints is None:
+            return self._selector.select(self._patience())
+        self._selector.register(hints, selectors.EVENT_READ, self._source.hear)
+        try:
+            return self._selector.select(self._patience())
+        finally:
+            self._selector.unregister(hints)
 
     def _patience(self) -> float:
         moments = [self._heartbeat.due, self._vigil.due, self._announcer.due]
