@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,7 +49,7 @@ class Site:
             page.goto(self.url)
             page.fill("#token", self.token(user, *tenants, operator=operator))
             page.locator('form[action="/sign-in"] button').click()
-            page.wait_for_url(re.compile("^" + re.escape(self.url) + "/[^s]*$"))
+            page.locator('form[action="/sign-out"]').wait_for()
             yield page
 
     def opened(self, context: BrowserContext) -> Page:

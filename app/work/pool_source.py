@@ -104,6 +104,7 @@ class PoolSource:
         if connection is not self._listens:
             tickets.listen(connection)
             self._listens = connection
+            self._due, self._interval = monotonic(), SHORTEST  # what was hinted at meanwhile is lost
         return connection.fileno()
 
     def _rest(self, *, found: bool, more: bool) -> None:

@@ -180,7 +180,7 @@ class Supervisor:
         self._enforce()
 
     def _select(self) -> list[tuple[selectors.SelectorKey, int]]:
-        # Registered for the wait only: a connection that breaks leaves its number to the next one, or to a child.
+        # Only while we wait: the source's connection may be replaced, and its number be another one's, or a child's.
         hints = self._source.descriptor()
         if hints is None:
             return self._selector.select(self._patience())

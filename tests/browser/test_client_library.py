@@ -28,6 +28,7 @@ async ([base, schema, token]) => {
   const { Turno } = await import(`${base}/static/turno-client.js`);
   globalThis.heard = [];
   globalThis.turno = new Turno({ base, schema, session: 'ana', token: token ? () => token : undefined });
+  globalThis.connection = turno.connection;
   turno.addEventListener('connection', (event) => (globalThis.connection = event.detail));
   globalThis.note = (job) => heard.push([job.revision, job.progress.done, job.status]);
 }

@@ -1,11 +1,13 @@
 """A worker's clock that is wrong, notifications that are lost or forged, a snapshot that stays open."""
 
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 import psycopg
 import pytest
 
+from app.store import tickets
 from cli.deadline import becomes_true
 from tests.odd_handlers import Odd
 from tests.world import ROOT, World
@@ -21,6 +23,7 @@ class _Wrong(_datetime):
         return _datetime.now(tz) + datetime.timedelta(seconds=OFF)
 datetime.datetime = _Wrong
 """
+NO_LOOKS = "from app.work import pool_source; pool_source.SHORTEST = pool_source.LONGEST = 3600.0"
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +82,24 @@ def test_a_lost_listener_costs_a_hint_and_comes_back(world: World) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     assert becomes_true(lambda: completed(world, job_id), within=10)
     assert becomes_true(lambda: world.rows(listening) not in ([], [before]), within=10)
+    assert pool.poll() is None
+
+
+def test_a_listener_that_came_back_is_heard(world: World, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(NO_LOOKS)
+    pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
+    listening = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-listener' AND datname = current_database()"
+        " AND starts_with(query, 'LISTEN') AND state = 'idle'"
+    )
+    for _ in range(2):
+        assert becomes_true(lambda: world.rows(listening) != [], within=20)
+        for _ in range(2):  # the first may be found by the look that follows a new listener
+            job_id = world.enqueue({"how": "ok"}, handler=Odd)
+            tickets.wake(world.engine)
+            assert becomes_true(partial(completed, world, job_id), within=10)
+        (listener,) = world.rows(listening)
+        world.rows("SELECT pg_terminate_backend(%s, 5000)", listener["pid"])
     assert pool.poll() is None
 
 

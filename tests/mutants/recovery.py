@@ -253,14 +253,6 @@ MUTANTS = (
         (f"{ENDED}::test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing",),
     ),
     Mutant(
-        "the hints' descriptor stays registered when its connection is gone",
-        NEVER_LOST,
-        f"{WORK}/supervisor.py",
-        "        finally:\n            self._selector.unregister(hints)",
-        "        finally:\n            self._selector.get_map()",
-        (f"{ENDED}::test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits",),
-    ),
-    Mutant(
         "a child that lost the database is said to be broken",
         CRASHES,
         f"{WORK}/child_process.py",

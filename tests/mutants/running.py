@@ -272,6 +272,22 @@ MUTANTS = (
         (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
     ),
     Mutant(
+        "a listener that came back under its old number is not heard",
+        "section 7: a notification wakes sleeping workers",
+        "app/work/supervisor.py",
+        """        self._selector.register(hints, selectors.EVENT_READ, self._source.hear)
+        try:
+            return self._selector.select(self._patience())
+        finally:
+            self._selector.unregister(hints)
+""",
+        """        if hints not in self._selector.get_map():
+            self._selector.register(hints, selectors.EVENT_READ, self._source.hear)
+        return self._selector.select(self._patience())
+""",
+        ("tests/faults/test_clocks_and_hints.py::test_a_listener_that_came_back_is_heard",),
+    ),
+    Mutant(
         "a poller's old errors count for ever",
         "section 6: attempts start again after a run that stayed healthy",
         "migrations/tenant/0001_jobs.sql",

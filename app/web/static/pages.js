@@ -109,7 +109,7 @@ async function refresh() {
 function place(drawn) {
   // The list of orders comes and goes with the batch; while somebody chooses, it stays as it is.
   const [here, there] = [document, drawn].map((page) => page.querySelector(".orders"));
-  if (here && there && here.dataset.shows !== there.dataset.shows && !here.querySelector(":checked")) {
+  if (here && there && here.dataset.shows !== there.dataset.shows && !here.querySelector(":checked, #q:focus")) {
     here.replaceWith(document.adoptNode(there));
     prepareChoice();
   }
@@ -196,40 +196,11 @@ function prepareChoice() {
   show();
 }
 
-/* Keys --------------------------------------------------------------------------------------------- */
-
-const rows = () => [...document.querySelectorAll("#choice tbody input, article.job")];
-
-function move(step) {
-  const all = rows();
-  const here = all.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
-  all[here === -1 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, here + step))]?.focus();
-}
-
-const keys = {
-  "/": () => document.getElementById("q")?.focus(),
-  j: () => move(1),
-  k: () => move(-1),
-  x: () => {
-    const row = document.activeElement;
-    if (row?.matches("article.job")) row.querySelector("a")?.click();
-    else if (row?.matches('[type="checkbox"]')) row.click();
-  },
-  "?": () => document.getElementById("keys").showModal(),
-};
-
-document.addEventListener("keydown", (event) => {
-  const typing = event.target.closest?.('input:not([type="checkbox"]), select, textarea, dialog');
-  if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
-  event.preventDefault();
-  keys[event.key]();
-});
-
 /* Begin -------------------------------------------------------------------------------------------- */
 
 const help = document.getElementById("show-keys");
 help.hidden = false;
-help.addEventListener("click", keys["?"]);
+help.addEventListener("click", () => document.getElementById("keys").showModal());
 prepareChoice();
 prepareTimes();
 for (const row of document.querySelectorAll("[data-job]")) {

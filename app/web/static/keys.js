@@ -1,0 +1,32 @@
+/** Keys of the tenant's page. Loaded before anything is drawn: a key pressed on what can be seen is never lost. */
+
+"use strict";
+
+{
+  const rows = () => [...document.querySelectorAll("#choice tbody input, article.job")];
+
+  const move = (step) => {
+    const all = rows();
+    const here = all.findIndex((row) => row === document.activeElement || row.contains(document.activeElement));
+    all[here === -1 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, here + step))]?.focus();
+  };
+
+  const keys = {
+    "/": () => document.getElementById("q")?.focus(),
+    j: () => move(1),
+    k: () => move(-1),
+    x: () => {
+      const row = document.activeElement;
+      if (row?.matches("article.job")) row.querySelector("a")?.click();
+      else if (row?.matches('[type="checkbox"]')) row.click();
+    },
+    "?": () => document.getElementById("keys")?.showModal(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.('input:not([type="checkbox"]), select, textarea, dialog');
+    if (typing || event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+}
