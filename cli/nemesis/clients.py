@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import asdict
 from random import Random
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.job import Priority
 from cli.nemesis.crew import LossyQueue
-from cli.nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Steps
+from cli.nemesis.work import Invoicing, Plain, Work
 from cli.testing.client_log import Asked
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from app.jobs.handler import JobHandler
     from app.queues.interface import QueueInterface
     from cli.nemesis.stage import Stage
+    from cli.nemesis.wishes import Wishes
     from cli.testing.canaries import Canaries
     from cli.testing.client_log import ClientLog
     from tenants.tenant import Tenant
 
-MOST_OPEN = 40  # jobs; more would only make the drain longer
 AGAIN = 0.2  # seconds until a client that got no answer asks again
 REGRETS = 0.15  # of all that was asked for
 log = logging.getLogger(__name__)
@@ -41,6 +41,7 @@ class Client(Thread):
         seed: int,
         stage: Stage,
         *,
+        wishes: Wishes,
         queues: list[QueueInterface],
         told: ClientLog,
         canaries: Canaries,
@@ -49,6 +50,7 @@ class Client(Thread):
         self._user = f"user-{number}"
         self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
         self._stage = stage
+        self._wishes = wishes
         self._told = told
         self._canaries = canaries
         self._over = Event()
@@ -66,7 +68,7 @@ class Client(Thread):
         """Ask for one piece of work after the other."""
         while not self._over.wait(self._chance.expovariate(2.5)):
             with suppress(psycopg.Error):
-                if self._open_jobs() < MOST_OPEN:
+                if self._open_jobs() < self._wishes.most_open:
                     self._ask()
 
     def _open_jobs(self) -> int:
@@ -75,7 +77,7 @@ class Client(Thread):
 
     def _ask(self) -> None:
         tenant = self._chance.choice(self._stage.tenants)
-        handler, payload = self._work(tenant)
+        handler, payload = self._wishes.draw(self._chance, lambda n: self._stage.new_orders(tenant, n))
         if handler is not Invoicing:
             payload["note"] = self._canaries.of(tenant)
         self._asked += 1
@@ -118,36 +120,14 @@ class Client(Thread):
             if verdict.job_id is not None:
                 self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), verdict.job_id)
 
-    def _work(self, tenant: Tenant) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
-        chance = self._chance
-        match chance.randrange(8):
-            case 0 | 1:
-                orders = self._stage.new_orders(tenant, chance.randint(5, 120))
-                return Invoicing, {"order_ids": orders, "point_of_sale": chance.choice((1, 2))}
-            case 2 | 3:
-                pieces = chance.randint(5, 40)
-                return Batch, _work(pieces=pieces, bad=chance.choice((0, 3, 7)), seconds=chance.uniform(0, 1.5))
-            case 4:
-                return Steps, _work(pieces=chance.randint(3, 20), seconds=chance.uniform(0, 8))
-            case 5:
-                return Flaky, _work(errors=chance.randint(0, 4), bad=int(chance.randrange(5) == 0))
-            case 6:
-                return Later, _work(errors=chance.randint(0, 3))
-            case _:
-                return Plain, _work(seconds=chance.choice((0.0, 0.1, 6.0, 8.0)))
-
 
 def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:
     """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
     for tenant in stage.tenants:
         asked = Asked(tenant.slug, "last", Plain.type, "the last")
-        wanted = Submission(handler=Plain, payload=_work(), user_id="last", idempotency_key=asked.key)
+        wanted = Submission(handler=Plain, payload=asdict(Work()), user_id="last", idempotency_key=asked.key)
         told.ask(asked)
         unheard = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
         job_id = Dispatcher(connection=stage.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
         if job_id is not None:
             told.answer(asked, job_id)
-
-
-def _work(*, pieces: int = 1, bad: int = 0, errors: int = 0, seconds: float = 0.0) -> dict[str, Any]:
-    return {"pieces": pieces, "bad": bad, "errors": errors, "seconds": round(seconds, 2)}

@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from cli.nemesis.network import Network
     from cli.nemesis.schedule import Fault
     from cli.nemesis.stage import Stage
+    from tenants.tenant import Tenant
 
 T = TypeVar("T")
-WAKES_LATER = 0.5  # seconds by which a frozen worker's supervisor lags behind its children
+WAKES_LATER = 2.0  # seconds by which a frozen worker's supervisor lags behind its children: it would end them
 SESSIONS = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND usename <> current_user AND backend_type = 'client backend' ORDER BY pid
 """
 HOLDERS = """
-SELECT w.pid, array_agg(t.job_id), bool_or(t.type = 'nemesis_plain')
+SELECT w.pid, array_agg(t.job_id), array_agg(t.token), bool_or(t.type = 'nemesis_plain')
 FROM turno.tickets t JOIN turno.workers w ON w.id = t.worker_id
 GROUP BY w.pid ORDER BY w.pid
 """
+STARTED_ANEW = """
+SELECT FROM background_job_attempts WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
+"""
+PEACE = 14.0  # seconds from a frozen worker's waking to the next frozen one: as long as the longest work
 LOOK_EVERY = 0.4  # seconds between two looks whether somebody else has the job of a frozen worker
 
 
@@ -38,6 +43,7 @@ class Holder(NamedTuple):
 
     pid: int
     jobs: list[UUID]
+    tokens: list[UUID]
     long: bool
 
 
@@ -57,6 +63,7 @@ class Faults:
         self._crew = crew
         self._network = network
         self._to_heal: list[Undo] = []
+        self._frozen_again_at = 0.0
 
     def do(self, fault: Fault) -> int:
         """Do it; returns how many were struck, 0 when there was nobody."""
@@ -115,8 +122,9 @@ class Faults:
 
     def _freeze_worker(self, workers: dict[int, list[int]], fault: Fault) -> int:
         """Freeze a worker with all its children until others have its jobs, which is when it does most harm."""
-        # One at a time, or nobody is left to run what a frozen one holds.
-        if any(processes.state(pid) == "T" for pid in workers):
+        # One at a time, or nobody is left to run what a frozen one holds; and whoever took its jobs over is left in
+        # peace, or what the woken one does to them could not be seen.
+        if time.monotonic() < self._frozen_again_at or any(processes.state(pid) == "T" for pid in workers):
             return 0
         # First whoever does long work without a look at its claim: all else is over, or warned, before harm is done.
         holders = [holder for holder in self._holders() if holder.pid in workers]
@@ -131,13 +139,14 @@ class Faults:
             Undo(
                 time.monotonic() + fault.hold,
                 lambda: self._wake(supervisor, children),
-                self._taken_over(supervisor, set(holder.jobs)),
+                self._taken_over(holder),
             )
         )
         return 1 + len(children)
 
     def _wake(self, supervisor: int, children: list[int]) -> None:
         processes.resume(*children)
+        self._frozen_again_at = time.monotonic() + PEACE
         self._later(WAKES_LATER, lambda: processes.resume(supervisor))
 
     def _holders(self) -> list[Holder]:
@@ -145,7 +154,11 @@ class Faults:
             return [Holder(*row) for row in session.execute(HOLDERS).fetchall()]
         return []
 
-    def _taken_over(self, supervisor: int, jobs: set[UUID]) -> Callable[[], bool]:
+    def _taken_over(self, frozen: Holder) -> Callable[[], bool]:
+        """Return what says whether somebody else has begun a job of a frozen worker: to have claimed it is not enough.
+
+        Woken earlier, the frozen attempt would find nothing that it could end in another's place.
+        """
         looked = time.monotonic()
 
         def look() -> bool:
@@ -153,9 +166,14 @@ class Faults:
             if time.monotonic() < looked + LOOK_EVERY:
                 return False
             looked = time.monotonic()
-            return any(one.pid != supervisor and jobs.intersection(one.jobs) for one in self._holders())
+            return any(self._started_anew(tenant, frozen) for tenant in self._stage.tenants)
 
         return look
+
+    def _started_anew(self, tenant: Tenant, frozen: Holder) -> bool:
+        with suppress(psycopg.Error), self._stage.admin(tenant) as session:
+            return session.execute(STARTED_ANEW, (frozen.jobs, frozen.tokens)).rowcount > 0
+        return False
 
     def _end_session(self, whom: float) -> int:
         with suppress(psycopg.Error), self._stage.admin() as session:

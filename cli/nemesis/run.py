@@ -29,6 +29,7 @@ from cli.testing.client_log import ClientLog
 if TYPE_CHECKING:
     from cli.nemesis.schedule import Schedule
     from cli.nemesis.stage import Stage
+    from cli.nemesis.wishes import Wishes
 
 CLIENTS = 4
 JUDGE_EVERY = 5.0
@@ -65,9 +66,10 @@ class Verdict:
 class Run:
     """Plays a schedule on a stage of its own."""
 
-    def __init__(self, schedule: Schedule, *, patience: float) -> None:
+    def __init__(self, schedule: Schedule, wishes: Wishes, *, patience: float) -> None:
         """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
         self._schedule = schedule
+        self._wishes = wishes
         self._patience = patience
         self._told = ClientLog()
         self.verdict = Verdict(schedule.seed, round(schedule.seconds / 60, 3))
@@ -114,7 +116,15 @@ class Run:
     def _strike(self, stage: Stage, crew: Crew, faults: Faults) -> None:
         queues = [crew.exec_queue(), crew.pool_queue()]
         people = [
-            Client(number, self._schedule.seed, stage, queues=queues, told=self._told, canaries=self._canaries)
+            Client(
+                number,
+                self._schedule.seed,
+                stage,
+                wishes=self._wishes,
+                queues=queues,
+                told=self._told,
+                canaries=self._canaries,
+            )
             for number in range(1, CLIENTS + 1)
         ]
         for one in people:

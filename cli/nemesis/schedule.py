@@ -27,7 +27,7 @@ WEIGHTS = {
 PAUSES = (0.4, 3.0)  # seconds between two faults
 HOLDS = {
     "freeze child": (0.5, 6.0),
-    "freeze worker": (8.0, 20.0),  # or until somebody else has its job
+    "freeze worker": (30.0, 45.0),  # at most: until somebody else has begun its job
     "stop cron": (2.0, 8.0),
     "blackhole": (1.0, 8.0),
 }
