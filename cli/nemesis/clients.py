@@ -7,13 +7,14 @@ from contextlib import suppress
 from dataclasses import asdict
 from random import Random
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.job import Priority
-from cli.nemesis.crew import LossyQueue
+from cli.nemesis.door import NoAnswer
+from cli.nemesis.hints import LossyQueue
 from cli.nemesis.work import Invoicing, Plain, Work
 from cli.testing.client_log import Asked
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from app.queues.interface import QueueInterface
+    from cli.nemesis.door import Door
     from cli.nemesis.stage import Stage
     from cli.nemesis.wishes import Wishes
     from cli.testing.canaries import Canaries
@@ -42,7 +44,7 @@ class Client(Thread):
         stage: Stage,
         *,
         wishes: Wishes,
-        queues: list[QueueInterface],
+        door: Door,
         told: ClientLog,
         canaries: Canaries,
     ) -> None:
@@ -51,14 +53,11 @@ class Client(Thread):
         self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
         self._stage = stage
         self._wishes = wishes
+        self._door = door
         self._told = told
         self._canaries = canaries
         self._over = Event()
         self._asked = 0
-        self._dispatchers = [
-            Dispatcher(connection=stage.web, queue=LossyQueue(queue, self._chance), pending_limit=10_000)
-            for queue in queues
-        ]
 
     def leave(self) -> None:
         """Ask for nothing more."""
@@ -82,43 +81,40 @@ class Client(Thread):
             payload["note"] = self._canaries.of(tenant)
         self._asked += 1
         asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
-        wanted = Submission(
-            handler=handler,
-            payload=payload,
-            user_id=self._user,
-            priority=self._chance.choice(list(Priority)),
-            idempotency_key=asked.key,
-        )
+        body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}
         self._told.ask(asked)
         job_id = None
         for _ in range(self._chance.choice((1, 1, 2, 3))):
-            job_id = self._press(tenant, asked, wanted) or job_id
+            job_id = self._press(tenant, asked, body) or job_id
         if job_id is not None and self._chance.random() < REGRETS:
             self._regret(tenant, job_id)
 
-    def _press(self, tenant: Tenant, asked: Asked, wanted: Submission) -> UUID | None:
+    def _press(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
         """Press the button until somebody answers, or it is time to leave."""
         while not self._over.is_set():
+            path = f"/api/jobs/{asked.type}"
             try:
-                verdict = self._chance.choice(self._dispatchers).submit(tenant, wanted)
-            except psycopg.Error as error:
+                job_id = self._door.ask(
+                    self._user, tenant, path, body, key=asked.key, chance=self._chance
+                ).job_id  # fmt: skip
+            except NoAnswer as error:
                 log.info("no answer: %s", error)
                 self._over.wait(AGAIN)
                 continue
-            if verdict.job_id is not None:
-                self._told.answer(asked, verdict.job_id)
-            return verdict.job_id
+            if job_id is not None:
+                self._told.answer(asked, job_id)
+            return job_id
         return None
 
     def _regret(self, tenant: Tenant, job_id: UUID) -> None:
-        """Cancel, and perhaps want it after all."""
+        """Cancel, and perhaps want it after all; whoever gets no answer leaves it at that."""
         self._over.wait(self._chance.uniform(0, 1.5))
-        dispatcher = self._chance.choice(self._dispatchers)
-        dispatcher.cancel(tenant, job_id, user_id=self._user, reason="not wanted any more")
-        if self._chance.choice((True, False)):
-            verdict = dispatcher.retry(tenant, job_id, user_id=self._user, correlation_id=None)
-            if verdict.job_id is not None:
-                self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), verdict.job_id)
+        with suppress(NoAnswer):
+            self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
+            if self._chance.choice((True, False)):
+                again = self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
+                if again is not None:
+                    self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
 
 
 def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:

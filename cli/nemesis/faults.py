@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psycopg
 
+from cli.nemesis.schedule import BROKER
 from cli.testing import processes
+from cli.wiring import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from cli.nemesis.broker import StrickenBroker
     from cli.nemesis.crew import Crew
     from cli.nemesis.network import Network
     from cli.nemesis.schedule import Fault
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from tenants.tenant import Tenant
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 WAKES_LATER = 2.0  # seconds by which a frozen worker's supervisor lags behind its children: it would end them
 SESSIONS = """
 SELECT pid FROM pg_stat_activity
@@ -58,10 +65,11 @@ class Undo(NamedTuple):
 class Faults:
     """Does what the schedule says, and undoes what lasts when its time has come."""
 
-    def __init__(self, stage: Stage, crew: Crew, network: Network | None) -> None:
+    def __init__(self, stage: Stage, crew: Crew, network: Network | None, broker: StrickenBroker | None) -> None:
         self._stage = stage
         self._crew = crew
         self._network = network
+        self._broker = broker
         self._to_heal: list[Undo] = []
         self._frozen_again_at = 0.0
 
@@ -83,6 +91,12 @@ class Faults:
                 return 1
             case "blackhole":
                 return self._blackhole(fault)
+            case "kill web" | "terminate web":
+                return self._end_web(fault)
+            case "change backend":
+                return self._change_backend(fault.whom)
+            case kind if kind in BROKER:
+                return self._broker.strike(kind, fault.hold) if self._broker is not None else 0
             case _:
                 return self._signal(fault)
 
@@ -93,6 +107,8 @@ class Faults:
         self._to_heal = [one for one in self._to_heal if one not in due]
         for one in sorted(due, key=lambda one: one.at):
             one.what()
+        if everything and self._broker is not None:
+            self._broker.heal()
 
     def _signal(self, fault: Fault) -> int:
         workers = self._crew.workers()
@@ -189,6 +205,28 @@ class Faults:
         self._network.swallow()
         self._later(fault.hold, self._network.restore)
         return 1
+
+    def _end_web(self, fault: Fault) -> int:
+        found = self._crew.web_processes()
+        if fault.kind == "terminate web":
+            return len(processes.terminate(*found[:1]))
+        victim = _pick(found, fault.whom)
+        if victim is None:
+            return 0
+        # With its parent all go; alone, a process that answers is replaced by its parent.
+        return len(processes.kill(*(found if victim == found[0] else [victim])))
+
+    def _change_backend(self, whom: float) -> int:
+        """Do what an operator does, for all tenants, for half of them or for one."""
+        names = ("exec", "pool", *(("rabbitmq",) if self._broker is not None else ()))
+        some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._stage.tenants)]
+        orders = [(name,) for name in names] + [(name, *one) for name in (*names, "default") for one in some]
+        order = orders[int(whom * len(orders))]
+        command = [sys.executable, "-m", "cli.main", "backend", "set", *order]
+        environment = self._stage.web_environment()
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        log.info("backend set %s: %s%s", " ".join(order), done.stdout, done.stderr)
+        return int(done.returncode == 0)
 
     def _later(self, seconds: float, undo: Callable[[], object]) -> None:
         self._to_heal.append(Undo(time.monotonic() + seconds, undo))
