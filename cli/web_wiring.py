@@ -2,6 +2,7 @@
 
 import atexit
 import resource
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,8 @@ from psycopg_pool import ConnectionPool
 
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission
+from app.jobs.registry import Registry
+from app.queues.interface import QueueInterface
 from app.settings import Settings
 from app.watch.hub import Hub
 from app.watch.stream_loop import StreamLoop
@@ -39,22 +42,32 @@ HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "
 HUB_ANSWERS_WITHIN = 5.0
 
 
-def serving_application(settings: Settings) -> Application:
+OpenQueue = Callable[[str], QueueInterface]
+
+
+def serving_application(
+    settings: Settings, registry: Registry | None = None, open_queue: OpenQueue | None = None
+) -> Application:
     """Return the web application with the loop that serves its streams, for gunicorn's worker."""
     allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
     hub = stream_hub(settings)
     streams = StreamLoop(farewell=farewell, left=hub.leave)
     streams.start()
-    return Application(web_application(settings, hub), streams)
+    return Application(web_application(settings, hub, registry, open_queue), streams)
 
 
-def web_application(settings: Settings, hub: Hub) -> Flask:
-    """Return the web application with a pool of its own, opened here; it connects in the background."""
+def web_application(
+    settings: Settings, hub: Hub, registry: Registry | None = None, open_queue: OpenQueue | None = None
+) -> Flask:
+    """Return the web application with a pool of its own, opened here; it connects in the background.
+
+    It knows the product's handlers and offers jobs by the product's backends, unless it is told others.
+    """
     pool = web_pool(settings)
     choice = BackendChoice(
         connection=pool.connection,
         defaults=backend_defaults(settings),
-        open_queue=lambda name: queue_named(name, settings),
+        open_queue=open_queue or (lambda name: queue_named(name, settings)),
     )
     dispatcher = Dispatcher(
         connection=pool.connection,
@@ -64,7 +77,7 @@ def web_application(settings: Settings, hub: Hub) -> Flask:
     )
     return create_app(
         settings=settings,
-        registry=build_registry(),
+        registry=registry or build_registry(),
         dispatcher=dispatcher,
         directory=Directory(pool.connection),
         connection=pool.connection,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import asdict
 from random import Random
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -12,21 +13,22 @@ import psycopg
 
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.job import Priority
-from cli.nemesis.crew import LossyQueue
-from cli.nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Steps
+from cli.nemesis.door import NoAnswer
+from cli.nemesis.hints import LossyQueue
+from cli.nemesis.work import Invoicing, Plain, Work
 from cli.testing.client_log import Asked
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from app.jobs.handler import JobHandler
     from app.queues.interface import QueueInterface
+    from cli.nemesis.door import Door
     from cli.nemesis.stage import Stage
+    from cli.nemesis.wishes import Wishes
     from cli.testing.canaries import Canaries
     from cli.testing.client_log import ClientLog
     from tenants.tenant import Tenant
 
-MOST_OPEN = 40  # jobs; more would only make the drain longer
 AGAIN = 0.2  # seconds until a client that got no answer asks again
 REGRETS = 0.15  # of all that was asked for
 log = logging.getLogger(__name__)
@@ -41,7 +43,8 @@ class Client(Thread):
         seed: int,
         stage: Stage,
         *,
-        queues: list[QueueInterface],
+        wishes: Wishes,
+        door: Door,
         told: ClientLog,
         canaries: Canaries,
     ) -> None:
@@ -49,14 +52,12 @@ class Client(Thread):
         self._user = f"user-{number}"
         self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
         self._stage = stage
+        self._wishes = wishes
+        self._door = door
         self._told = told
         self._canaries = canaries
         self._over = Event()
         self._asked = 0
-        self._dispatchers = [
-            Dispatcher(connection=stage.web, queue=LossyQueue(queue, self._chance), pending_limit=10_000)
-            for queue in queues
-        ]
 
     def leave(self) -> None:
         """Ask for nothing more."""
@@ -66,7 +67,7 @@ class Client(Thread):
         """Ask for one piece of work after the other."""
         while not self._over.wait(self._chance.expovariate(2.5)):
             with suppress(psycopg.Error):
-                if self._open_jobs() < MOST_OPEN:
+                if self._open_jobs() < self._wishes.most_open:
                     self._ask()
 
     def _open_jobs(self) -> int:
@@ -75,79 +76,54 @@ class Client(Thread):
 
     def _ask(self) -> None:
         tenant = self._chance.choice(self._stage.tenants)
-        handler, payload = self._work(tenant)
+        handler, payload = self._wishes.draw(self._chance, lambda n: self._stage.new_orders(tenant, n))
         if handler is not Invoicing:
             payload["note"] = self._canaries.of(tenant)
         self._asked += 1
         asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
-        wanted = Submission(
-            handler=handler,
-            payload=payload,
-            user_id=self._user,
-            priority=self._chance.choice(list(Priority)),
-            idempotency_key=asked.key,
-        )
+        body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}
         self._told.ask(asked)
         job_id = None
         for _ in range(self._chance.choice((1, 1, 2, 3))):
-            job_id = self._press(tenant, asked, wanted) or job_id
+            job_id = self._press(tenant, asked, body) or job_id
         if job_id is not None and self._chance.random() < REGRETS:
             self._regret(tenant, job_id)
 
-    def _press(self, tenant: Tenant, asked: Asked, wanted: Submission) -> UUID | None:
+    def _press(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
         """Press the button until somebody answers, or it is time to leave."""
         while not self._over.is_set():
+            path = f"/api/jobs/{asked.type}"
             try:
-                verdict = self._chance.choice(self._dispatchers).submit(tenant, wanted)
-            except psycopg.Error as error:
+                job_id = self._door.ask(
+                    self._user, tenant, path, body, key=asked.key, chance=self._chance
+                ).job_id  # fmt: skip
+            except NoAnswer as error:
                 log.info("no answer: %s", error)
                 self._over.wait(AGAIN)
                 continue
-            if verdict.job_id is not None:
-                self._told.answer(asked, verdict.job_id)
-            return verdict.job_id
+            if job_id is not None:
+                self._told.answer(asked, job_id)
+            return job_id
         return None
 
     def _regret(self, tenant: Tenant, job_id: UUID) -> None:
-        """Cancel, and perhaps want it after all."""
+        """Cancel, and perhaps want it after all; whoever gets no answer leaves it at that."""
         self._over.wait(self._chance.uniform(0, 1.5))
-        dispatcher = self._chance.choice(self._dispatchers)
-        dispatcher.cancel(tenant, job_id, user_id=self._user, reason="not wanted any more")
-        if self._chance.choice((True, False)):
-            verdict = dispatcher.retry(tenant, job_id, user_id=self._user, correlation_id=None)
-            if verdict.job_id is not None:
-                self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), verdict.job_id)
-
-    def _work(self, tenant: Tenant) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
-        chance = self._chance
-        match chance.randrange(8):
-            case 0 | 1:
-                orders = self._stage.new_orders(tenant, chance.randint(5, 120))
-                return Invoicing, {"order_ids": orders, "point_of_sale": chance.choice((1, 2))}
-            case 2 | 3:
-                pieces = chance.randint(5, 40)
-                return Batch, _work(pieces=pieces, bad=chance.choice((0, 3, 7)), seconds=chance.uniform(0, 1.5))
-            case 4:
-                return Steps, _work(pieces=chance.randint(3, 20), seconds=chance.uniform(0, 8))
-            case 5:
-                return Flaky, _work(errors=chance.randint(0, 4), bad=int(chance.randrange(5) == 0))
-            case 6:
-                return Later, _work(errors=chance.randint(0, 3))
-            case _:
-                return Plain, _work(seconds=chance.choice((0.0, 0.1, 6.0, 8.0)))
+        with suppress(NoAnswer):
+            self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
+            if self._chance.choice((True, False)):
+                again = self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
+                if again is not None:
+                    self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
 
 
 def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:
     """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
     for tenant in stage.tenants:
         asked = Asked(tenant.slug, "last", Plain.type, "the last")
-        wanted = Submission(handler=Plain, payload=_work(), user_id="last", idempotency_key=asked.key)
+        wanted = Submission(handler=Plain, payload=asdict(Work()), user_id="last", idempotency_key=asked.key)
         told.ask(asked)
         unheard = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
         job_id = Dispatcher(connection=stage.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
         if job_id is not None:
             told.answer(asked, job_id)
-
-
-def _work(*, pieces: int = 1, bad: int = 0, errors: int = 0, seconds: float = 0.0) -> dict[str, Any]:
-    return {"pieces": pieces, "bad": bad, "errors": errors, "seconds": round(seconds, 2)}

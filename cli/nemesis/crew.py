@@ -1,4 +1,4 @@
-"""Who does the work: pools that are started again when they end, workers for single jobs, and cron."""
+"""Who does the work: residents that are started again when they end, workers for single jobs, cron, and the web."""
 
 from __future__ import annotations
 
@@ -12,77 +12,67 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from app.queues.exec import ExecQueue
-from app.queues.slots import SlotFolder
 from app.work.maintenance import Maintenance, PassesFailed, Terms
 from cli.deadline import becomes_true
+from cli.nemesis.hints import exec_queue
 from cli.nemesis.stage import MARK
 from cli.nemesis.work import PLACE
 from cli.testing import processes
-from cli.wiring import ROOT, engine_link, pool_queue
+from cli.wiring import ROOT, engine_link
 
 if TYPE_CHECKING:
-    from random import Random
+    from collections.abc import Callable, Sequence
 
-    from app.jobs.job import JobRef
-    from app.queues.interface import QueueInterface
+    from app.queues.exec import ExecQueue
     from cli.nemesis.network import Network
     from cli.nemesis.stage import Stage
 
-POOLS = 2
+POOLS, CONSUMERS = 2, 2
 CRON_EVERY = 1.5
 LOOK_EVERY = 0.2
 PARTING = 20.0  # seconds
-LOST = 0.3  # of all hints: whoever should have sent them died between the commit and the hint
 log = logging.getLogger(__name__)
 
 
-class LossyQueue:
-    """Passes most hints on; implements QueueInterface."""
-
-    def __init__(self, queue: QueueInterface, chance: Random, *, lost: float = LOST) -> None:
-        self._queue = queue
-        self._lost = lost
-        self._chance = chance
-        self.name = queue.name
-
-    def offer(self, ref: JobRef) -> bool:
-        """Lose the hint, or pass it on."""
-        return self._chance.random() < self._lost or self._queue.offer(ref)
-
-    def close(self) -> None:
-        """Close the queue behind."""
-        self._queue.close()
+WEB = "web"
 
 
 class Crew:
     """Everything that runs jobs, from `start` to `stop`."""
 
     def __init__(self, stage: Stage, *, network: Network | None) -> None:
+        """`network` is what the first pool reaches the database by; consumers come where the stage has a broker."""
         self._stage = stage
         self._network = network
-        self._pools: dict[int, subprocess.Popen[bytes]] = {}
+        self._port = network.forward(stage.cluster.port) if network else 0
+        self._starts: dict[str, Callable[[], subprocess.Popen[bytes]]] = {WEB: self._start_web}
+        self._starts |= {f"pool {number}": self._start_pool for number in range(POOLS)}
+        if network is not None:
+            self._starts["pool 0"] = self._start_far_pool
+        if stage.broker_url:
+            self._starts |= {f"consumer {number}": self._start_consumer for number in range(CONSUMERS)}
+        self._residents: dict[str, subprocess.Popen[bytes]] = {}
         self._over = Event()
         self._keeping = Event()
-        self._keeper, self._cron = Thread(target=self._keep_pools), Thread(target=self._be_cron)
+        self._keeper, self._cron = Thread(target=self._keep_residents), Thread(target=self._be_cron)
         self.cron_rests = Event()
-        self._port = network.forward(stage.cluster.port) if network else 0
-        self._log = (stage.logs / "workers.log").open("ab")
+        self._log = stage.workers_log.open("ab")
+        self._web_log = (stage.logs / "web.log").open("ab")
 
     def start(self) -> None:
-        """Start the pools and cron; each pool is started again when it has ended, as an init system would."""
+        """Start the residents and cron; each resident is started again when it has ended, as an init system would."""
         self._keeping.set()
         self._keeper.start()
         self._cron.start()
 
     def dismiss(self) -> None:
-        """End the pools in good order, and let the others finish; cron goes on, for what the dead have left."""
+        """End the residents in good order, and let the others finish; cron goes on, for what the dead have left."""
         self._keeping.clear()
         self._keeper.join()
-        processes.terminate(*(pool.pid for pool in self._pools.values()))
-        for pool in self._pools.values():
+        processes.terminate(*(resident.pid for resident in self._residents.values()))
+        for resident in self._residents.values():
             with suppress(subprocess.TimeoutExpired):
-                pool.wait(PARTING)
+                resident.wait(PARTING)
         becomes_true(lambda: not self.everybody(), within=PARTING, every=0.1)
 
     def stop(self) -> None:
@@ -91,22 +81,15 @@ class Crew:
         self._keeping.clear()
         self._cron.join()
         self._keeper.join()
-        processes.kill(*self.everybody())
-        for pool in self._pools.values():
-            pool.wait(PARTING)
+        processes.kill(*self.web_processes(), *self.everybody())
+        for resident in self._residents.values():
+            resident.wait(PARTING)
         self._log.close()
+        self._web_log.close()
 
     def exec_queue(self) -> ExecQueue:
         """Return what launches a worker for a job."""
-        environment = self._stage.environment("exec")
-        slots = SlotFolder(self._stage.settings("exec").slot_dir, 2)
-        program = ("-m", "cli.testing.worker", PLACE)
-        log_file = self._stage.logs / "workers.log"
-        return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment, program=program)
-
-    def pool_queue(self) -> QueueInterface:
-        """Return what wakes the pools."""
-        return pool_queue(self._stage.settings("pool"))
+        return exec_queue(self._stage.settings("exec"), self._stage.environment("exec"))
 
     def everybody(self) -> list[int]:
         """Return every process of the run's workers."""
@@ -115,35 +98,60 @@ class Crew:
         return sorted(marked | {child for pid in marked for child in processes.children(pid)})
 
     def workers(self) -> dict[int, list[int]]:
-        """Return the supervisors that live, each with its children that run jobs."""
+        """Return the supervisors that live, each with its children that run jobs, or that speak AMQP for it."""
         everybody = set(self.everybody())
         children = {pid: [child for child in processes.children(pid) if child in everybody] for pid in everybody}
         born = {child for found in children.values() for child in found}
         return {pid: found for pid, found in sorted(children.items())
                 if pid not in born and processes.leads_a_group(pid)}  # fmt: skip
 
-    def only_pools_are_left(self) -> bool:
-        """Say whether every worker for a single job has gone."""
-        return set(self.workers()) <= {pool.pid for pool in self._pools.values()}
+    def web_processes(self) -> list[int]:
+        """Return the web's parent and those below it that answer; none while it is being started again."""
+        web = self._residents.get(WEB)
+        return [] if web is None or web.poll() is not None else [web.pid, *processes.below(web.pid)]
 
-    def _keep_pools(self) -> None:
+    def only_residents_are_left(self) -> bool:
+        """Say whether every worker for a single job has gone."""
+        return set(self.workers()) <= {resident.pid for resident in self._residents.values()}
+
+    def _keep_residents(self) -> None:
         while self._keeping.is_set():
-            for number in range(POOLS):
-                pool = self._pools.get(number)
-                if pool is None or pool.poll() is not None:
-                    self._pools[number] = self._start_pool(number)
+            for name, start in self._starts.items():
+                resident = self._residents.get(name)
+                if resident is None or resident.poll() is not None:
+                    self._residents[name] = start()
             self._over.wait(LOOK_EVERY)
 
-    def _start_pool(self, number: int) -> subprocess.Popen[bytes]:
-        prefix, url = [], ""
-        if self._network is not None and number == 0:
-            prefix = self._network.prefix()
-            here, there = f"127.0.0.1:{self._stage.cluster.port}", f"{self._network.our_ip}:{self._port}"
-            url = self._stage.url.replace(here, there)
+    def _start_pool(self) -> subprocess.Popen[bytes]:
+        return self._start_worker("pool", self._stage.environment("pool"))
+
+    def _start_far_pool(self) -> subprocess.Popen[bytes]:
+        assert self._network is not None  # noqa: S101 - it is started where there is one
+        here, there = f"127.0.0.1:{self._stage.cluster.port}", f"{self._network.our_ip}:{self._port}"
+        environment = self._stage.environment("pool", self._stage.url.replace(here, there))
+        return self._start_worker("pool", environment, self._network.prefix())
+
+    def _start_consumer(self) -> subprocess.Popen[bytes]:
+        return self._start_worker("consume", self._stage.environment("rabbitmq"))
+
+    def _start_web(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "cli.testing.worker", PLACE, "pool"],
+            [sys.executable, "-m", "cli.nemesis.web"],
             cwd=ROOT,
-            env=self._stage.environment("pool", url),
+            env=self._stage.web_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._web_log,
+            stderr=self._web_log,
+            start_new_session=True,
+        )
+
+    def _start_worker(
+        self, what: str, environment: dict[str, str], prefix: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*prefix, sys.executable, "-m", "cli.testing.worker", PLACE, what],
+            cwd=ROOT,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,

@@ -16,22 +16,30 @@ import click
 import psycopg
 
 from cli.deadline import becomes_true
+from cli.nemesis.broker import StrickenBroker
 from cli.nemesis.clients import Client, leave_unheard
 from cli.nemesis.crew import Crew
+from cli.nemesis.door import Door
 from cli.nemesis.effects import EFFECTS
 from cli.nemesis.faults import Faults
 from cli.nemesis.network import Network
-from cli.nemesis.stage import open_stage
+from cli.nemesis.schedule import BROKER, NETWORK
+from cli.nemesis.stage import open_stage, set_off
+from cli.private_rabbitmq import Node, NodeError
 from cli.testing.canaries import Canaries
 from cli.testing.checker import Checker
 from cli.testing.client_log import ClientLog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cli.nemesis.schedule import Schedule
     from cli.nemesis.stage import Stage
+    from cli.nemesis.wishes import Wishes
 
 CLIENTS = 4
 JUDGE_EVERY = 5.0
+READY_WITHIN = 60.0  # seconds for the web's first answer
 GONE_WITHIN = 20.0  # seconds in which the last trace must have gone after the last worker
 OPEN = "SELECT count(*) FROM turno.tickets WHERE run_at < 'infinity'"
 FIGURES = {
@@ -54,7 +62,8 @@ class Verdict:
     invoices: int = 0
     judged: int = 0
     drain_seconds: float = 0.0
-    blackholes: bool = False
+    answers: dict[str, int] = field(default_factory=dict)
+    not_done: list[str] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def as_json(self) -> str:
@@ -65,9 +74,10 @@ class Verdict:
 class Run:
     """Plays a schedule on a stage of its own."""
 
-    def __init__(self, schedule: Schedule, *, patience: float) -> None:
+    def __init__(self, schedule: Schedule, wishes: Wishes, *, patience: float) -> None:
         """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
         self._schedule = schedule
+        self._wishes = wishes
         self._patience = patience
         self._told = ClientLog()
         self.verdict = Verdict(schedule.seed, round(schedule.seconds / 60, 3))
@@ -77,19 +87,23 @@ class Run:
         with ExitStack() as held:
             network = self._network(held)
             stage = held.enter_context(open_stage())
+            broker = self._broker(held, stage)
             logging.basicConfig(filename=stage.logs / "nemesis.log", level=logging.INFO)
+            set_off(stage)
             crew = Crew(stage, network=network)
-            faults = Faults(stage, crew, network)
+            faults = Faults(stage, crew, network, broker)
             self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
             self._canaries = Canaries(stage.url, stage.tenants, stage.logs)
+            self._door = Door(stage.web_port, stage.settings("pool"), canaries=self._canaries)
             crew.start()
             try:
-                self._strike(stage, crew, faults)
+                becomes_true(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
+                self._strike(stage, faults)
                 faults.heal(everything=True)
                 if not self.verdict.violations:
                     self._drain(stage)
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
-                    becomes_true(crew.only_pools_are_left, within=GONE_WITHIN, every=0.1)
+                    becomes_true(crew.only_residents_are_left, within=GONE_WITHIN, every=0.1)
                     leave_unheard(stage, crew.exec_queue(), self._told)
                     self._drain(stage)
                     crew.dismiss()
@@ -101,20 +115,49 @@ class Run:
         return self.verdict
 
     def _network(self, held: ExitStack) -> Network | None:
+        if not self._wanted(NETWORK):
+            return None
         network = Network(os.getpid())
         try:
             network.up()
-        except (OSError, subprocess.CalledProcessError):
+        except (OSError, subprocess.CalledProcessError) as error:
             network.down() if os.geteuid() == 0 else None
+            self._left_out(NETWORK, f"no network namespace can be made here: {error}")
             return None
         held.callback(network.down)
-        self.verdict.blackholes = True
         return network
 
-    def _strike(self, stage: Stage, crew: Crew, faults: Faults) -> None:
-        queues = [crew.exec_queue(), crew.pool_queue()]
+    def _broker(self, held: ExitStack, stage: Stage) -> StrickenBroker | None:
+        if not self._wanted((*BROKER, "change backend")):
+            return None
+        node = Node(folder=stage.folder / "broker")
+        try:
+            held.enter_context(node)
+        except NodeError as error:
+            self._left_out((*BROKER, "change backend to rabbitmq"), str(error))
+            return None
+        stage.broker_url = node.url
+        broker = StrickenBroker(node)
+        held.callback(broker.close)
+        return broker
+
+    def _wanted(self, kinds: Iterable[str]) -> bool:
+        return not {fault.kind for fault in self._schedule.faults}.isdisjoint(kinds)
+
+    def _left_out(self, kinds: Iterable[str], why: str) -> None:
+        self.verdict.not_done += [f"{kind}: {why}" for kind in kinds]
+
+    def _strike(self, stage: Stage, faults: Faults) -> None:
         people = [
-            Client(number, self._schedule.seed, stage, queues=queues, told=self._told, canaries=self._canaries)
+            Client(
+                number,
+                self._schedule.seed,
+                stage,
+                wishes=self._wishes,
+                door=self._door,
+                told=self._told,
+                canaries=self._canaries,
+            )
             for number in range(1, CLIENTS + 1)
         ]
         for one in people:
@@ -137,14 +180,13 @@ class Run:
                 one.leave()
             for one in people:
                 one.join()
-            for queue in queues:
-                queue.close()
             self.verdict.faults, self.verdict.asked = dict(struck), len(self._told)
+            self.verdict.answers = dict(self._door.answers)
 
     def _judge(self) -> None:
         """Look while it goes on: what must always hold, holds between any two commits."""
         with suppress(psycopg.OperationalError):
-            self.verdict.violations = self._checker.violations()
+            self.verdict.violations = self._checker.violations() + self._door.faults
             self.verdict.judged += 1
 
     def _drain(self, stage: Stage) -> None:
@@ -177,7 +219,7 @@ class Run:
 
     def _nothing_lingers(self) -> bool:
         self.verdict.violations = self._checker.violations(settled=True)
-        self.verdict.violations += [f"I4: {leak}" for leak in self._canaries.leaks()]
+        self.verdict.violations += [*self._door.faults, *(f"I4: {leak}" for leak in self._canaries.leaks())]
         kinds = {violation[:2] for violation in self.verdict.violations}
         return "I7" not in kinds or "I6" in kinds
 
@@ -200,8 +242,10 @@ class Run:
 def tell(verdict: Verdict) -> None:
     """Print the verdict for people."""
     click.echo(f"asked {verdict.asked} times, struck {sum(verdict.faults.values())} times, {verdict.invoices} invoices")
-    for name in ("faults", "jobs", "attempts"):
+    for name in ("faults", "answers", "jobs", "attempts"):
         click.echo(f"{name}: " + ", ".join(f"{n} {what}" for what, n in getattr(verdict, name).items()))
+    for line in verdict.not_done:
+        click.echo(f"NOT DONE {line}")
     click.echo(f"drained in {verdict.drain_seconds} s, judged {verdict.judged} times")
     for violation in verdict.violations[:50]:
         click.echo(f"VIOLATION {violation}")

@@ -23,13 +23,24 @@ WEIGHTS = {
     "kill database": 1,
     "stop cron": 1,
     "blackhole": 2,
+    "kill web": 2,
+    "terminate web": 1,
+    "change backend": 3,
+    "kill broker": 1,
+    "close connections": 1,
+    "memory alarm": 1,
+    "purge queues": 1,
 }
+BROKER = ("kill broker", "close connections", "memory alarm", "purge queues")
+NETWORK = ("blackhole",)
 PAUSES = (0.4, 3.0)  # seconds between two faults
 HOLDS = {
     "freeze child": (0.5, 6.0),
-    "freeze worker": (8.0, 20.0),  # or until somebody else has its job
+    "freeze worker": (30.0, 45.0),  # at most: until somebody else has begun its job
     "stop cron": (2.0, 8.0),
     "blackhole": (1.0, 8.0),
+    "kill broker": (0.5, 6.0),
+    "memory alarm": (2.0, 8.0),
 }
 
 

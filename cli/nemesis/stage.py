@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from app.settings import Settings
-from cli.embedded_postgres import Cluster
+from cli.embedded_postgres import Cluster, free_port
 from cli.wiring import ROOT
 from handlers.services.northwind.load import BRANCH_SHARES, load_orders
 from tenants.install import install
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tenants.tenant import Tenant
 
 KEY = "the nemesis' own master key"
-MARK = "TURNO_NEMESIS"
+JWT_KEY = "the nemesis' own token key, long enough"
+MARK = "TURNO_NEMESIS"  # of every worker
+FOLDER = "TURNO_NEMESIS_FOLDER"
 HASTE = {
     "HEARTBEAT_SECONDS": "0.4",
     "DEAD_AFTER_SECONDS": "2",
@@ -40,6 +42,9 @@ HASTE = {
     "POOL_MIN_CHILDREN": "1",
     "POOL_MAX_CHILDREN": "2",
     "LOG_LEVEL": "INFO",
+    "WEB_WORKERS": "2",
+    "WEB_THREADS": "4",
+    "MAX_PENDING_JOBS_PER_USER": "10000",
 }
 # A crash of its processes loses nothing that the kernel has; only a power cut would, and nobody cuts the power here.
 SERVER = {"synchronous_commit": "on", "full_page_writes": "on"}
@@ -68,6 +73,8 @@ class Stage:
         self.folder = folder
         self.tenants = tenants
         self.logins = Logins(url, KEY.encode())
+        self.broker_url = ""
+        self.web_port = free_port()
         self.logs = folder / "logs"
         self.logs.mkdir()
         self._orders = count(1_000_000, 1000)
@@ -82,10 +89,24 @@ class Stage:
             "MASTER_KEY": KEY,
             "QUEUE_BACKEND": backend,
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
+            "EXEC_LOG": str(self.workers_log),
+            "JWT_KEY": JWT_KEY,
+            "WEB_BIND": f"127.0.0.1:{self.web_port}",
+            "RABBITMQ_URL": self.broker_url,
             "TURNO_DOTENV": "read",
             "PYTHONPATH": str(ROOT),
             MARK: str(self.folder),
         }
+
+    def web_environment(self) -> dict[str, str]:
+        """Return the variables of the web; it is no worker, and those that it launches are marked by it."""
+        kept = {name: value for name, value in self.environment("pool").items() if name != MARK}
+        return {**kept, FOLDER: str(self.folder)}
+
+    @property
+    def workers_log(self) -> Path:
+        """Return where all workers write."""
+        return self.logs / "workers.log"
 
     def settings(self, backend: str) -> Settings:
         """Return the settings of this process as one of the run's."""
@@ -123,6 +144,14 @@ def open_stage() -> Iterator[Stage]:
             yield Stage(cluster, url, folder, _install(url))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def set_off(stage: Stage) -> None:
+    """Give each tenant another backend to begin with, so that every one has work even if none is ever changed."""
+    backends = ("exec", "pool", "rabbitmq" if stage.broker_url else "exec")
+    with stage.admin() as session:
+        for tenant, backend in zip(stage.tenants, backends, strict=True):
+            session.execute("UPDATE turno.tenants SET backend = %s WHERE id = %s", (backend, tenant.id))
 
 
 def _install(url: str) -> list[Tenant]:

@@ -12,9 +12,13 @@ from cli.deadline import becomes_true
 
 def children(pid: int) -> list[int]:
     """Return the children of a supervisor that run jobs: each leads a group, as the janitor does not."""
+    return [child for child in below(pid) if leads_a_group(child)]
+
+
+def below(pid: int) -> list[int]:
+    """Return all children of a process; none if it has gone."""
     with suppress(OSError):
-        found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-        return [child for child in found if leads_a_group(child)]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 

@@ -63,6 +63,35 @@ CUTS: dict[str, tuple[Cut, ...]] = {
 }
 
 
+class Proof(NamedTuple):
+    """The run that shows a guard's absence every time, and what is broken then.
+
+    What can be seen while the work goes on ends the run at once: its minutes are a bound for a crowded machine.
+    """
+
+    minutes: float
+    faults: str
+    work: str
+    most_open: int
+    broken: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return what `turno nemesis` is told."""
+        return (
+            "--minutes", str(self.minutes), "--faults", self.faults, "--work", self.work, "--open", str(self.most_open)
+        )  # fmt: skip
+
+
+PROOFS = {
+    "token": Proof(4, "freeze worker", "long", 3, "I5: an effect is of no attempt"),
+    "sweep": Proof(0.1, "kill worker", "plain", 10, "I6: a job did not end"),
+    "rescue": Proof(0.25, "kill worker,kill both", "long", 8, "I7: a ticket is still held"),
+    "unique": Proof(2, "kill child", "plain", 40, "I1: two jobs under one key"),
+    "savepoint": Proof(2, "kill child", "batch", 40, "I2: an item and its effect are not both there"),
+}
+
+
 def main(guard: str, *arguments: str) -> int:
     """Return the exit status of the run without the guard."""
     with copied_tree() as tree:

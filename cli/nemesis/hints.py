@@ -1,0 +1,50 @@
+"""How the workers of a run hear of jobs: as the product does it, but some hints are lost on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.queues.exec import ExecQueue
+from app.queues.slots import SlotFolder
+from cli.nemesis.work import PLACE
+from cli.wiring import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from app.jobs.job import JobRef
+    from app.queues.interface import QueueInterface
+    from app.settings import Settings
+
+LOST = 0.3  # of all hints: whoever should have sent them died between the commit and the hint
+
+
+class LossyQueue:
+    """Passes most hints on; implements QueueInterface."""
+
+    def __init__(self, queue: QueueInterface, chance: Random, *, lost: float = LOST) -> None:
+        self._queue = queue
+        self._lost = lost
+        self._chance = chance
+        self.name = queue.name
+
+    def offer(self, ref: JobRef) -> bool:
+        """Lose the hint, or pass it on."""
+        return self._chance.random() < self._lost or self._queue.offer(ref)
+
+    def close(self) -> None:
+        """Close the queue behind."""
+        self._queue.close()
+
+
+def exec_queue(settings: Settings, environment: Mapping[str, str]) -> ExecQueue:
+    """Return what launches a worker that knows the run's handlers, with this environment."""
+    return ExecQueue(
+        root=ROOT,
+        slots=SlotFolder(settings.slot_dir, settings.exec_max_processes),
+        log_file=Path(settings.exec_log),
+        environment=environment,
+        program=("-m", "cli.testing.worker", PLACE),
+    )

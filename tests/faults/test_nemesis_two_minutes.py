@@ -1,0 +1,18 @@
+"""Real work under two minutes of random faults breaks no invariant."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.nemesis_run import nemesis, verdict_of
+
+
+@pytest.mark.timeout(420)
+def test_two_minutes_of_everything_break_nothing() -> None:
+    verdict = verdict_of(nemesis("--seed", "4", "--minutes", "2"), status=0)
+    assert (verdict["ok"], verdict["violations"], verdict["seed"]) == (True, [], 4)
+    assert verdict["asked"] > 50
+    assert verdict["invoices"] > 100
+    assert len(verdict["faults"]) >= 5
+    assert verdict["attempts"]["crashed"] > 0
+    assert all(job.split()[1] in {"completed", "failed", "cancelled"} for job in verdict["jobs"])
