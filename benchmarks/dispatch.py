@@ -115,4 +115,4 @@ def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contest
         report.facts[PEER] = str(missing)
         return {}
     report.facts[PEER] = peer.version
-    return {PEER: lambda: peer.enqueue(TURN)}
+    return {PEER: lambda: peer.turn(TURN)}

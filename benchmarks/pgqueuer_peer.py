@@ -1,9 +1,10 @@
-"""PgQueuer, in an environment and a process of its own, asked for one turn of enqueues at a time."""
+"""PgQueuer, in an environment and processes of its own, asked for one turn of jobs at a time."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,31 +14,40 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PACKAGE = "pgqueuer[asyncpg,cli]"
+SCRIPT = Path(__file__).with_name("pgqueuer_process.py")
 
 
 class PgQueuer:
-    """Installs PgQueuer into a folder and keeps one process of it, from `with` to its end."""
+    """Installs PgQueuer into a folder and keeps its processes, from `with` to its end."""
 
-    def __init__(self, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str, *, works: bool = False) -> None:
+        """With `works` it has a worker, and what is measured ends at the job's first line, else at its enqueueing."""
         self._folder = folder
         self._url = url
+        self._bell = [str(folder / "bell")] if works else []
 
     def __enter__(self) -> Self:
-        python = install(self._folder, PACKAGE)
-        script = Path(__file__).with_name("pgqueuer_process.py")
-        self._process = subprocess.Popen(
-            [python, "-I", script, self._url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.version: str = self._answer()
+        with ExitStack() as stack:
+            python = install(self._folder, PACKAGE)
+            command = [str(python), "-I", str(SCRIPT), self._url, *self._bell]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            stack.callback(self._process.communicate, timeout=10)
+            self.version: str = self._answer()
+            if self._bell:
+                worker = subprocess.Popen([*command, "work"])
+                stack.callback(worker.wait)
+                stack.callback(worker.kill)
+                self.turn(1)  # until now nobody knows whether it listens
+            self._ending = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.communicate(timeout=10)
+        self._ending.close()
 
-    def enqueue(self, times: int) -> list[float]:
-        """Enqueue so many jobs one by one and return the milliseconds of each."""
+    def turn(self, times: int) -> list[float]:
+        """Enqueue so many jobs, each after the one before has ended, and return the milliseconds of each."""
         assert self._process.stdin is not None  # noqa: S101 - opened with a pipe
         print(times, file=self._process.stdin, flush=True)
         took: list[float] = self._answer()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import cycle
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from benchmarks.ground import ROOT, open_ground
+from benchmarks.peer import PeerMissing
+from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.ring import Bell
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from benchmarks.ground import Ground
     from benchmarks.sampling import Contestant
 
-FLOOR, WARM, COLD = "floor", "session warm", "session cold"
+FLOOR, WARM, COLD, PEER = "floor", "session warm", "session cold", "pgqueuer"
 KEPT = 2  # sessions a child keeps
 TURN = 10
 GOALS = {WARM: (2.6, 6.0)}
@@ -33,7 +35,9 @@ GOALS = {WARM: (2.6, 6.0)}
 def run(options: Options) -> Report:
     """Measure single jobs, each after the one before has ended."""
     report = Report("pickup", "ms")
-    with open_ground() as ground, Client(ground) as client, _listener(ground) as floor:
+    with open_ground() as ground, Client(ground) as client, _listener(ground) as floor, ExitStack() as stack:
+        report.facts[PEER] = "left out: ask for it with --peers"
+        peer = _peer(ground, stack, report) if options.peers else {}
         often = ground.tenant("often")
         seldom = cycle([ground.tenant(f"seldom{n}") for n in range(KEPT + 2)])
         with resident(ground, fewest=1, most=1, POOL_SESSIONS_PER_CHILD=str(KEPT)):
@@ -45,16 +49,28 @@ def run(options: Options) -> Report:
             def cold() -> list[float]:
                 return [client.pick_up(next(seldom)) for _ in range(TURN)]
 
-            contestants: dict[str, Contestant] = {FLOOR: floor, WARM: warm, COLD: cold}
+            contestants: dict[str, Contestant] = {FLOOR: floor, WARM: warm, COLD: cold, **peer}
             samples = interleaved(contestants, rounds=20 if options.quick else 100, seconds=options.seconds)
     report.add(samples)
     for name in (WARM, COLD):
         report.compare(samples, name, FLOOR)
+    if PEER in samples:
+        report.compare(samples, WARM, PEER, at_most=1.0)
     report.facts["p50 and p99"] = {
         name: [round(quantile(took, share), 2) for share in (0.5, 0.99)] for name, took in samples.items()
     }
     report.facts["goal, p50 and p99"] = GOALS
     return report
+
+
+def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contestant]:
+    try:
+        peer = stack.enter_context(PgQueuer(ground.folder / PEER, ground.database(PEER), works=True))
+    except PeerMissing as missing:
+        report.facts[PEER] = str(missing)
+        return {}
+    report.facts[PEER] = peer.version
+    return {PEER: lambda: peer.turn(TURN)}
 
 
 @contextmanager
