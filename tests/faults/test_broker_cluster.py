@@ -1,5 +1,6 @@
 """Three brokers and two workers on hosts of their own: nodes die, are cut off, run full, are all away; workers too."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from tests.faults.tcp_proxy import bad_link
 from tests.odd_handlers import Odd
 from tests.world import World
 
-pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(400)]
 
 HASTE = {
     "HEARTBEAT_SECONDS": "0.5",
@@ -63,7 +64,7 @@ class Scene:
         """Say whether the broker confirms what is published from now on, so that a majority of it works."""
         (now,) = self.world.rows("SELECT clock_timestamp() AS moment")
         confirmed = "SELECT 1 FROM turno.tickets WHERE published_at > %s"
-        return becomes_true(lambda: self.world.rows(confirmed, now["moment"]) != [], within=60)
+        return becomes_true(lambda: self.world.rows(confirmed, now["moment"]) != [], within=90)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def scene(module_scene: Scene) -> Scene:
     module_scene.world.rows("TRUNCATE turno.leases")
     for host in module_scene.workers:
         module_scene.start_consumer(host)
-    assert becomes_true(lambda: len(module_scene.world.rows("SELECT 1 FROM turno.workers")) == 2, within=60)
+    assert becomes_true(lambda: len(module_scene.world.rows("SELECT 1 FROM turno.workers")) == 2, within=90)
     return module_scene
 
 
@@ -125,7 +126,7 @@ def test_a_minority_refuses_and_comes_back_by_itself(scene: Scene) -> None:
         alone, node = brokers[leader], scene.cluster.nodes[leader]
         scene.lan.part(alone, [host for host in brokers if host is not alone])
         # Everybody still reaches it: it is the node itself that must not go on.
-        assert becomes_true(lambda: not node.answers(), within=60)
+        assert becomes_true(lambda: not node.answers(), within=90)
         assert posting.goes_on()
         assert scene.hears_again()
         scene.lan.join()
@@ -155,7 +156,7 @@ def test_a_memory_alarm_of_one_node_stops_every_publisher_and_no_job(scene: Scen
             assert posting.goes_on()
             waiting = list(posting.jobs)
             done = "SELECT 1 FROM background_jobs WHERE id = ANY (%s) AND finished_at IS NULL"
-            assert becomes_true(lambda: scene.world.rows(done, waiting) == [], within=60)
+            assert becomes_true(lambda: scene.world.rows(done, waiting) == [], within=90)
         finally:
             full.control("set_vm_memory_high_watermark", "0.4")
         assert scene.hears_again()
@@ -178,7 +179,7 @@ def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene)
     with Posting(world, scene.web) as posting:
         assert scene.hears_again()
         long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-        assert becomes_true(lambda: world.job(long)["status"] == "running", within=60)
+        assert becomes_true(lambda: world.job(long)["status"] == "running", within=90)
         ticket = world.ticket(long)
         assert ticket is not None
         assert ticket["published_at"] is not None
@@ -192,7 +193,7 @@ def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene)
         assert posting.goes_on()
         assert (world.job(long)["status"], world.job(long)["attempt"]) == ("running", 1)
         world.cancel(long)
-        assert becomes_true(lambda: world.job(long)["status"] == "cancelled", within=60)
+        assert becomes_true(lambda: world.job(long)["status"] == "cancelled", within=90)
 
 
 def holders(world: World) -> dict[str, int]:
@@ -205,7 +206,8 @@ def holders(world: World) -> dict[str, int]:
 def test_two_hosts_share_the_work_and_what_one_loses_the_other_does(scene: Scene, how: str) -> None:
     world, host, worker = scene.world, scene.workers[0], scene.world.workers[0]
     jobs = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
-    assert becomes_true(lambda: sorted(holders(world).values()) == [2, 2], within=60)
+    assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"running"}, within=90)
+    assert sorted(holders(world).values()) == [2, 2]
     (lost,) = (str(row["id"]) for row in world.rows("SELECT id, host FROM turno.workers") if row["host"] == host.name)
     held = "SELECT job_id FROM turno.tickets WHERE worker_id = %s"
     its_jobs = [row["job_id"] for row in world.rows(held, lost)]
@@ -216,11 +218,13 @@ def test_two_hosts_share_the_work_and_what_one_loses_the_other_does(scene: Scene
     try:
         for job_id in set(jobs) - set(its_jobs):
             world.cancel(job_id)
-        assert becomes_true(lambda: all(world.job(job_id)["attempt"] == 2 for job_id in its_jobs), within=60)
-        assert becomes_true(lambda: lost not in holders(world) and sum(holders(world).values()) == 2, within=60)
+        assert becomes_true(lambda: all(world.job(job_id)["attempt"] == 2 for job_id in its_jobs), within=90)
+        assert becomes_true(lambda: lost not in holders(world) and sum(holders(world).values()) == 2, within=90)
     finally:
         scene.lan.join()
     for job_id in its_jobs:
         world.cancel(job_id)
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=60)
-    assert {(world.job(job_id)["status"], world.job(job_id)["crashes"]) for job_id in its_jobs} == {("cancelled", 1)}
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=90)
+    attempts = world.rows("SELECT attempt, outcome FROM background_job_attempts WHERE job_id = ANY (%s)", its_jobs)
+    assert Counter((row["attempt"], row["outcome"]) for row in attempts) == {(1, "crashed"): 2, (2, "cancelled"): 2}
+    assert {world.job(job_id)["status"] for job_id in jobs} == {"cancelled"}
