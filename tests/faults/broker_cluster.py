@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tests.faults.hosts import Host
 
 CLIENTS, NAME_SERVER = 5672, 4369
-# A minute by default: a test does not wait that long until nodes miss each other.
-IMPATIENT = "-kernel net_ticktime 4"
-# Half an hour by default, looked at each minute: whoever keeps a message for this long loses its channel.
-STRICT = "consumer_timeout = 3000\nchannel_tick_interval = 1000\n"
+# A minute by default, each: a test does not wait that long until nodes miss each other, or look for late consumers.
+IMPATIENT = "-kernel net_ticktime 4 -rabbit channel_tick_interval 1000"
+# Half an hour by default: whoever keeps a message for this long loses its channel.
+STRICT = "consumer_timeout = 3000\n"
 
 
 class BrokerCluster:
@@ -51,10 +51,14 @@ class BrokerCluster:
 
     def start(self) -> None:
         """Return when every node answers."""
-        for node in self.nodes:
-            node.launch()
-        for node in self.nodes:
-            node.wait()
+        try:
+            for node in self.nodes:
+                node.launch()
+            for node in self.nodes:
+                node.wait()
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         for node in self.nodes:

@@ -23,9 +23,13 @@ from cli.deadline import becomes_true
 from cli.embedded_postgres import free_port
 from cli.main import main
 from cli.private_rabbitmq import Node
+from tests.odd_handlers import Odd
 from tests.tls import make_authority, make_certificate
+from tests.world import World
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "rabbitmq"
+# A command of RabbitMQ's takes a second; on a crowded machine, ten.
+pytestmark = pytest.mark.timeout(600)
 PASSWORDS = {f"TURNO_{side}_PASSWORD": f"the {side} side's" for side in ("SETUP", "RELAY", "CONSUMER")}
 
 
@@ -61,7 +65,7 @@ class Deployed:
     def run(self, script: str, environment: dict[str, str] | None = None) -> str:
         done = subprocess.run(
             ["sh", str(DEPLOY / script)], env=self.node.variables | (environment or {}), capture_output=True,
-            text=True, check=False, timeout=110,
+            text=True, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -125,6 +129,27 @@ def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> Non
     assert [refusal(broker, "consumer", deed) for deed in (consume, count)] == [None, None]
     assert [refusal(broker, "consumer", deed) for deed in (publish, delete, read_quarantine)] == [403, 403, 403]
     assert "guest" not in broker.node.control("list_users")
+
+
+@pytest.mark.rabbitmq
+def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Deployed) -> None:
+    prepare(broker.url("setup"))
+    world.backend, world.odd = "rabbitmq", True
+    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
+    with (
+        closing(pika.BlockingConnection(nodes(broker.url("relay")))) as relay,
+        closing(pika.BlockingConnection(nodes(broker.url("setup")))) as setup,
+    ):
+        relay.channel().basic_publish(EXCHANGE, "normal", b"junk")
+        world.start_consumer(POOL_MAX_CHILDREN="1")
+        for _ in range(3):
+            world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+        published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"
+        assert becomes_true(lambda: world.rows(published) != [], within=60)
+        quarantine = setup.channel()
+        assert becomes_true(
+            lambda: quarantine.queue_declare("turno.quarantine", passive=True).method.message_count == 1, within=60
+        )
 
 
 @pytest.mark.rabbitmq
