@@ -94,7 +94,11 @@ class Settings:
     pool_jobs_per_child: int = _setting(10_000, "jobs after which a child is replaced", _whole(1, 100_000_000))
     pool_memory_per_child_mb: int = _setting(256, "memory beyond which a child is replaced", _whole(32, 1_048_576))
     pool_sessions_per_child: int = _setting(4, "tenant sessions a child keeps open between jobs", _whole(0, 256))
-    rabbitmq_url: str = _setting("", "where the broker is, with user, password and virtual host", secret=True)
+    rabbitmq_url: str = _setting(
+        "",
+        "where the broker is, with user, password and virtual host; several nodes by comma: HOST:PORT,HOST:PORT",
+        secret=True,
+    )
     rabbitmq_relay_url: str = _setting("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
     rabbitmq_window: int = _setting(8, "messages of one tenant and priority that wait in the broker", _whole(1, 10_000))
     max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))

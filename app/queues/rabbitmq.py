@@ -14,7 +14,7 @@ from pika.exceptions import AMQPError
 from app.errors import TurnoError
 from app.jobs.job import Priority
 from app.jobs.message import Message, Undecodable
-from app.queues.topology import EXCHANGE, parameters, prepare, queue_of
+from app.queues.topology import EXCHANGE, nodes, prepare, queue_of
 from app.queues.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,17 @@ class BrokerAway(TurnoError):
 
 
 class Link:
-    """One connection with one channel; both are thrown away when either breaks, and made anew after a pause."""
+    """One connection with one channel; both are thrown away when either breaks, and made anew after a pause.
+
+    Of several nodes the first is chosen by chance, and after a break the next one.
+    """
 
     def __init__(self, loop: IOLoop, url: str, *, chance: Callable[[], float] = random.random) -> None:
         self._loop = loop
         self._url = url
         self._chance = chance
+        self._nodes = deque(nodes(url))
+        self._nodes.rotate(int(chance() * len(self._nodes)))
         self._pause = SHORTEST
         self._connection: pika.SelectConnection | None = None
         self.channel: Any = None
@@ -42,7 +47,7 @@ class Link:
     def open(self) -> None:
         """Begin to connect; `on_ready` is called when there is a channel, each time anew."""
         self._connection = pika.SelectConnection(
-            parameters(self._url),
+            self._nodes[0],
             on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
             on_open_error_callback=lambda _, error: self._lost(error),
             on_close_callback=lambda _, error: self._lost(error),
@@ -68,6 +73,7 @@ class Link:
     def _lost(self, error: object) -> None:
         self.channel = None
         self.on_lost()
+        self._nodes.rotate(-1)
         log.warning("no broker: %s", error or type(error).__name__)
         self._loop.call_later(self._pause * (0.5 + self._chance()), self.open)
         self._pause = min(LONGEST, self._pause * 2)

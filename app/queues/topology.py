@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
@@ -36,7 +37,14 @@ def queue_of(band: Priority) -> str:
     return f"{EXCHANGE}.{band.word}"
 
 
-def parameters(url: str) -> Any:
+def nodes(url: str) -> list[Any]:
+    """Return how to connect to each node of a URL, whose hosts may be several, by comma."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [_parameters(parts._replace(netloc=f"{user}{at}{host}").geturl()) for host in hosts.split(",")]
+
+
+def _parameters(url: str) -> Any:
     """Return how to connect; a silent peer is given up within half a minute, a blocked connection within 5 s."""
     wanted = pika.URLParameters(url)
     wanted.heartbeat = 10
@@ -48,7 +56,7 @@ def parameters(url: str) -> Any:
 
 def prepare(url: str) -> None:
     """Make what is missing and compare what is there; raises TopologyDiffers or TopologyMissing."""
-    with closing(BlockingConnection(parameters(url))) as connection:
+    with closing(BlockingConnection(nodes(url))) as connection:
         _have(
             connection,
             f"exchange {EXCHANGE}",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from pika.exceptions import UnroutableError
 
 from cli.deadline import becomes_true
 from cli.private_rabbitmq import Node, NodeError
+from tests.world import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +71,35 @@ def test_neither_stop_nor_kill_leaves_a_process_and_a_restart_keeps_messages(own
     assert body == b"still here"
     own.kill()
     assert becomes_true(lambda: not processes_at_home_in(own.folder), within=10)
+
+
+START = """
+import sys, time
+from pathlib import Path
+from cli.private_rabbitmq import Node
+Node(folder=Path(sys.argv[1])).start()
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.rabbitmq
+def test_when_its_process_is_killed_the_node_and_its_name_server_go_too(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", START, tmp_path], stdout=subprocess.PIPE, cwd=ROOT) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"started\n"
+        programs = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in processes_at_home_in(tmp_path)}
+        assert {"epmd", "beam.smp"} <= programs
+        owner.kill()
+    assert becomes_true(lambda: not processes_at_home_in(tmp_path), within=10)
+
+
+@pytest.mark.rabbitmq
+def test_no_command_is_given_to_a_node_that_is_not_there(own: Node) -> None:
+    own.folder.mkdir()
+    with pytest.raises(NodeError, match="not started"):
+        own.control("status")
+    assert processes_at_home_in(own.folder) == []
 
 
 def test_a_missing_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

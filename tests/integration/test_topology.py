@@ -1,47 +1,94 @@
-"""What is made in the broker, by whom, and what each side may do there: the script of deploy/ is run as it is."""
+"""What is made in the broker, by whom, and what each side may do there: what deploy/ has is used as it is."""
 
+import json
 import os
+import re
+import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pika
 import pytest
 from click.testing import CliRunner
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
 from app.errors import TurnoError
 from app.jobs.job import Priority
-from app.queues.topology import EXCHANGE, TopologyDiffers, TopologyMissing, parameters, prepare, queue_of
+from app.queues.topology import EXCHANGE, TopologyDiffers, TopologyMissing, nodes, prepare, queue_of
+from cli.deadline import becomes_true
+from cli.embedded_postgres import free_port
 from cli.main import main
 from cli.private_rabbitmq import Node
+from tests.odd_handlers import Odd
+from tests.tls import make_authority, make_certificate
+from tests.world import World
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "rabbitmq"
+# A command of RabbitMQ's takes a second; on a crowded machine, ten.
+pytestmark = pytest.mark.timeout(600)
 PASSWORDS = {f"TURNO_{side}_PASSWORD": f"the {side} side's" for side in ("SETUP", "RELAY", "CONSUMER")}
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node on which the script of deploy/ has made the virtual host and the users."""
-    with Node(folder=tmp_path_factory.mktemp("broker")) as node:
-        script = subprocess.run(
-            ["sh", str(DEPLOY / "permissions.sh")], env=node.variables | PASSWORDS, capture_output=True, text=True,
-            check=False, timeout=110,
+class Deployed:
+    """A node that is configured and prepared by the files of deploy/, and only by those."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = make_authority(folder, "authority")
+        make_certificate(self.authority, "node", address="127.0.0.1")
+        self.port = free_port()
+        settings = (DEPLOY / "rabbitmq.conf").read_text(encoding="utf-8")
+        for deployed, here in {
+            "listeners.ssl.default = 5671": f"listeners.ssl.1 = 127.0.0.1:{self.port}",
+            "/etc/rabbitmq/tls/ca.pem": str(self.authority),
+            "/etc/rabbitmq/tls": str(folder),
+        }.items():
+            assert deployed in settings
+            settings = settings.replace(deployed, here)
+        self.node = Node(folder=folder / "node", settings=settings)
+
+    def start(self) -> None:
+        self.node.launch()
+        assert becomes_true(self.greets, within=90, every=0.1)
+        self.run("permissions.sh", PASSWORDS)
+
+    def greets(self) -> bool:
+        try:
+            ssl.get_server_certificate(("127.0.0.1", self.port), ca_certs=str(self.authority), timeout=5)
+        except OSError:
+            return False
+        return True
+
+    def run(self, script: str, environment: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            ["sh", str(DEPLOY / script)], env=self.node.variables | (environment or {}), capture_output=True,
+            text=True, check=False, timeout=300,
         )  # fmt: skip
-        assert script.returncode == 0, script.stdout + script.stderr
-        yield node
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def url(self, side: str, *, authority: Path | None = None) -> str:
+        password = quote(PASSWORDS[f"TURNO_{side.upper()}_PASSWORD"], safe="")
+        options = quote(repr({"cafile": str(authority or self.authority)}))
+        return f"amqps://turno_{side}:{password}@127.0.0.1:{self.port}/turno?ssl_options={options}"
 
 
-def url(node: Node, side: str) -> str:
-    password = PASSWORDS[f"TURNO_{side.upper()}_PASSWORD"].replace(" ", "%20").replace("'", "%27")
-    return f"amqp://turno_{side}:{password}@127.0.0.1:{node.port}/turno"
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    broker = Deployed(tmp_path_factory.mktemp("broker"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.node.kill()
 
 
-def refusal(node: Node, side: str, deed: Any) -> int | None:
+def refusal(broker: Deployed, side: str, deed: Any) -> int | None:
     """Do it as one side; return the code by which the broker refuses, if it does."""
-    with closing(pika.BlockingConnection(parameters(url(node, side)))) as connection:
+    with closing(pika.BlockingConnection(nodes(broker.url(side)))) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
         try:
@@ -52,14 +99,14 @@ def refusal(node: Node, side: str, deed: Any) -> int | None:
 
 
 @pytest.mark.rabbitmq
-def test_each_side_may_do_what_it_does_and_nothing_else(node: Node) -> None:
+def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> None:
     with pytest.raises(TopologyMissing, match="run `turno broker` once"):
-        prepare(url(node, "consumer"))
-    done = CliRunner().invoke(main, ["broker"], env={"RABBITMQ_URL": url(node, "setup"), "TURNO_DOTENV": "read"})
+        prepare(broker.url("consumer"))
+    done = CliRunner().invoke(main, ["broker"], env={"RABBITMQ_URL": broker.url("setup"), "TURNO_DOTENV": "read"})
     assert done.exit_code == 0, done.output
-    prepare(url(node, "setup"))
+    prepare(broker.url("setup"))
     for side in ("relay", "consumer"):
-        prepare(url(node, side))
+        prepare(broker.url(side))
     normal = queue_of(Priority.NORMAL)
 
     def publish(channel: Any) -> None:
@@ -77,18 +124,85 @@ def test_each_side_may_do_what_it_does_and_nothing_else(node: Node) -> None:
     def read_quarantine(channel: Any) -> None:
         channel.basic_get("turno.quarantine")
 
-    assert [refusal(node, "relay", deed) for deed in (publish, count)] == [None, None]
-    assert [refusal(node, "relay", deed) for deed in (consume, delete, read_quarantine)] == [403, 403, 403]
-    assert [refusal(node, "consumer", deed) for deed in (consume, count)] == [None, None]
-    assert [refusal(node, "consumer", deed) for deed in (publish, delete, read_quarantine)] == [403, 403, 403]
-    assert "guest" not in node.control("list_users")
+    assert [refusal(broker, "relay", deed) for deed in (publish, count)] == [None, None]
+    assert [refusal(broker, "relay", deed) for deed in (consume, delete, read_quarantine)] == [403, 403, 403]
+    assert [refusal(broker, "consumer", deed) for deed in (consume, count)] == [None, None]
+    assert [refusal(broker, "consumer", deed) for deed in (publish, delete, read_quarantine)] == [403, 403, 403]
+    assert "guest" not in broker.node.control("list_users")
 
 
 @pytest.mark.rabbitmq
-def test_what_is_made_differently_is_named_with_what_to_do(node: Node) -> None:
-    own = node.url
+def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Deployed) -> None:
+    prepare(broker.url("setup"))
+    world.backend, world.odd = "rabbitmq", True
+    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
+    with (
+        closing(pika.BlockingConnection(nodes(broker.url("relay")))) as relay,
+        closing(pika.BlockingConnection(nodes(broker.url("setup")))) as setup,
+    ):
+        relay.channel().basic_publish(EXCHANGE, "normal", b"junk")
+        world.start_consumer(POOL_MAX_CHILDREN="1")
+        for _ in range(3):
+            world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+        published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"
+        assert becomes_true(lambda: world.rows(published) != [], within=60)
+        quarantine = setup.channel()
+        assert becomes_true(
+            lambda: quarantine.queue_declare("turno.quarantine", passive=True).method.message_count == 1, within=60
+        )
+
+
+@pytest.mark.rabbitmq
+def test_a_client_refuses_a_broker_that_its_authority_does_not_vouch_for(broker: Deployed, tmp_path: Path) -> None:
+    stranger = make_authority(tmp_path, "stranger")
+    with pytest.raises(AMQPConnectionError) as refused:
+        prepare(broker.url("setup", authority=stranger))
+    assert "CERTIFICATE_VERIFY_FAILED" in repr(refused.value.args)
+    elsewhere = broker.url("setup").replace("@127.0.0.1:", "@localhost:")
+    with pytest.raises(AMQPConnectionError) as mistaken:
+        prepare(elsewhere)
+    assert "CERTIFICATE_VERIFY_FAILED" in repr(mistaken.value.args)
+
+
+@pytest.mark.rabbitmq
+def test_nobody_is_served_without_tls(broker: Deployed) -> None:
+    listeners = broker.node.control("listeners")
+    assert f"port: {broker.port}, protocol: amqp/ssl" in listeners
+    assert "protocol: amqp," not in listeners
+
+
+@pytest.mark.rabbitmq
+def test_health_is_said_of_a_node_in_order_and_of_no_other(broker: Deployed) -> None:
+    assert broker.run("health.sh") == "ok\n"
+    broker.node.control("set_vm_memory_high_watermark", "0.00001")
+    with pytest.raises(AssertionError, match="alarm"):
+        broker.run("health.sh")
+    broker.node.control("set_vm_memory_high_watermark", "0.4")
+
+
+@pytest.mark.rabbitmq
+def test_a_release_without_a_limit_needs_no_policy(broker: Deployed) -> None:
+    broker.run("policies.sh")
+    assert broker.node.control("list_policies", "-p", "turno", "--no-table-headers") == ""
+
+
+def test_from_release_4_the_limit_of_returns_is_lifted(tmp_path: Path) -> None:
+    stand_in = tmp_path / "rabbitmqctl"
+    stand_in.write_text('#!/bin/sh\n[ "$2" = version ] && echo 4.1.0 || printf "%s\\n" "$@"\n')
+    stand_in.chmod(0o700)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", str(DEPLOY / "policies.sh")], env=path, capture_output=True, text=True, check=True)
+    *_, pattern, policy = done.stdout.splitlines()
+    assert json.loads(policy) == {"delivery-limit": -1}
+    assert [bool(re.search(pattern, queue_of(band))) for band in Priority] == [True] * 3
+    assert not re.search(pattern, "turno.quarantine")
+
+
+@pytest.mark.rabbitmq
+def test_what_is_made_differently_is_named_with_what_to_do(broker: Deployed) -> None:
+    own = broker.url("setup")
     prepare(own)
-    with closing(pika.BlockingConnection(parameters(own))) as connection:
+    with closing(pika.BlockingConnection(nodes(own))) as connection:
         channel = connection.channel()
         channel.queue_delete("turno.low")
         channel.queue_declare("turno.low", durable=True, arguments={"x-queue-type": "classic"})

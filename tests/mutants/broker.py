@@ -13,6 +13,8 @@ WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
 AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
 ONE = "section 7: one relay at a time, by lease"
 FLIP = "promise 6: switching the backend loses and doubles nothing"
+NODES = "tests/unit/test_broker_url.py"
+ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and the others serve"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 
 MUTANTS = (
@@ -119,5 +121,21 @@ MUTANTS = (
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
         ("tests/integration/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
+    ),
+    Mutant(
+        "one node of several is used",
+        ANY_NODE,
+        "app/queues/topology.py",
+        'for host in hosts.split(",")]',
+        'for host in hosts.split(",")[:1]]',
+        (f"{NODES}::test_each_host_of_a_url_is_a_node",),
+    ),
+    Mutant(
+        "after a break the same node is asked again",
+        ANY_NODE,
+        "app/queues/rabbitmq.py",
+        "        self._nodes.rotate(-1)\n",
+        "",
+        (f"{NODES}::test_a_link_begins_at_any_node_and_goes_on_to_the_next",),
     ),
 )

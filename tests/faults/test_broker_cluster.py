@@ -1,0 +1,230 @@
+"""Three brokers and two workers on hosts of their own: nodes die, are cut off, run full, are all away; workers too."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+from pika.exceptions import ChannelClosedByBroker
+
+from app.jobs.job import Priority
+from app.queues.topology import prepare, queue_of
+from cli.deadline import becomes_true
+from cli.demo_web import DemoWeb
+from cli.embedded_postgres import free_port
+from cli.testing import processes
+from tests.broker import broker_channel
+from tests.faults.broker_cluster import BrokerCluster
+from tests.faults.hosts import Host, Lan
+from tests.faults.own_server import own_world
+from tests.faults.posting import Posting
+from tests.faults.tcp_proxy import bad_link
+from tests.odd_handlers import Odd
+from tests.world import World
+
+pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(400)]
+
+HASTE = {
+    "HEARTBEAT_SECONDS": "0.5",
+    "DEAD_AFTER_SECONDS": "3",
+    "MAX_PENDING_JOBS_PER_USER": "100000",
+    "POOL_MIN_CHILDREN": "2",
+    "POOL_MAX_CHILDREN": "2",
+    "LOG_LEVEL": "ERROR",
+}
+
+
+@dataclass
+class Scene:
+    """Everything there is: the hosts, the broker on three of them, a database and a web that all can reach."""
+
+    lan: Lan
+    cluster: BrokerCluster
+    world: World
+    web: DemoWeb
+    database_url: str  # as the hosts reach it
+
+    @property
+    def workers(self) -> list[Host]:
+        return self.lan.hosts[3:]
+
+    def start_consumer(self, host: Host) -> Popen[str]:
+        command = self.world.worker_command("cli/rabbitmq_consumer.py")
+        worker = host.start(command, self.world.environment | {"DATABASE_URL": self.database_url})
+        self.world.workers.append(worker)
+        return worker
+
+    def leader(self) -> int:
+        return self.cluster.index_of_leader(queue_of(Priority.NORMAL))
+
+    def hears_again(self) -> bool:
+        """Say whether the broker confirms what is published from now on, so that a majority of it works."""
+        (now,) = self.world.rows("SELECT clock_timestamp() AS moment")
+        confirmed = "SELECT 1 FROM turno.tickets WHERE published_at > %s"
+        return becomes_true(lambda: self.world.rows(confirmed, now["moment"]) != [], within=90)
+
+
+@pytest.fixture(scope="module")
+def module_scene(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with (
+        Lan("broker1", "broker2", "broker3", "worker1", "worker2") as lan,
+        BrokerCluster(folder, lan.hosts[:3]) as cluster,
+        own_world(folder, postgres_template, tcp=True) as (server, world),
+        bad_link(server.port, address=lan.our_address) as (port, _),
+    ):
+        prepare(cluster.url)
+        web_port = free_port()
+        world.backend = "rabbitmq"
+        world.extra |= HASTE | {"RABBITMQ_URL": cluster.url, "WEB_BIND": f"127.0.0.1:{web_port}"}
+        web = DemoWeb(port=web_port, environment=world.environment, log=folder / "web.log")
+        web.start()
+        far = world.url.replace(f"127.0.0.1:{server.port}", f"{lan.our_address}:{port}")
+        yield Scene(lan, cluster, world, web, far)
+        web.stop()
+
+
+@pytest.fixture
+def scene(module_scene: Scene) -> Scene:
+    """All of it in order, nothing left of the test before, and a consumer on each of the two hosts."""
+    module_scene.world.forget()
+    module_scene.world.rows("TRUNCATE turno.leases")
+    for host in module_scene.workers:
+        module_scene.start_consumer(host)
+    assert becomes_true(lambda: len(module_scene.world.rows("SELECT 1 FROM turno.workers")) == 2, within=90)
+    return module_scene
+
+
+def all_done(world: World, jobs: list[Any], *, within: float = 60) -> bool:
+    """Say whether each of them, and nothing else, ends well, in one attempt."""
+    unfinished = "SELECT 1 FROM background_jobs WHERE finished_at IS NULL"
+    assert becomes_true(lambda: world.rows(unfinished) == [], within=within)
+    rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs")
+    ends = {(row["status"], row["attempt"], row["crashes"]) for row in rows}
+    return {row["id"] for row in rows} == set(jobs) and ends == {("completed", 1, 0)}
+
+
+def test_the_node_that_leads_is_killed_and_the_other_two_go_on(scene: Scene) -> None:
+    with Posting(scene.world, scene.web) as posting:
+        assert scene.hears_again()
+        killed = scene.cluster.nodes[scene.leader()]
+        killed.kill()
+        assert posting.goes_on()
+        assert scene.hears_again()
+    assert all_done(scene.world, posting.jobs)
+    killed.start()
+
+
+def test_a_minority_refuses_and_comes_back_by_itself(scene: Scene) -> None:
+    with Posting(scene.world, scene.web) as posting:
+        assert scene.hears_again()
+        leader = scene.leader()
+        brokers = scene.lan.hosts[:3]
+        alone, node = brokers[leader], scene.cluster.nodes[leader]
+        scene.lan.part(alone, [host for host in brokers if host is not alone])
+        # Everybody still reaches it: it is the node itself that must not go on.
+        assert becomes_true(lambda: not node.answers(), within=90)
+        assert posting.goes_on()
+        assert scene.hears_again()
+        scene.lan.join()
+        assert becomes_true(node.answers, within=90)
+        assert posting.goes_on()
+    assert all_done(scene.world, posting.jobs)
+
+
+def test_a_node_whose_cable_is_pulled_out_is_left_for_another(scene: Scene) -> None:
+    with Posting(scene.world, scene.web) as posting:
+        assert scene.hears_again()
+        leader = scene.leader()
+        scene.lan.unplug(scene.lan.hosts[leader])
+        assert posting.goes_on()
+        assert scene.hears_again()
+        scene.lan.join()
+        assert becomes_true(scene.cluster.nodes[leader].answers, within=90)
+    assert all_done(scene.world, posting.jobs)
+
+
+def test_a_memory_alarm_of_one_node_stops_every_publisher_and_no_job(scene: Scene) -> None:
+    full = scene.cluster.nodes[0]
+    with Posting(scene.world, scene.web) as posting:
+        assert scene.hears_again()
+        full.control("set_vm_memory_high_watermark", "0.00001")
+        try:
+            assert posting.goes_on()
+            waiting = list(posting.jobs)
+            done = "SELECT 1 FROM background_jobs WHERE id = ANY (%s) AND finished_at IS NULL"
+            assert becomes_true(lambda: scene.world.rows(done, waiting) == [], within=90)
+        finally:
+            full.control("set_vm_memory_high_watermark", "0.4")
+        assert scene.hears_again()
+    assert all_done(scene.world, posting.jobs)
+
+
+def test_all_nodes_are_away_and_come_back(scene: Scene) -> None:
+    with Posting(scene.world, scene.web) as posting:
+        assert scene.hears_again()
+        scene.cluster.kill()
+        assert posting.goes_on(60)
+        scene.cluster.start()
+        assert scene.hears_again()
+        assert posting.goes_on()
+    assert all_done(scene.world, posting.jobs)
+
+
+def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene) -> None:
+    world = scene.world
+    with Posting(world, scene.web) as posting:
+        assert scene.hears_again()
+        long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+        assert becomes_true(lambda: world.job(long)["status"] == "running", within=90)
+        ticket = world.ticket(long)
+        assert ticket is not None
+        assert ticket["published_at"] is not None
+        # The limit is in force: this one consumes, and does not acknowledge.
+        with broker_channel(scene.cluster.nodes[0].url) as channel:
+            queue = channel.queue_declare("", exclusive=True).method.queue
+            channel.basic_publish("", queue, b"kept")
+            with pytest.raises(ChannelClosedByBroker, match="timed out"):
+                for _ in zip(range(60), channel.consume(queue, inactivity_timeout=1), strict=False):
+                    pass
+        assert posting.goes_on()
+        assert (world.job(long)["status"], world.job(long)["attempt"]) == ("running", 1)
+        world.cancel(long)
+        assert becomes_true(lambda: world.job(long)["status"] == "cancelled", within=90)
+
+
+def holders(world: World) -> dict[str, int]:
+    """Count the running jobs of each worker that holds some."""
+    rows = world.rows("SELECT worker_id, count(*) AS n FROM turno.tickets WHERE state = 'running' GROUP BY worker_id")
+    return {str(row["worker_id"]): row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("how", ["killed", "unplugged"])
+def test_two_hosts_share_the_work_and_what_one_loses_the_other_does(scene: Scene, how: str) -> None:
+    world, host, worker = scene.world, scene.workers[0], scene.world.workers[0]
+    jobs = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
+    assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"running"}, within=90)
+    assert sorted(holders(world).values()) == [2, 2]
+    (lost,) = (str(row["id"]) for row in world.rows("SELECT id, host FROM turno.workers") if row["host"] == host.name)
+    held = "SELECT job_id FROM turno.tickets WHERE worker_id = %s"
+    its_jobs = [row["job_id"] for row in world.rows(held, lost)]
+    if how == "killed":
+        processes.kill(worker.pid)
+    else:
+        scene.lan.unplug(host)
+    try:
+        for job_id in set(jobs) - set(its_jobs):
+            world.cancel(job_id)
+        assert becomes_true(lambda: all(world.job(job_id)["attempt"] == 2 for job_id in its_jobs), within=90)
+        assert becomes_true(lambda: lost not in holders(world) and sum(holders(world).values()) == 2, within=90)
+    finally:
+        scene.lan.join()
+    for job_id in its_jobs:
+        world.cancel(job_id)
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=90)
+    attempts = world.rows("SELECT attempt, outcome FROM background_job_attempts WHERE job_id = ANY (%s)", its_jobs)
+    assert Counter((row["attempt"], row["outcome"]) for row in attempts) == {(1, "crashed"): 2, (2, "cancelled"): 2}
+    assert {world.job(job_id)["status"] for job_id in jobs} == {"cancelled"}

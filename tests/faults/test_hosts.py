@@ -1,0 +1,31 @@
+"""Hosts in namespaces leave nothing behind, also when whoever made them is killed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.deadline import becomes_true
+from tests.world import ROOT
+
+MAKE = """
+import os, sys, time
+from tests.faults.hosts import Lan
+with Lan("one", "two") as lan:
+    one, two = lan.hosts
+    inside = one.start(["sleep", "600"], dict(os.environ))
+    print(lan.our_link, inside.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.root
+def test_when_their_process_is_killed_hosts_vanish_with_all_that_runs_there() -> None:
+    with subprocess.Popen([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, cwd=ROOT) as maker:
+        assert maker.stdout is not None
+        link, inside = maker.stdout.readline().split()
+        there = (Path("/sys/class/net") / link, Path("/proc") / inside)
+        assert all(path.exists() for path in there)
+        maker.kill()
+    assert becomes_true(lambda: not any(path.exists() for path in there), within=20)
