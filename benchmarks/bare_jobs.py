@@ -1,10 +1,11 @@
-"""Two jobs that cost next to nothing, and a resident worker that knows them: `python -m benchmarks.bare_jobs pool`."""
+"""Two jobs that cost next to nothing, and a worker that knows them: `python -m benchmarks.bare_jobs pool`."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from app.jobs.handler import JobContext, JobHandler
 from app.jobs.registry import Registry
@@ -55,15 +56,22 @@ REGISTRY = Registry({"idle": "benchmarks.bare_jobs:Idle", "leave": "benchmarks.b
 
 
 def main() -> None:
-    """Run as the resident worker of the backend that is named."""
-    from cli.wiring import consumer_supervisor, pool_supervisor  # noqa: PLC0415 - a handler's module stays light
+    """Run as a worker of the backend that is named; one of exec's is told a job."""
+    from cli.wiring import (  # noqa: PLC0415 - a handler's module stays light
+        consumer_supervisor,
+        exec_supervisor,
+        pool_supervisor,
+    )
 
     settings = read_settings()
     log_to_stderr(settings.log_level)
-    if sys.argv[1] == "pool":
-        pool_supervisor(settings, registry=REGISTRY).run()
-    else:
-        consumer_supervisor(settings, REGISTRY).run()
+    match sys.argv[1]:
+        case "pool":
+            pool_supervisor(settings, registry=REGISTRY).run()
+        case "exec":
+            exec_supervisor(settings, UUID(sys.argv[2]), REGISTRY).run()
+        case _:
+            consumer_supervisor(settings, registry=REGISTRY).run()
 
 
 def command(backend: str) -> list[str]:
@@ -72,8 +80,8 @@ def command(backend: str) -> list[str]:
 
 
 def variables(environment: Mapping[str, str], broker: str) -> dict[str, str]:
-    """Return a worker's environment."""
-    return {**environment, "RABBITMQ_URL": broker, "LOG_LEVEL": "ERROR"}
+    """Return a worker's environment; its own sweeps launch nobody, who would not know these jobs."""
+    return {**environment, "RABBITMQ_URL": broker, "LOG_LEVEL": "ERROR", "QUEUE_BACKEND": "pool"}
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from app.dispatch.dispatcher import Submission
 from app.jobs.job import Priority
 from benchmarks.bare_jobs import Idle
 from benchmarks.broker_ground import open_broker_ground
+from benchmarks.broker_peers import throughput
 from benchmarks.dispatch import OPEN_JOBS
 from benchmarks.http_client import crowd
 from benchmarks.report import Report
@@ -47,7 +48,9 @@ def run(options: Options) -> Report:
         report.facts["jobs/s, two consumers"] = _throughput(measured, 800 if options.quick else 10_000)
         report.add(_behind(measured, 1_000 if options.quick else 10_000))
         measured.stop()
-    report.facts["peers"] = "left out: Celery and Dramatiq on the same broker are not adapted yet"
+        report.facts["peers"] = (
+            throughput(measured, 800 if options.quick else 10_000) if options.peers else "left out: ask with --peers"
+        )
     report.wanted |= {"submit to start": 8, "urgent behind bulk": 1_000, "normal behind bulk": 60_000}
     return report
 

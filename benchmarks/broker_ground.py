@@ -6,6 +6,8 @@ import signal
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
@@ -13,13 +15,16 @@ from psycopg import sql
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission, fingerprint
 from app.jobs.job import Priority
+from app.queues.exec import ExecQueue
+from app.queues.slots import SlotFolder
 from app.store.enqueue import ENQUEUE, NewJob
 from app.store.routing import Defaults
+from app.work.maintenance import Maintenance, Terms
 from benchmarks import bare_jobs
 from benchmarks.ground import ROOT, open_ground
 from cli.deadline import becomes_true
 from cli.private_rabbitmq import Node
-from cli.wiring import queue_named
+from cli.wiring import engine_link, queue_named
 from tenants.session import service_session
 
 if TYPE_CHECKING:
@@ -83,13 +88,48 @@ class BrokerGround:
         with self.ground.admin.transaction(), self.ground.admin.cursor() as cursor:
             cursor.executemany(statement, [new.parameters()] * count)
 
+    def exec_queue(self) -> ExecQueue:
+        """Return what launches a worker for one of these jobs, two at a time."""
+        return ExecQueue(
+            root=ROOT,
+            slots=SlotFolder(self.ground.folder / "slots", 2),
+            log_file=self.ground.folder / "exec.log",
+            environment=bare_jobs.variables(self.ground.environment(), self.node.url),
+            program=("-m", "benchmarks.bare_jobs", "exec"),
+        )
+
+    @contextmanager
+    def cron(self, *, every: float) -> Iterator[None]:
+        """Run the passes as cron does, so that exec is offered again what it was not told of."""
+        settings = self.ground.settings()
+        terms = Terms(
+            dead_after=timedelta(seconds=settings.dead_after_seconds),
+            reoffer_after=timedelta(seconds=every),
+            retention=timedelta(days=settings.retention_days),
+        )
+        passes = Maintenance(engine=engine_link(settings), queue=self.exec_queue(), terms=terms)
+        over = Event()
+
+        def run() -> None:
+            while not over.wait(every):
+                passes.run_once()
+
+        thread = Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            passes.close()
+
     @contextmanager
     def web(self, default: str, *, ttl: float = 1.0) -> Iterator[Dispatcher]:
         """Give a dispatcher as a web process has it, on a session of its own."""
         queues: list[QueueInterface] = []
 
         def opened(name: str) -> QueueInterface:
-            queues.append(queue_named(name, self.ground.settings()))
+            queues.append(self.exec_queue() if name == "exec" else queue_named(name, self.ground.settings()))
             return queues[-1]
 
         with service_session(self.ground.logins, self.ground.logins.web, application="bench-web") as session:

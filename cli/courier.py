@@ -47,7 +47,10 @@ class Desk:
         loop.add_handler(channel.fileno(), lambda *_: self._read(), loop.READ)
 
     def _read(self) -> None:
-        packet = self._channel.recv(LONGEST)
+        try:
+            packet = self._channel.recv(LONGEST)
+        except ConnectionResetError:  # it was closed with words of ours unread
+            packet = b""
         if not packet:
             self._leave()
             return

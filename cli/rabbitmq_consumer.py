@@ -1,37 +1,28 @@
-"""Run what the broker distributes, with resident children: `python cli/rabbitmq_consumer.py [--min N] [--max N]`."""
+"""Run what RabbitMQ distributes, with resident children: `python cli/rabbitmq_consumer.py [--queues NAME,…] …`."""
 
-import argparse
+from __future__ import annotations
+
 import sys
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from app.errors import InvalidSettings
-from app.logs import log_to_stderr
-from cli.environment import read_settings
-from cli.failures import run_plainly
-from cli.wiring import consumer_supervisor
+from cli.resident_worker import run_resident
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.settings import Settings
+    from app.work.supervisor import Supervisor
 
 
 def main(arguments: list[str], program: str = "rabbitmq_consumer.py") -> int:
-    """Return 0 after a stop in good order, 1 if this worker could not go on."""
-    asked = _parser(program).parse_args(arguments)
-
-    def work() -> None:
-        settings = read_settings()
-        log_to_stderr(settings.log_level)
-        most = asked.max or settings.pool_max_children
-        fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)
-        if fewest > most:
-            raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
-        consumer_supervisor(replace(settings, pool_min_children=fewest, pool_max_children=most)).run()
-
-    return run_plainly(work)
+    """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive."""
+    return run_resident(arguments, program, __doc__, _assemble)
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("--min", type=int, help="children when idle; by default POOL_MIN_CHILDREN")
-    parser.add_argument("--max", type=int, help="children under load; by default POOL_MAX_CHILDREN")
-    return parser
+def _assemble(settings: Settings, queues: Sequence[str]) -> Supervisor:
+    from cli.wiring import consumer_supervisor  # noqa: PLC0415 - a probe loads no driver
+
+    return consumer_supervisor(settings, queues)
 
 
 if __name__ == "__main__":

@@ -152,17 +152,22 @@ def vigil(settings: Settings) -> Vigil:
     return Vigil.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 
 
-def consumer_supervisor(settings: Settings, registry: Registry | None = None) -> Supervisor:
-    """Return a resident worker that runs what the broker distributes."""
+def consumer_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Registry | None = None) -> Supervisor:
+    """Return a resident worker that runs what the broker distributes, or what waits in these queues.
+
+    The broker's queues are one for each priority, whatever the job's own queue is: whoever serves only some of those
+    would hear of the others' jobs too. So it hears nothing, and claims like a resident of the pool.
+    """
     settings.require("rabbitmq_url")
     engine = supervisor_link(settings)
     registry = registry or build_registry()
     lent = sessions(settings, keep=settings.pool_sessions_per_child)
-    looks = PoolSource(engine=engine, hints=_hints(settings), registry=registry, backend="rabbitmq")
+    looks = PoolSource(engine=engine, hints=_hints(settings), registry=registry, queues=queues, backend="rabbitmq")
+    heard = BrokerSource(engine=engine, registry=registry, launch=_launch_courier, looks=looks)
     return Supervisor(
         backend="rabbitmq",
         engine=engine,
-        source=BrokerSource(engine=engine, registry=registry, launch=_launch_courier, looks=looks),
+        source=looks if queues else heard,
         duty=_duty(registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb),
         registry=registry,
         pace=_pace(settings),

@@ -1,49 +1,28 @@
 """Run what waits, with resident children: `python cli/worker_pool.py [--queues NAME,…] [--min N] [--max N]`."""
 
-import argparse
-import sys
-from dataclasses import replace
+from __future__ import annotations
 
-from app.errors import InvalidSettings
-from app.logs import log_to_stderr
-from cli.alive_check import assert_alive
-from cli.environment import read_settings
-from cli.failures import run_plainly
+import sys
+from typing import TYPE_CHECKING
+
+from cli.resident_worker import run_resident
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.settings import Settings
+    from app.work.supervisor import Supervisor
 
 
 def main(arguments: list[str], program: str = "worker_pool.py") -> int:
     """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive."""
-    asked = _parser(program).parse_args(arguments)
-
-    def work() -> None:
-        settings = read_settings()
-        if asked.check:
-            assert_alive(settings)
-            return
-        from cli.wiring import pool_supervisor  # noqa: PLC0415 - a probe loads no driver
-
-        log_to_stderr(settings.log_level)
-        most = asked.max or settings.pool_max_children
-        fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)
-        if fewest > most:
-            raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
-        settings = replace(settings, pool_min_children=fewest, pool_max_children=most)
-        pool_supervisor(settings, asked.queues).run()
-
-    return run_plainly(work)
+    return run_resident(arguments, program, __doc__, _assemble)
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("--queues", type=_names, default=(), help="queues to serve, by comma; all by default")
-    parser.add_argument("--min", type=int, help="children when idle; by default POOL_MIN_CHILDREN")
-    parser.add_argument("--max", type=int, help="children under load; by default POOL_MAX_CHILDREN")
-    parser.add_argument("--check", action="store_true", help="only say whether the one that touches ALIVE_FILE lives")
-    return parser
+def _assemble(settings: Settings, queues: Sequence[str]) -> Supervisor:
+    from cli.wiring import pool_supervisor  # noqa: PLC0415 - a probe loads no driver
 
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return pool_supervisor(settings, queues)
 
 
 if __name__ == "__main__":

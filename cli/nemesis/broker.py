@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from pika.exceptions import AMQPError
 
 from app.jobs.job import Priority
 from app.queues.topology import parameters, queue_of
+from cli.private_rabbitmq import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,7 @@ class StrickenBroker:
         self._hand = ThreadPoolExecutor(1, thread_name_prefix="broker")
         self._doing: Future[None] | None = None
         self._healing = Event()
+        self.refusals: list[str] = []
 
     def strike(self, kind: str, hold: float) -> int:
         """Begin a fault that lasts `hold` seconds; returns 0 while the last one goes on."""
@@ -59,21 +62,31 @@ class StrickenBroker:
             doing, self._doing = self._doing, None
             doing.result()
 
+    def _command(self, *command: str) -> None:
+        """Give the node an order; one that is not carried out in time is noted, for others go on without it."""
+        try:
+            self._node.control(*command)
+        except (NodeError, subprocess.TimeoutExpired) as error:
+            # To close the connection of a frozen client takes until the client wakes.
+            self.refusals.append(f"{command[0]}: {str(error)[:200]}")
+
     def _kill(self, hold: float) -> None:
         self._node.kill()
         self._healing.wait(hold)
         self._node.start()
 
     def _close_connections(self, _hold: float) -> None:
-        self._node.control("close_all_connections", "the nemesis closes it")
+        self._command("close_all_connections", "the nemesis closes it")
 
     def _raise_alarm(self, hold: float) -> None:
-        self._node.control("set_vm_memory_high_watermark", LOW)
+        self._command("set_vm_memory_high_watermark", LOW)
         self._healing.wait(hold)
-        self._node.control("set_vm_memory_high_watermark", USUAL)
+        self._command("set_vm_memory_high_watermark", USUAL)
 
     def _purge(self, _hold: float) -> None:
-        with closing(pika.BlockingConnection(parameters(self._node.url))) as connection:
-            for band in Priority:
-                with suppress(AMQPError):  # not there yet
+        try:
+            with closing(pika.BlockingConnection(parameters(self._node.url))) as connection:
+                for band in Priority:
                     connection.channel().queue_purge(queue_of(band))
+        except (AMQPError, OSError) as error:
+            self.refusals.append(f"purge: {error!r}")

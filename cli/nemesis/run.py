@@ -139,6 +139,7 @@ class Run:
         stage.broker_url = node.url
         broker = StrickenBroker(node)
         held.callback(broker.close)
+        held.callback(lambda: self.verdict.not_done.extend(broker.refusals))
         return broker
 
     def _wanted(self, kinds: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ def load_registry(place: str) -> Registry:
 
 
 def main(arguments: list[str]) -> int:
-    """Run like the product's own worker; a pool may be followed by the queues it serves."""
+    """Run like the product's own worker; a resident may be followed by the queues it serves."""
     place, what, *queues = arguments
 
     def work() -> None:
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         if what == "pool":
             pool_supervisor(settings, queues, registry).run()
         elif what == "consume":
-            consumer_supervisor(settings, registry).run()
+            consumer_supervisor(settings, queues, registry).run()
         else:
             exec_supervisor(settings, UUID(what), registry).run()
 

@@ -254,3 +254,14 @@ def test_sigterm_drains_and_what_was_heard_is_left_to_others(world: World, chann
     assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) >= 1, within=10)
     world.start_consumer()
     assert becomes_true(lambda: ended(world, *jobs[:1]), within=30)
+
+
+def test_only_the_named_queues_are_served_and_no_message_is_taken(world: World, channel: BlockingChannel) -> None:
+    cold = world.start_consumer("nothing-of-the-kind")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    channel.basic_publish(EXCHANGE, Priority.NORMAL.word, Message(job_id, world.one.schema, 0).encode())
+    hot = world.start_consumer("default")
+    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert waiting(channel, queue_of(Priority.NORMAL)) == 1
+    assert (cold.poll(), hot.poll()) == (None, None)

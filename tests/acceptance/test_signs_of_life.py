@@ -69,18 +69,23 @@ def pool_backend(world: World) -> None:
     world.odd = True
 
 
+SCRIPTS = {"pool": "worker_pool", "consume": "rabbitmq_consumer", "maintain": "maintain"}
+NO_BROKER = "amqp://127.0.0.1:1/"  # a consumer lives without one, too
+
+
 def start(world: World, program: str, **extra: str) -> subprocess.Popen[str]:
-    if program == "pool":
-        return world.start_pool(**extra)
-    return world.start("cli/maintain.py", **extra)
+    match program:
+        case "pool":
+            return world.start_pool(**extra)
+        case "consume":
+            return world.start_consumer(RABBITMQ_URL=NO_BROKER, **extra)
+        case _:
+            return world.start("cli/maintain.py", **extra)
 
 
 def check(world: World, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
-    script = "cli/worker_pool.py" if program == "pool" else "cli/maintain.py"
-    return subprocess.run(
-        [sys.executable, ROOT / script, "--check"], env=world.environment | extra, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    command = [sys.executable, str(ROOT / "cli" / f"{SCRIPTS[program]}.py"), "--check"]
+    return subprocess.run(command, env=world.environment | extra, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("program", ["pool", "maintain"])
@@ -124,7 +129,7 @@ def test_what_a_handler_starts_cannot_speak_for_its_worker(world: World, manager
     assert world.job(job_id)["result"] == {"value": None}
 
 
-@pytest.mark.parametrize("program", ["pool", "maintain"])
+@pytest.mark.parametrize("program", SCRIPTS)
 def test_a_probe_is_answered_by_the_age_of_a_file(world: World, tmp_path: Path, program: str) -> None:
     file = tmp_path / "alive"
     said = {"ALIVE_FILE": str(file)}
@@ -143,10 +148,12 @@ def test_a_probe_is_answered_by_the_age_of_a_file(world: World, tmp_path: Path, 
     assert not file.exists()
 
 
-def test_a_probe_needs_no_database_and_loads_no_driver(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["pool", "consume"])
+def test_a_probe_needs_no_database_and_loads_no_driver(world: World, tmp_path: Path, program: str) -> None:
     (tmp_path / "alive").touch()
     asked = world.environment | {"ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
-    code = "import sys; from cli.worker_pool import main; print(main(['--check']), 'psycopg' in sys.modules)"
+    begin = f"import sys; from cli.{SCRIPTS[program]} import main"
+    code = f"{begin}; print(main(['--check']), not {{'psycopg', 'pika'}}.isdisjoint(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
     assert done.stdout.split()[-2:] == ["0", "False"]
 

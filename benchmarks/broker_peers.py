@@ -1,0 +1,117 @@
+"""Celery and Dramatiq on the same broker: jobs a second that do nothing, with two workers of two slots each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+
+from benchmarks.peer import PeerMissing, install, version
+from cli.deadline import becomes_true
+
+if TYPE_CHECKING:
+    from benchmarks.broker_ground import BrokerGround
+
+WARM = 40  # jobs, until which every worker is up
+PATIENCE = 300.0  # seconds
+
+
+class Peer(NamedTuple):
+    """A system, what it is installed from, and whether it keeps its results in PostgreSQL."""
+
+    name: str
+    packages: tuple[str, ...]
+    keeps_results: bool
+
+
+PEERS = (
+    Peer("celery", ("celery[sqlalchemy]", "psycopg2-binary"), keeps_results=True),
+    Peer("dramatiq", ("dramatiq[rabbitmq]",), keeps_results=False),
+)
+
+
+def throughput(measured: BrokerGround, jobs: int) -> dict[str, object]:
+    """Return each peer's release and jobs a second, or why there are none."""
+    found: dict[str, object] = {}
+    for peer in PEERS:
+        try:
+            python = install(measured.ground.folder / peer.name, *peer.packages)
+            found[peer.name] = {
+                "version": version(python, peer.name),
+                "jobs/s, two workers": _Run(measured, peer, python).drain(jobs),
+                "results": "in PostgreSQL" if peer.keeps_results else "none kept",
+            }
+        except PeerMissing as missing:
+            found[peer.name] = f"left out: {missing}"
+    return found
+
+
+class _Run:
+    """One peer's processes."""
+
+    def __init__(self, measured: BrokerGround, peer: Peer, python: Path) -> None:
+        self._peer = peer
+        self._done = measured.ground.folder / f"{peer.name}.done"
+        self._done.touch()
+        self._database = measured.ground.database(peer.name)
+        script = Path(__file__).with_name(f"{peer.name}_process.py")
+        self._command = [str(python), "-I", str(script)]
+        self._environment = {
+            **os.environ,
+            "PEER_BROKER": measured.node.url,
+            "PEER_RESULTS": self._database.replace("postgresql://", "db+postgresql+psycopg2://", 1),
+            "PEER_DONE": str(self._done),
+        }
+
+    def drain(self, jobs: int) -> float:
+        """Return the jobs a second of workers that stand still until all jobs are in the broker."""
+        workers = [self._start("work", name) for name in ("one", "two")]
+        try:
+            self._put(WARM)
+            self._wait_for(WARM, workers)
+            for worker in workers:
+                os.killpg(worker.pid, signal.SIGSTOP)
+            self._put(jobs)
+            began = time.perf_counter()
+            for worker in workers:
+                os.killpg(worker.pid, signal.SIGCONT)
+            self._wait_for(WARM + jobs, workers)
+            return jobs / (time.perf_counter() - began)
+        finally:
+            for worker in workers:
+                os.killpg(worker.pid, signal.SIGKILL)
+                worker.wait()
+
+    def _start(self, *about: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self._command, *about], env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def _put(self, jobs: int) -> None:
+        if status := self._start("put", str(jobs)).wait(PATIENCE):
+            raise PeerMissing(f"nothing could be published: status {status}")
+
+    def _wait_for(self, jobs: int, workers: list[subprocess.Popen[bytes]]) -> None:
+        def ended() -> bool:
+            return any(worker.poll() is not None for worker in workers)
+
+        becomes_true(lambda: self._finished() >= jobs or ended(), within=PATIENCE, every=0.01)
+        if self._finished() < jobs:
+            raise PeerMissing(f"{self._finished()} of {jobs} jobs were done")
+
+    def _finished(self) -> int:
+        """Count the jobs that were run, and whose results are there where they are kept."""
+        ran = self._done.stat().st_size
+        if not self._peer.keeps_results or not ran:
+            return ran
+        with psycopg.connect(self._database, autocommit=True) as session:
+            try:
+                (kept,) = session.execute("SELECT count(*) FROM celery_taskmeta").fetchone() or (0,)
+            except psycopg.errors.UndefinedTable:
+                return 0
+        return min(ran, int(kept))

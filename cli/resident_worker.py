@@ -1,0 +1,56 @@
+"""What every resident worker is told on its command line, and how it begins."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from app.errors import InvalidSettings
+from app.logs import log_to_stderr
+from cli.alive_check import assert_alive
+from cli.environment import read_settings
+from cli.failures import run_plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from app.settings import Settings
+    from app.work.supervisor import Supervisor
+
+    Assemble = Callable[[Settings, Sequence[str]], Supervisor]
+
+
+def run_resident(arguments: list[str], program: str, about: str | None, assemble: Assemble) -> int:
+    """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive.
+
+    `assemble` is given the settings and the queues to serve; none named means all.
+    """
+    asked = _parser(program, about).parse_args(arguments)
+
+    def work() -> None:
+        settings = read_settings()
+        if asked.check:
+            assert_alive(settings)
+            return
+        log_to_stderr(settings.log_level)
+        most = asked.max or settings.pool_max_children
+        fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)
+        if fewest > most:
+            raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
+        assemble(replace(settings, pool_min_children=fewest, pool_max_children=most), asked.queues).run()
+
+    return run_plainly(work)
+
+
+def _parser(program: str, about: str | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description=about)
+    parser.add_argument("--queues", type=_names, default=(), help="queues to serve, by comma; all by default")
+    parser.add_argument("--min", type=int, help="children when idle; by default POOL_MIN_CHILDREN")
+    parser.add_argument("--max", type=int, help="children under load; by default POOL_MAX_CHILDREN")
+    parser.add_argument("--check", action="store_true", help="only say whether the one that touches ALIVE_FILE lives")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
