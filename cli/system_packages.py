@@ -38,7 +38,8 @@ RABBITMQ = SystemPackage(
     programs=("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server"),
 )
 CHROMIUM = SystemPackage(name="chromium", marker="chromium", programs=("chromium", "chromium-browser", "google-chrome"))
-WANTED = (RABBITMQ, CHROMIUM)
+TYPESCRIPT = SystemPackage(name="node-typescript", marker="typescript", programs=("tsc",))
+WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT)
 
 
 def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:

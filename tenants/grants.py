@@ -263,6 +263,7 @@ TENANT = Matrix(
         "schema_migrations": {},
         "billable_orders": _SHOWN_VIEW,
         "invoice_totals": _SHOWN_VIEW,
+        "invoicing_points": _SHOWN_VIEW,
     },
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),

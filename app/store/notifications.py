@@ -25,6 +25,13 @@ def search(
     return reader.fetchall()
 
 
+def job_of(reader: psycopg.Cursor[dict[str, Any]], notification: UUID, user_id: str) -> UUID | None:
+    """Return the job that a user's notification tells of; None if there is no such notification."""
+    reader.execute("SELECT job_id FROM notifications WHERE id = %s AND user_id = %s", (notification, user_id))
+    row = reader.fetchone()
+    return row["job_id"] if row else None
+
+
 def count_unread(reader: psycopg.Cursor[dict[str, Any]], user_id: str) -> int:
     """Return how many notifications a user has not read."""
     reader.execute("SELECT count(*) AS n FROM notifications WHERE user_id = %s AND read_at IS NULL", (user_id,))

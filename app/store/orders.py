@@ -49,3 +49,20 @@ def invoice_totals(reader: Reader) -> list[dict[str, Any]]:
         "SELECT letter, currency, invoices, net_total, iva_total, total FROM invoice_totals ORDER BY letter, currency"
     )
     return reader.fetchall()
+
+
+def points_of_sale(reader: Reader) -> list[dict[str, Any]]:
+    """Return the points of sale that may number invoices, in order."""
+    reader.execute("SELECT point_of_sale, issuer_condition FROM invoicing_points ORDER BY point_of_sale")
+    return reader.fetchall()
+
+
+def last_point_of_sale(reader: Reader, user_id: str, job_type: str) -> int | None:
+    """Return the point of sale of the latest job of this type that a user asked for."""
+    reader.execute(
+        "SELECT (payload->>'point_of_sale')::integer AS point_of_sale FROM background_jobs"
+        " WHERE user_id = %s AND type = %s ORDER BY id DESC LIMIT 1",
+        (user_id, job_type),
+    )
+    row = reader.fetchone()
+    return row["point_of_sale"] if row else None

@@ -14,6 +14,7 @@ from app.web.json_answers import answer
 from app.web.problems import Kind, Problem
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
+from app.web.tenant_scope import Scope
 from tenants.session import as_api, call_as_api
 
 notifications = Routes("notifications", __name__, tag="notifications")
@@ -83,11 +84,21 @@ def mark_read(call: Call, notification_id: str) -> Response:
     """Mark a notification as read."""
     unknown = Problem(Kind.NOT_FOUND, "No notification with this id can be seen with this token in this tenant.")
     asked = read_id(notification_id, unknown)
-    with services().connection() as connection:
-        row = call_as_api(connection, call.scope.tenant, stored.READ, (asked, call.scope.principal.user))
-    if not row["found"]:
+    if read(call.scope, asked) is None:
         raise unknown
     return answer(Read(asked, "read"))
+
+
+def read(scope: Scope, notification: UUID) -> UUID | None:
+    """Mark a user's notification as read and tell those who watch; returns its job, None if there is no such one."""
+    user = scope.principal.user
+    with services().connection() as connection:
+        with as_api(connection, scope.tenant) as reader:
+            job = stored.job_of(reader, notification, user)
+        if job is None or not call_as_api(connection, scope.tenant, stored.READ, (notification, user))["found"]:
+            return None
+    services().hub.announce(scope.tenant.id, job)
+    return job
 
 
 def notification_body(row: dict[str, Any]) -> NotificationBody:

@@ -158,6 +158,52 @@ def test_a_notification_is_read_by_opening_it(service: Service, ana: Visitor) ->
     assert "badge" not in ana.get("/?branch=north").text
 
 
+def test_the_point_of_sale_is_chosen_and_remembered(service: Service, ana: Visitor) -> None:
+    assert '<input type="hidden" name="point" value="1">' in ana.get("/?branch=north").text
+    service.rows("INSERT INTO points_of_sale (id, issuer_condition) VALUES (7, 'monotributo')")
+    try:
+        assert '<option value="7">00007 · Monotributo' in ana.get("/?branch=north").text
+        start(ana, "k1", order=["1"], point="7")
+        found = service.rows("SELECT payload->'point_of_sale' FROM background_jobs WHERE user_id = %s", ana.user)
+        assert found == [(7,)]
+        service.rows("DELETE FROM turno.tickets")
+        service.rows(
+            "UPDATE background_jobs SET status = 'cancelled', finished_at = now() WHERE user_id = %s", ana.user
+        )
+        assert '<option value="7" selected>' in ana.get("/?branch=north").text
+        for wrong in ("x", "0", "100000", ""):
+            assert start(ana, "k2", order=["1"], point=wrong).status_code == 400
+    finally:
+        service.rows("DELETE FROM points_of_sale WHERE id = 7")
+
+
+def test_a_row_opens_in_place(service: Service, ana: Visitor) -> None:
+    job, other = (service.caller(user=ana.user).job() for _ in range(2))
+    service.end(job)
+    closed = ana.get("/?branch=north&show=failed").text
+    assert f'href="/?branch=north&amp;show=failed&amp;open={job}#row-{job}" aria-expanded="false"' in closed
+    assert "it broke" not in closed
+    opened = ana.get(f"/?branch=north&show=failed&open={job}").text
+    assert f'href="/?branch=north&amp;show=failed#row-{job}" aria-expanded="true"' in opened
+    assert "it broke" in opened
+    foreign = service.caller("north").job()
+    service.end(foreign)
+    for elsewhere in (other, foreign, str(uuid.uuid4())):
+        assert 'aria-expanded="true"' not in ana.get(f"/?branch=north&show=failed&open={elsewhere}").text
+
+
+def test_reasons_are_told_in_spanish_and_frames_to_nobody(service: Service, ana: Visitor) -> None:
+    failed, cancelled = (service.caller(user=ana.user).job() for _ in range(2))
+    service.end(failed)
+    form = {"form": ana.form_token, "branch": "north"}
+    ana.post(f"/jobs/{cancelled}/cancel", form)
+    page = ana.get(f"/jobs/{cancelled}?branch=north&lang=es").text
+    assert page.count("Lo canceló quien lo pidió.") == 2  # its story and its history
+    page = ana.get(f"/jobs/{failed}?branch=north&lang=es").text
+    assert "El trabajo encontró una falla" in page
+    assert "it broke" in page
+
+
 def test_nobody_sees_or_touches_what_is_another_s(service: Service, ana: Visitor) -> None:
     ben = service.caller("north")
     mine, elsewhere = ben.job(), service.caller("south", user=ana.user).job()

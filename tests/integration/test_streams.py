@@ -129,6 +129,18 @@ def test_everything_of_a_user_is_on_one_stream(world: World, web: DemoWeb) -> No
         assert stream.until("job", lambda job: job["job_id"] == str(born))
 
 
+def test_what_is_read_in_one_tab_is_told_to_the_others(world: World, web: DemoWeb) -> None:
+    ended = world.enqueue({"order_ids": [1]})
+    end(world, ended)
+    with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
+        [told] = [body for kind, body in stream.first_state() if kind == "notification"]
+        status, _ = ask(web, "PATCH", told["links"]["read"], headers_of(world))
+        assert status == 200
+        again = stream.until("notification")
+        assert again["read_at"] is not None
+        assert again | {"read_at": None} == told
+
+
 def test_an_event_is_the_very_json_of_the_job(world: World, web: DemoWeb) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:

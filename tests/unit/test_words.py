@@ -14,8 +14,10 @@ import pytest
 from app.jobs.label import Label
 from app.web.pages.home import NOTICES, SHOWN
 from app.web.pages.language import LANGUAGES
+from app.web.pages.reasons import of_error, of_event, of_job
 from app.web.pages.speech import Speech
 from app.web.pages.words import WORDS
+from app.work import causes, exit_codes
 
 PAGES = Path(__file__).resolve().parents[2] / "app" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -46,6 +48,35 @@ def test_the_pages_use_no_phrase_that_is_missing() -> None:
 def test_every_state_notice_and_filter_has_its_words() -> None:
     wanted = {*get_args(Label), *(f"notice {one}" for one in NOTICES), *(f"show {one}" for one in SHOWN)}
     assert wanted - set(WORDS) == set()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("no attempts left", "failed for good", "expired", "rescheduled by its handler"),
+        *("cancelled by its user", "cancelled by an operator", "cancelled on request", "its ticket was missing"),
+        *(causes.STOPPING, causes.CUT_OFF, causes.UNHEARD, causes.CANCELLED, causes.COMPANY_CANCELLED),
+        *(causes.of_end(code) for code in (-9, 1, exit_codes.OUT_OF_MEMORY, exit_codes.LOGIN_REFUSED)),
+        *(causes.time_limit(1800.0), causes.transaction_limit(2.5)),
+    ],
+)
+def test_what_turno_says_of_a_job_is_said_in_every_language(reason: str) -> None:
+    english, spanish = of_event(reason, EN), of_job(reason, ES)
+    assert english
+    assert spanish not in ("", reason, english)
+    assert set(re.findall(r"[\d.]*\d", reason)) == set(re.findall(r"[\d.]*\d", spanish))
+
+
+def test_what_somebody_else_says_is_shown_as_it_is() -> None:
+    assert of_job("the shop is closed; 3 orders wait", ES) == "the shop is closed; 3 orders wait"
+    assert of_event("duplicate key value violates unique constraint", ES) == ""
+    refused = {"class": "Odd", "message": "odd {n}"}
+    assert of_error(refused, ES, operator=False) == "odd {n}"
+    assert of_error(refused | {"sqlstate": "23505"}, ES, operator=False).startswith("La base de datos")
+    assert of_error(refused | {"sqlstate": "23505"}, ES, operator=True) == "odd {n}"
+    assert of_error({"class": "Crash", "message": "out of memory"}, ES, operator=False) == "Se quedó sin memoria."
+    assert of_error({"class": "EmptyOrder", "message": "x"}, ES, operator=False, key="7").startswith("El pedido 7")
+    assert of_error(None, ES, operator=False) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,18 @@
 """GET /notifications, and the forms that mark them as read: what a user was told when jobs ended."""
 
 from typing import Any
-from uuid import UUID
 
 from flask import Response, request
 
 from app.store import notifications as stored
 from app.web import query
 from app.web.job_id import read_id
+from app.web.notifications import read
 from app.web.pages.page_routes import Pages, Visit, draw, go
 from app.web.problems import Kind, Problem
 from app.web.query import Parameter, read_query
 from app.web.services import services
-from tenants.session import as_api, call_as_api
+from tenants.session import as_api
 
 bell = Pages("bell", __name__)
 
@@ -42,9 +42,8 @@ def index(visit: Visit) -> Response:
 def opened(visit: Visit, notification_id: str) -> Response:
     """Mark one as read and show its job."""
     unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
-    asked = read_id(notification_id, unknown)
-    job = read_id(request.form.get("job", ""), unknown)
-    if not _mark(visit, asked):
+    job = read(visit.scope, read_id(notification_id, unknown))
+    if job is None:
         raise unknown
     return go(visit.to(f"/jobs/{job}"))
 
@@ -54,18 +53,13 @@ def read_all(visit: Visit) -> Response:
     """Mark those that the page showed as read."""
     unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
     for text in request.form.getlist("notification")[:SHOWN]:
-        _mark(visit, read_id(text, unknown))
+        read(visit.scope, read_id(text, unknown))
     return go(visit.to("/notifications"))
-
-
-def _mark(visit: Visit, notification: UUID) -> bool:
-    with services().connection() as connection:
-        return bool(call_as_api(connection, visit.scope.tenant, stored.READ, (notification, visit.user))["found"])
 
 
 def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
     speech, data = visit.speech, row["data"]
-    kind = {"completed": "done"}.get(row["kind"], row["kind"])
+    kind = {"completed": "done", "needs_review": "needs review"}.get(row["kind"], row["kind"])
     title = speech.say(data["type"]) if speech.known(data["type"]) else data["type"].replace("_", " ").capitalize()
     count = ""
     if data.get("total"):

@@ -9,7 +9,8 @@ from flask import Response, request
 from app.dispatch.dispatcher import Submission
 from app.store import jobs, orders
 from app.web.job_id import read_id
-from app.web.pages.home import BATCH, LARGEST_ID
+from app.web.pages.home import LARGEST_ID, LARGEST_POINT
+from app.web.pages.job_view import BATCH
 from app.web.pages.page_routes import Pages, Visit, go
 from app.web.problems import Problem, invalid, no_such_job
 from app.web.query import LONGEST_TEXT, whole
@@ -29,11 +30,12 @@ def start(visit: Visit) -> Response:
     if not re.fullmatch(IDEMPOTENCY_KEY, key):
         raise invalid([])
     chosen = _all_found(visit) if request.form.get("which") == "all" else _chosen()
+    point = _point_of_sale()
     # Asked after the orders were read: an earlier press may have invoiced the last of them.
     if earlier := _started_before(visit, key):
         return go(visit.to("/", job=earlier, notice="replayed"))
     handler = services().registry.load(BATCH)
-    payload, problems = services().payloads.check(handler, {"order_ids": chosen})
+    payload, problems = services().payloads.check(handler, {"order_ids": chosen} | point)
     if not chosen or problems:
         return go(visit.to("/", q=request.form.get("q"), notice="none"))
     wanted = Submission(
@@ -103,6 +105,15 @@ def _chosen() -> list[int]:
     read = whole(1, LARGEST_ID)
     try:
         return sorted({read(text) for text in request.form.getlist("order")})
+    except ValueError:
+        raise invalid([]) from None
+
+
+def _point_of_sale() -> dict[str, int]:
+    """Return what the form says of who numbers the invoices; without a word, the job's own default counts."""
+    text = request.form.get("point")
+    try:
+        return {} if text is None else {"point_of_sale": whole(1, LARGEST_POINT)(text)}
     except ValueError:
         raise invalid([]) from None
 

@@ -10,7 +10,8 @@ from app.jobs.job import Status
 from app.store import jobs as stored_jobs
 from app.store import notifications, orders
 from app.web import query
-from app.web.pages.job_view import JobView, job_view
+from app.web.pages.job_detail import JobDetail, job_detail
+from app.web.pages.job_view import BATCH, JobView, job_view
 from app.web.pages.page_routes import Pages, Visit, draw
 from app.web.query import Parameter, read_query
 from app.web.services import services
@@ -18,11 +19,12 @@ from tenants.session import as_api
 
 home = Pages("home", __name__)
 
-BATCH = "batch_invoicing"
 ORDERS_SHOWN = 25
 JOBS_SHOWN = 20
 MOST_ACTIVE = 5
+REASONS_SHOWN = 5  # of a row that is open; its page has the others
 LARGEST_ID = 2**63 - 1
+LARGEST_POINT = 99_999
 OPEN = (Status.PENDING, Status.RUNNING)
 SHOWN: Mapping[str, tuple[Status, ...]] = {
     "open": OPEN,
@@ -53,6 +55,7 @@ QUERY = (
     Parameter(name="show", about="", schema={}, read=_word_or_none(*SHOWN), default=""),
     Parameter(name="before", about="", schema={}, read=query.CURSOR.read),
     Parameter(name="job", about="", schema={}, read=query.CURSOR.read),
+    Parameter(name="open", about="", schema={}, read=query.CURSOR.read),
 )
 
 
@@ -66,11 +69,12 @@ def index(visit: Visit) -> Response:
             "unread": notifications.count_unread(reader, visit.user),
             "batches": batches,
             "jobs": _jobs(reader, visit, asked, above=[batch.id for batch in batches if batch.active]),
+            "opened": _opened(reader, visit, asked["open"]),
             "totals": orders.invoice_totals(reader),
         }
         invoices = BATCH in services().registry.types
         if invoices and not any(batch.active for batch in batches):
-            context |= _orders(reader, asked)
+            context |= _orders(reader, asked) | _points(reader, visit)
     return draw("home.html", visit=visit, asked=asked, invoices=invoices, shown=SHOWN, key=uuid4().hex, **context)
 
 
@@ -84,6 +88,12 @@ def _batches(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> l
     return found
 
 
+def _opened(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> JobDetail | None:
+    """Return what is told of the job whose row is open."""
+    row = stored_jobs.find(reader, wanted, visit.scope.visible_user) if wanted else None
+    return job_detail(reader, row, visit, limit=REASONS_SHOWN) if row else None
+
+
 def _orders(reader: orders.Reader, asked: Mapping[str, Any]) -> dict[str, Any]:
     sums = orders.billable_sums(reader, asked["q"])
     rows = orders.billable(reader, asked["q"], after=asked["after"], limit=ORDERS_SHOWN + 1)
@@ -95,6 +105,11 @@ def _orders(reader: orders.Reader, asked: Mapping[str, Any]) -> dict[str, Any]:
         "waiting": sum(one["orders"] for one in sums),
         "last": max((one["last"] for one in sums), default=0),
     }
+
+
+def _points(reader: orders.Reader, visit: Visit) -> dict[str, Any]:
+    """Return the points of sale to choose from, and the one that this user chose last."""
+    return {"points": orders.points_of_sale(reader), "point": orders.last_point_of_sale(reader, visit.user, BATCH)}
 
 
 def _jobs(

@@ -7,6 +7,7 @@ from app.jobs.job import Status
 from app.web.job_body import JobBody, job_body
 from app.web.pages.page_routes import Visit
 
+BATCH = "batch_invoicing"
 # Labels of a job that does not keep its user from starting another.
 PUT_OFF = frozenset({"scheduled", "needs review"})
 

@@ -76,6 +76,9 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": ("Invoice {n} chosen", "Invoice {n} chosen"),
         "es": ("Facturar {n} elegido", "Facturar {n} elegidos"),
     },
+    "point of sale": {"en": "Point of sale", "es": "Punto de venta"},
+    "issuer registered": {"en": "VAT registered", "es": "Responsable inscripto"},
+    "issuer monotributo": {"en": "Monotributo", "es": "Monotributo"},
     "choose": {"en": "Choose order {order}", "es": "Elegir el pedido {order}"},
     "choose page": {"en": "Choose all on this page", "es": "Elegir todos los de esta página"},
     "order": {"en": "Order", "es": "Pedido"},
@@ -123,6 +126,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "first page": {"en": "First page", "es": "Primera página"},
     "batch_invoicing": {"en": "Invoicing", "es": "Facturación"},
     "details": {"en": "Details", "es": "Detalle"},
+    "whole job": {"en": "The whole job", "es": "El trabajo completo"},
     "cancel": {"en": "Cancel", "es": "Cancelar"},
     "retry failed": {
         "en": ("Retry the failed one", "Retry just those {n}"),
@@ -184,15 +188,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "The process that did the work was lost, several times over.",
         "es": "El proceso que hacía el trabajo se perdió varias veces.",
     },
-    "happened fault": {
-        "en": "The work met a fault and gave up after its last attempt.",
-        "es": "El trabajo encontró una falla y abandonó tras el último intento.",
-    },
     "happened cancel": {"en": "It was cancelled.", "es": "Fue cancelado."},
-    "happened expired": {
-        "en": "It was to start by a certain time and did not.",
-        "es": "Debía empezar antes de cierta hora y no empezó.",
-    },
     "its orders": {"en": "Its orders", "es": "Sus pedidos"},
     "failed orders": {"en": "Failed", "es": "Con error"},
     "invoiced orders": {"en": "Invoiced", "es": "Facturados"},
@@ -262,7 +258,99 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "minutes ahead": {"en": ("in {n} minute", "in {n} minutes"), "es": ("en {n} minuto", "en {n} minutos")},
     "hours ahead": {"en": ("in {n} hour", "in {n} hours"), "es": ("en {n} hora", "en {n} horas")},
     "days ahead": {"en": ("in {n} day", "in {n} days"), "es": ("en {n} día", "en {n} días")},
-    # Reasons, by the class of an item's error; English shows the error's own words.
+    # Reasons by what is stored of them: an error's class, whose own words English shows, or words of Turno itself.
+    "reason no attempts left": {
+        "en": "The work met a fault and gave up after its last attempt.",
+        "es": "El trabajo encontró una falla y abandonó tras el último intento.",
+    },
+    "reason failed for good": {
+        "en": "The work cannot be done as it is; trying again would not help.",
+        "es": "El trabajo no se puede hacer así como está; reintentarlo no serviría.",
+    },
+    "reason expired": {
+        "en": "It was to start by a certain time and did not.",
+        "es": "Debía empezar antes de cierta hora y no empezó.",
+    },
+    "reason cancelled by its user": {"en": "Its user cancelled it.", "es": "Lo canceló quien lo pidió."},
+    "reason cancelled by an operator": {"en": "An operator cancelled it.", "es": "Lo canceló un operador."},
+    "reason cancelled on request": {
+        "en": "It was asked to stop and did.",
+        "es": "Se le pidió que parara, y paró.",
+    },
+    "reason rescheduled by its handler": {
+        "en": "It goes on later by itself.",
+        "es": "Sigue más tarde por sí solo.",
+    },
+    "reason handed back by a stopping worker": {
+        "en": "Its worker was stopped; another one goes on.",
+        "es": "Se detuvo el proceso que lo hacía; sigue otro.",
+    },
+    "reason its worker was stopped": {
+        "en": "Its worker was stopped; another one goes on.",
+        "es": "Se detuvo el proceso que lo hacía; sigue otro.",
+    },
+    "reason its ticket was missing": {
+        "en": "It had lost its turn and waits again.",
+        "es": "Había perdido su turno y espera de nuevo.",
+    },
+    "reason its worker never heard of its claim": {
+        "en": "It was handed out, but nobody got it; it waits again.",
+        "es": "Se entregó, pero nadie lo recibió; espera de nuevo.",
+    },
+    "reason its worker could not reach the database for too long": {
+        "en": "Its worker was cut off from the database; another one goes on.",
+        "es": "El proceso que lo hacía quedó sin base de datos; sigue otro.",
+    },
+    "reason lost: its worker was not heard of any more": {
+        "en": "Its worker was not heard of any more.",
+        "es": "No se supo más del proceso que lo hacía.",
+    },
+    "reason the tenant's login was refused": {
+        "en": "The branch's database session was refused.",
+        "es": "No se pudo entrar a la base de datos de la sucursal.",
+    },
+    "reason did not stop when it was cancelled": {
+        "en": "It did not stop when it was cancelled, and was ended.",
+        "es": "No paró cuando se canceló, y se lo terminó.",
+    },
+    "reason a job of its group did not stop when it was cancelled": {
+        "en": "Another job that ran with it was cancelled and ended; it goes on.",
+        "es": "Se canceló y terminó otro trabajo que corría con él; este sigue.",
+    },
+    "reason out of memory": {"en": "It ran out of memory.", "es": "Se quedó sin memoria."},
+    "reason time limit of": {
+        "en": "It took longer than the {number} s it may.",
+        "es": "Tardó más que los {number} s permitidos.",
+    },
+    "reason a transaction was open for more than": {
+        "en": "It kept the database busy for more than {number} s at a time.",
+        "es": "Ocupó la base de datos por más de {number} s seguidos.",
+    },
+    "reason killed by SIGKILL": {
+        "en": "The system ended its process, perhaps for want of memory.",
+        "es": "El sistema terminó su proceso, quizás por falta de memoria.",
+    },
+    "reason exited with status": {
+        "en": "Its process left without finishing (status {number}).",
+        "es": "Su proceso salió sin terminar (estado {number}).",
+    },
+    "reason of the database": {
+        "en": "The database refused the work; an operator can see why.",
+        "es": "La base de datos rechazó el trabajo; un operador puede ver por qué.",
+    },
+    "reason InvalidPayload": {"en": "{message}", "es": "Lo pedido no es válido para este trabajo: {message}"},
+    "reason UnknownJobType": {
+        "en": "{message}",
+        "es": "Acá nadie sabe hacer este tipo de trabajo: avisá a un operador.",
+    },
+    "reason EffectInDoubt": {
+        "en": "{message}",
+        "es": "Puede que ya se haya hecho afuera; se averigua antes de repetirlo.",
+    },
+    "reason AuthorityUnreachable": {"en": "{message}", "es": "No se llega a la autoridad fiscal."},
+    "reason AuthorityUnclear": {"en": "{message}", "es": "La autoridad fiscal no respondió con claridad."},
+    "reason AuthorityRefused": {"en": "{message}", "es": "La autoridad fiscal lo rechazó: {message}"},
+    "reason UnknownInvoice": {"en": "{message}", "es": "No existe la factura {key} en esta sucursal."},
     "reason UnknownPointOfSale": {
         "en": "{message}",
         "es": "Ese punto de venta no existe: elegí uno de esta sucursal, o registralo primero.",

@@ -17,7 +17,7 @@
     k: () => move(-1),
     x: () => {
       const row = document.activeElement;
-      if (row?.matches("article.job")) row.querySelector("a")?.click();
+      if (row?.matches("article.job")) (row.querySelector("a[aria-expanded]") ?? row.querySelector("a"))?.click();
       else if (row?.matches('[type="checkbox"]')) row.click();
     },
     "?": () => document.getElementById("keys")?.showModal(),

@@ -131,6 +131,17 @@ function place(drawn) {
   prepareTimes();
 }
 
+/** A row opens in place: what the server draws at the link's address, without leaving this one. */
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("a[aria-expanded]");
+  if (!opener || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  const address = new URL(opener.href);
+  address.hash = "";
+  history.replaceState(null, "", address);
+  refresh();
+});
+
 /* What is said aloud: a state when it changes, progress at each quarter --------------------------- */
 
 const said = new Map();
@@ -230,14 +241,9 @@ turno.addEventListener("connection", (event) => {
   link.textContent = words[event.detail] ?? "";
 });
 
-const told = new Set();
-
 function refreshBell(event) {
-  const { id, read_at: read } = event.detail;
-  const fresh = read === null && !told.has(id);
-  told.add(id);
-  const badge = document.querySelector("#bell .badge");
-  if (fresh && (ready || !badge)) refresh();
+  const readElsewhere = event.detail.read_at !== null;
+  if (readElsewhere || ready || !document.querySelector("#bell .badge")) refresh();
 }
 
 // The unread ones of the first state are on the page already.

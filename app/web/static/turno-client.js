@@ -91,7 +91,7 @@ export class Turno extends EventTarget {
    *
    * @param {string} type
    * @param {object} payload
-   * @param {{key?: string, run_at?: string, expires_at?: string, priority?: string, attempts?: number}} [more]
+   * @param {{key?: string, run_at?: string, expires_at?: string, priority?: string, attempts?: number}} more
    * @returns {Promise<{job_id: string, status: string}>}
    */
   async submit(type, payload, { key = newKey(), attempts = 4, ...body } = {}) {
@@ -167,7 +167,7 @@ export class Turno extends EventTarget {
    *
    * @param {string} method
    * @param {string} path
-   * @param {{body?: object, headers?: Record<string, string>}} [more]
+   * @param {{body?: object, headers?: Record<string, string>}} more
    * @returns {Promise<{status: number, headers: Headers, body: any}>} `body` is null for 304; throws TurnoProblem
    */
   async ask(method, path, { body, headers = {} } = {}) {
@@ -225,7 +225,10 @@ export class Turno extends EventTarget {
     if (this._tabs.leading) this._tabs.say({ connection });
   }
 
-  /** What another tab says. @param {any} said */
+  /**
+   * What another tab says.
+   * @param {any} said
+   */
   _hear(said) {
     if (this._tabs.leading) {
       if (said.hello) {
@@ -441,7 +444,7 @@ class Tabs {
     navigator.locks
       .request(this.name, { signal: this.abort.signal }, () => {
         lead();
-        return new Promise((resolve) => (this.release = resolve));
+        return new Promise((resolve) => (this.release = () => resolve(undefined)));
       })
       .catch((error) => {
         // Locks are refused where storage is, for example in a sandboxed frame.
@@ -497,7 +500,12 @@ function watchForWaking(wake, lose) {
   };
 }
 
-/** A label may change by time alone, with the revision that it had. @param {Job} job @param {Job} known */
+/**
+ * A label may change by time alone, with the revision that it had.
+ *
+ * @param {Job} job
+ * @param {Job} known
+ */
 function newer(job, known) {
   return job.revision > known.revision || (job.revision === known.revision && job.label !== known.label);
 }

@@ -1,0 +1,1 @@
+DROP VIEW invoicing_points;
