@@ -77,11 +77,14 @@ class Client:
     ) -> None:
         """Enqueue so many jobs that do not ring, at once."""
         new = _job({"seconds": seconds}, priority=priority)
+        # Selected, a function is called for each row; joined, even laterally, it would be called once.
         statement = sql.SQL(
-            "SELECT count(*) FROM generate_series(1, {}), LATERAL {}.job_enqueue("  # LATERAL: called for each
-            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-        ).format(sql.Literal(count), sql.Identifier(tenant.schema))
-        self._ground.admin.execute(statement, new.parameters())
+            "SELECT count(DISTINCT job_id) FROM (SELECT ({}.job_enqueue("
+            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)).job_id"
+            " FROM generate_series(1, {})) AS jobs"
+        ).format(sql.Identifier(tenant.schema), sql.Literal(count))
+        if self._ground.admin.execute(statement, new.parameters()).fetchone() != (count,):
+            raise RuntimeError(f"not every one of {count} jobs was enqueued")
 
     def hear(self, within: float = 60.0) -> Rung:
         """Return the next ring."""
