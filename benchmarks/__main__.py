@@ -19,6 +19,7 @@ NAMES = (
     "claim",
     "fairness",
     "throughput",
+    "growth",
     "pickup",
     "recovery",
     "memory",

@@ -1,4 +1,4 @@
-"""A real `turno pool` whose only handler is the benchmarks' own."""
+"""A real `turno pool` whose only handlers are those of the benchmarks' own that are named, by type and class."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main() -> None:
     """Work until a signal comes."""
     settings = read_settings()
     log_to_stderr(settings.log_level)
-    pool_supervisor(settings, (), Registry({"ring": "benchmarks.ring:Ring"})).run()
+    pool_supervisor(settings, (), Registry(dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True)))).run()
 
 
 if __name__ == "__main__":

@@ -73,15 +73,24 @@ class Client:
             raise RuntimeError("the pool does not get on with its work")
 
     def backlog(
-        self, tenant: Tenant, count: int, *, seconds: float = 0.0, priority: Priority = Priority.NORMAL
+        self,
+        tenant: Tenant,
+        count: int,
+        *,
+        handler: type[Ring] = Ring,
+        seconds: float = 0.0,
+        priority: Priority = Priority.NORMAL,
     ) -> None:
         """Enqueue so many jobs that do not ring, at once."""
-        new = _job({"seconds": seconds}, priority=priority)
+        new = _job({"seconds": seconds}, handler=handler, priority=priority)
+        # Selected, a function is called for each row; joined, even laterally, it would be called once.
         statement = sql.SQL(
-            "SELECT count(*) FROM generate_series(1, {}), LATERAL {}.job_enqueue("  # LATERAL: called for each
-            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
-        ).format(sql.Literal(count), sql.Identifier(tenant.schema))
-        self._ground.admin.execute(statement, new.parameters())
+            "SELECT count(DISTINCT job_id) FROM (SELECT ({}.job_enqueue("
+            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)).job_id"
+            " FROM generate_series(1, {})) AS jobs"
+        ).format(sql.Identifier(tenant.schema), sql.Literal(count))
+        if self._ground.admin.execute(statement, new.parameters()).fetchone() != (count,):
+            raise RuntimeError(f"not every one of {count} jobs was enqueued")
 
     def hear(self, within: float = 60.0) -> Rung:
         """Return the next ring."""
@@ -92,11 +101,11 @@ class Client:
         return int(row[0]) if row else 0
 
 
-def _job(payload: dict[str, Any], priority: Priority = Priority.NORMAL) -> NewJob:
+def _job(payload: dict[str, Any], *, handler: type[Ring] = Ring, priority: Priority = Priority.NORMAL) -> NewJob:
     return NewJob(
-        type=Ring.type,
-        version=Ring.version,
-        queue=Ring.queue,
+        type=handler.type,
+        version=handler.version,
+        queue=handler.queue,
         backend="pool",
         max_attempts=4,
         payload=payload,
@@ -107,8 +116,10 @@ def _job(payload: dict[str, Any], priority: Priority = Priority.NORMAL) -> NewJo
 
 
 @contextmanager
-def resident(ground: Ground, *, fewest: int, most: int, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a pool from when it is ready, with its fewest children, until the block's end."""
+def resident(
+    ground: Ground, *handlers: type[Ring], fewest: int, most: int, **settings: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a pool of these handlers, or of Ring, from when it is ready, with its fewest children, until the end."""
     sign = ground.folder / f"alive-{time.monotonic_ns()}"
     environment = ground.environment(
         QUEUE_BACKEND="pool",
@@ -118,7 +129,12 @@ def resident(ground: Ground, *, fewest: int, most: int, **settings: str) -> Iter
         LOG_LEVEL="ERROR",
         **settings,
     )
-    pool = subprocess.Popen([sys.executable, "-m", "benchmarks.pool_process"], cwd=ROOT, env=environment)
+    served = [
+        part
+        for handler in handlers or (Ring,)
+        for part in (handler.type, f"{handler.__module__}:{handler.__qualname__}")
+    ]
+    pool = subprocess.Popen([sys.executable, "-m", "benchmarks.pool_process", *served], cwd=ROOT, env=environment)
     try:
         if not becomes_true(sign.exists, within=30):
             raise RuntimeError("the pool did not become ready")

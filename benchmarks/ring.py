@@ -37,6 +37,13 @@ class Ring(JobHandler[Rope]):
         return {}
 
 
+class Chime(Ring):
+    """The same, up to 32 in a transaction."""
+
+    type = "chime"
+    group = 32
+
+
 class Rung(NamedTuple):
     """One ring: its word, the nanoseconds of CLOCK_MONOTONIC at the handler's first line, and the process."""
 
