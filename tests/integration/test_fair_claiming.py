@@ -320,15 +320,18 @@ def walked(world: World, claims: int) -> float:
 @contextmanager
 def forgetful(world: World) -> Iterator[None]:
     """Claims that remember no walk."""
-    (saved,) = world.rows("SELECT pg_get_functiondef('turno.remember_stretch'::regproc) AS definition")
-    head, _, _ = saved["definition"].partition("AS $function$")
+    names = ["turno.remember_mark", "turno.remember_hop"]
+    saved = world.rows("SELECT pg_get_functiondef(name::regproc) AS definition FROM unnest(%s::text[]) AS name", names)
     world.admin.execute("SET search_path = turno")
-    world.admin.execute(head.encode() + b"AS $function$ BEGIN END $function$")
+    for row in saved:
+        head, _, _ = row["definition"].partition("AS $function$")
+        world.admin.execute(head.encode() + b"AS $function$ BEGIN END $function$")
     try:
         yield
     finally:
         world.admin.execute("SET search_path = turno")
-        world.admin.execute(saved["definition"].encode())
+        for row in saved:
+            world.admin.execute(row["definition"].encode())
 
 
 @pytest.mark.parametrize("tenants", [1, 10])
@@ -360,6 +363,47 @@ def test_tenants_with_nothing_waiting_are_hopped_over_as_well(world: World) -> N
             forgotten = walked(world, 50)
     assert remembered < forgotten / 4
     assert forgotten > 5000
+
+
+def time_passes(world: World, seconds: int) -> None:
+    """Make what the engine's session has marked older by so much."""
+    world.admin.execute("SET search_path = turno")
+    names = world.admin.execute(
+        "SELECT marks_setting(l, n.id) FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l, tenants n"
+    ).fetchall()
+    world.engine.execute(
+        "SELECT set_config(name, (SELECT array_agg((m.tenant_id, m.priority, m.run_at, m.job_id,"
+        " m.busy_until - %(age)s, m.idle_until - %(age)s)::mark)::text"
+        " FROM unnest(current_setting(name)::mark[]) AS m), false)"
+        " FROM unnest(%(names)s::text[]) AS name WHERE current_setting(name, true) <> ''",
+        {"age": timedelta(seconds=seconds), "names": [name for (name,) in names]},
+    )
+
+
+@pytest.mark.parametrize("what", ["after a gap", "after a pause"])
+def test_a_visit_after_a_gap_or_a_pause_costs_no_more(world: World, what: str) -> None:
+    names = more_tenants(world, 60)[::20]
+    with left_open(world):
+        for tenant in names:
+            run_through(world, 2000, tenant)
+        for tenant in names:
+            wait(world, 100, tenant, age=0)
+        assert walked(world, 6) > 300  # each was walked through once, and marked
+        if what == "after a pause":
+            time_passes(world, 10)
+        assert walked(world, 12) < 300
+
+
+def test_a_late_commit_is_claimed_soon_whatever_is_marked(world: World) -> None:
+    with left_open(world):
+        run_through(world, 2000, "suc0001")
+        wait(world, 50, age=0)
+        claim(world)
+        wait(world, 1, age=30)
+        (late,) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY run_at LIMIT 1")
+        assert late["job_id"] not in {held.job_id for held in claim(world, 3)}
+        time_passes(world, 30)
+        assert late["job_id"] in {held.job_id for held in claim(world, 3)}
 
 
 def test_promoting_due_tickets_does_not_grow_dearer_either(world: World) -> None:
@@ -405,11 +449,11 @@ def test_nothing_is_remembered_where_nothing_is_in_the_way(world: World) -> None
 
 
 def remembers(world: World) -> bool:
-    """Whether the engine's session knows of any stretch."""
+    """Whether the engine's session knows of any mark or hop."""
     world.admin.execute("SET search_path = turno")
     settings = world.admin.execute(
-        "SELECT s FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l, tenants n,"
-        " unnest(ARRAY[lane_stretches(l), tenant_stretches(l, n.id)]) AS s"
+        "SELECT s FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l,"
+        " unnest(ARRAY['turno.hops_' || l.key, 'turno.marked_' || l.key]) AS s"
     ).fetchall()
     values = world.engine.execute(
         "SELECT current_setting(name, true) FROM unnest(%s::text[]) AS name", [[name for (name,) in settings]]

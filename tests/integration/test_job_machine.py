@@ -19,8 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
-from app.store import attempts, recovery, tickets
+from app.store import attempts, groups, recovery, tickets
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY
+from app.store.groups import Result
 from app.work.session import HandlerConnection
 from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
 from cli.testing.invariants import Judge, judge_of
@@ -49,6 +50,14 @@ WRITES: dict[str, Write] = {
     "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
     "abandon": lambda session, claim: attempts.abandon(session, claim, "zombie"),
 }
+# How a job of a group may end in its transaction, and what may happen to the group meanwhile.
+ENDS: dict[str, Write] = {
+    "error": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, NOW),
+    "failed": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, None),
+    "released": lambda session, claim: attempts.release(session, claim, "released", "back", datetime.now(UTC)),
+}
+MEANWHILE = ("nothing", "nothing", "cancelled", "one rescued", "all rescued", "a claim lost", "rolled back")
+MOST = 4  # jobs a group
 # What needs an open attempt besides the token.
 OF_AN_ATTEMPT = ("complete", "fail", "fail for good", "release", "abandon")
 
@@ -65,6 +74,7 @@ STARTED = one_of(lambda machine: machine.held(started=True))
 LIVE = one_of(lambda machine: machine.held())
 LOST = one_of(lambda machine: machine.zombies())
 RETRYABLE = one_of(lambda machine: [job for job in machine.jobs if job.retryable])
+UNSTARTED_TENANT = one_of(lambda machine: sorted({one.job.tenant.slug for one in machine.held(started=False)}))
 WORKERS = one_of(lambda machine: list(range(len(machine.workers))))
 SLUGS = st.sampled_from(sorted(LOOK_ALIKE))
 USERS = st.sampled_from(["ana", "eva"])
@@ -310,6 +320,99 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=STARTED)
     def abandon(self, held: Held) -> None:
         assert attempts.abandon(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
+
+    # Groups ----------------------------------------------------------------------------------
+
+    @rule(worker=WORKERS, slots=st.integers(1, 2), size=st.integers(1, MOST), chance=st.integers(0, 9))
+    def claim_groups(self, worker: int, slots: int, size: int, chance: int) -> None:
+        self.world.engine.execute("SELECT setseed(%s)", (chance / 10,))
+        found = tickets.claim_groups(
+            self.world.engine,
+            self.workers[worker],
+            queues=["default"],
+            types=TYPES,
+            groups=[size],
+            backend="exec",
+            slots=slots,
+        )
+        may_run = {job.id: job for job in self.claimable()}
+        if worker in self.buried:
+            assert found == []
+            return
+        assert len(found) == min(slots, len(may_run))
+        for job in self.claimable():
+            job.ticket = "ready"
+        for group in found:
+            members = [may_run.pop(claim.job_id) for claim in group]
+            assert len({job.tenant.slug for job in members}) == 1
+            assert len(members) <= (1 if any(job.crashes for job in members) else size)
+            event(f"claimed a group of {len(members)}")
+            for claim in group:
+                self._hold(claim, worker)
+
+    @precondition(lambda self: self.held(started=False))
+    @rule(
+        slug=UNSTARTED_TENANT,
+        ends=st.lists(st.sampled_from(["completed", "completed", *ENDS]), min_size=MOST, max_size=MOST),
+        meanwhile=st.sampled_from(MEANWHILE),
+    )
+    def run_a_group(self, slug: str, ends: list[str], meanwhile: str) -> None:
+        members = [one for one in self.held(started=False) if one.job.tenant.slug == slug][:MOST]
+        zombies = [one for one in self.zombies() if one.job.tenant.slug == slug][:1]
+        session, mark = self._session(self.world.tenants[slug]), members[0].claim.token
+        found = groups.start(session, [one.claim for one in zombies + members], "worker", mark)
+        assert set(found) == {one.job.id for one in members}
+        for one in members:
+            one.job.start()
+            assert found[one.job.id].cancelled == one.job.cancel_requested
+        fates = list(zip(members, ends, strict=False))
+        self._work_as_a_group(session, fates)
+        event(f"a group, meanwhile: {meanwhile}")
+        match meanwhile:
+            case "cancelled":
+                self.cancel(members[-1].job, None)
+            case "one rescued" | "all rescued":
+                for one in members if meanwhile == "all rescued" else members[-1:]:
+                    self.rescue(one, NOW, counted=True)
+                return
+        self._end_as_a_group(session, mark, fates, meanwhile, zombies)
+
+    def _work_as_a_group(self, session: HandlerConnection, fates: list[tuple[Held, str]]) -> None:
+        for one, end in fates:
+            session.execute("SAVEPOINT job")
+            self._effect(session, one.claim, THE_END)
+            if end != "completed":
+                session.execute("ROLLBACK TO SAVEPOINT job")
+
+    def _end_as_a_group(
+        self, session: HandlerConnection, mark: UUID, fates: list[tuple[Held, str]], meanwhile: str, zombies: list[Held]
+    ) -> None:
+        statuses = {one: ENDS[end](session, one.claim) for one, end in fates if end != "completed"}
+        results = [Result(one.claim, '{"ok": true}', 0.001) for one, end in fates if end == "completed"]
+        if meanwhile == "rolled back":
+            psycopg.Connection.rollback(session)
+            return
+        if meanwhile == "a claim lost" and zombies:
+            with pytest.raises(ClaimLost):
+                groups.complete(session, [*results, Result(zombies[0].claim, "{}", 0.0)], mark)
+            psycopg.Connection.rollback(session)
+            return
+        groups.complete(session, results, mark)
+        for one, end in fates:
+            match end:
+                case "completed":
+                    one.job.end("completed")
+                case "released":
+                    assert statuses[one] == one.job.release(well=False, due=True, parked=False)
+                case _:
+                    assert statuses[one] == one.job.fail(again=end == "error", due=True, afresh=False)
+
+    @precondition(lambda self: self.zombies())
+    @rule(held=LOST)
+    def a_group_s_claims_are_read_again(self, held: Held) -> None:
+        of = [one for one in self.claims if one.job.tenant == held.job.tenant]
+        still = groups.held(self._session(held.job.tenant), [one.claim for one in of])
+        assert still == {one.job.id for one in of if one.live}
 
     # Recovering ------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 SQL = "migrations/control/0001_control.sql"
+CLAIM = "migrations/control/0009_marks.sql"
 CLAIMING = "tests/integration/test_claiming.py"
 FENCING = "tests/integration/test_fencing.py"
 FENCED = "promise 3: every claim has a fresh random token"
@@ -92,7 +93,7 @@ MUTANTS = (
     Mutant(
         "promoting waits for a ticket that somebody holds",
         FAIR,
-        SQL,
+        CLAIM,
         "ORDER BY t.run_at, t.job_id LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
         "ORDER BY t.run_at, t.job_id LIMIT p_limit\n        FOR UPDATE",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
@@ -100,7 +101,7 @@ MUTANTS = (
     Mutant(
         "a future job is taken before its time",
         "section 6: claiming promotes due tickets",
-        SQL,
+        CLAIM,
         "(here.run_at, here.job_id) AND t.run_at <= since",
         "(here.run_at, here.job_id)",
         (f"{CLAIMING}::test_a_future_job_is_not_taken_before_its_time",),
@@ -116,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a buried worker may claim the next",
         ALIVE,
-        SQL,
+        CLAIM,
         "IF lanes IS NULL OR NOT worker_hold(p_worker) THEN",
         "IF lanes IS NULL THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
@@ -148,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a tenant keeps its turn as long as it has tickets",
         FAIR,
-        SQL,
+        CLAIM,
         "        IF turn.used >= turn.allowed THEN",
         "        IF turn.allowed = 0 THEN",
         (f"{CLAIMING}::test_tenants_take_turns_whatever_waits_behind_them",),
@@ -164,7 +165,7 @@ MUTANTS = (
     Mutant(
         "a low band starves",
         "section 6: every k-th claim takes the oldest, so that nothing starves",
-        SQL,
+        CLAIM,
         "        IF random() < 0.125 THEN",
         "        IF false THEN",
         (f"{FAIRLY}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
@@ -188,7 +189,7 @@ MUTANTS = (
     Mutant(
         "a type's cap is not looked at",
         CAPPED,
-        SQL,
+        CLAIM,
         "        IF lanes[pick.lane].capped AND type_room(lanes[pick.lane].type) <= 0 THEN",
         "        IF false THEN",
         (f"{FAIRLY}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
@@ -236,17 +237,41 @@ MUTANTS = (
     Mutant(
         "what a claim walked over is not remembered",
         MARKED,
-        SQL,
+        CLAIM,
         "        IF look.walked > 100 THEN",
         "        IF false THEN",
         (f"{FAIRLY}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
     ),
     Mutant(
-        "what was walked over is believed for ever",
+        "what was hopped over is believed for ever",
         MARKED,
-        SQL,
-        "WHERE clock_timestamp() < CASE WHEN p_idle THEN s.idle_until ELSE s.busy_until END);",
-        "WHERE true);",
+        CLAIM,
+        "OR now >= CASE WHEN p_idle THEN known.idle_until ELSE known.busy_until END;",
+        "OR false;",
         (f"{FAIRLY}::test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered",),
+    ),
+    Mutant(
+        "what was marked is believed for ever",
+        MARKED,
+        CLAIM,
+        "OR clock_timestamp() >= CASE WHEN p_idle THEN mark.idle_until ELSE mark.busy_until END;",
+        "OR false;",
+        (f"{FAIRLY}::test_a_late_commit_is_claimed_soon_whatever_is_marked",),
+    ),
+    Mutant(
+        "a hop ends only where another begins, not at a marked tenant",
+        MARKED,
+        CLAIM,
+        "edge := least(edge, spot_of(CASE WHEN listed THEN here.tenant_id + 1 ELSE p_lane.marked[place + 1] END));",
+        "",
+        (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a gap]",),
+    ),
+    Mutant(
+        "a mark is forgotten between two visits of its tenant",
+        MARKED,
+        CLAIM,
+        "PERFORM remember_mark(p_lane, p_from, head, '20 s', idle);",
+        "PERFORM remember_mark(p_lane, p_from, head, '5 s', idle);",
+        (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),
     ),
 )

@@ -83,7 +83,9 @@ ASKED = {
     },
     "low-water mark": {
         "what a claim walked over is not remembered",
-        "what was walked over is believed for ever",
+        "what was hopped over is believed for ever",
+        "what was marked is believed for ever",
+        "a mark is forgotten between two visits of its tenant",
     },
     "cap lock": {"two claims at once see the same room under a cap"},
     "sweep": {"nobody is offered again"},
