@@ -18,7 +18,8 @@ from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
 from app.logs import log_to_stderr
-from app.queues.rabbitmq import Publisher, Receiver
+from app.queues.publisher import Publisher
+from app.queues.receiver import Receiver
 from app.queues.topology import TopologyDiffers, TopologyMissing, prepare
 from app.work.relay import Relay
 from cli.environment import read_settings

@@ -20,7 +20,9 @@ ARROWS: dict[str, set[str]] = {
     "app.settings": {"app.errors"},
     "app.jobs": {"app.errors", "app.jobs", "tenants.tenant"},
     "app.store": {"app.errors", "app.jobs", "app.store", "tenants.tenant", "psycopg"},
-    "app.queues.rabbitmq": {"app.errors", "app.crash_points", "app.jobs", "app.queues", "pika"},
+    "app.queues.link": {"app.errors", "app.jobs", "app.queues", "pika"},
+    "app.queues.publisher": {"app.errors", "app.jobs", "app.queues", "pika"},
+    "app.queues.receiver": {"app.errors", "app.jobs", "app.queues", "pika"},
     "app.queues.topology": {"app.errors", "app.jobs", "pika"},
     "app.queues": {"app.errors", "app.crash_points", "app.jobs", "app.queues"},
     "app.dispatch": {

@@ -12,7 +12,7 @@ import pika
 from pika.exceptions import AMQPError
 
 from app.jobs.job import Priority
-from app.queues.topology import parameters, queue_of
+from app.queues.topology import nodes, queue_of
 from cli.private_rabbitmq import NodeError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class StrickenBroker:
 
     def _purge(self, _hold: float) -> None:
         try:
-            with closing(pika.BlockingConnection(parameters(self._node.url))) as connection:
+            with closing(pika.BlockingConnection(nodes(self._node.url))) as connection:
                 for band in Priority:
                     connection.channel().queue_purge(queue_of(band))
         except (AMQPError, OSError) as error:

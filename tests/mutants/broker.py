@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "a busy consumer keeps what it has received",
         "section 7: prefetch is what there are free children for",
-        "app/queues/rabbitmq.py",
+        "app/queues/receiver.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
         (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "after a break the same node is asked again",
         ANY_NODE,
-        "app/queues/rabbitmq.py",
+        "app/queues/link.py",
         "        self._nodes.rotate(-1)\n",
         "",
         (f"{NODES}::test_a_link_begins_at_any_node_and_goes_on_to_the_next",),

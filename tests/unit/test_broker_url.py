@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from app.queues.rabbitmq import Link
+from app.queues.link import Link
 from app.queues.topology import nodes
 from tests.tls import make_authority
 

@@ -1,0 +1,135 @@
+"""Hears from the broker what may run, no more than can be run."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pika.adapters.select_connection import IOLoop
+
+from app.jobs.job import Priority
+from app.jobs.message import Message, Undecodable
+from app.queues.link import Link
+from app.queues.topology import queue_of
+from app.queues.turns import Turns
+
+log = logging.getLogger(__name__)
+
+HOLD = 0.1  # seconds a message may be kept from other consumers while every child here is busy
+
+
+class Receiver(Link):
+    """Hands messages over while it has credit; what is more than that goes back for other consumers.
+
+    Each is handed over under a receipt, by which it is acknowledged or given back. Receipts of a connection that
+    broke since are void: the broker delivers those messages again, and their claims decide.
+    """
+
+    def __init__(
+        self, loop: IOLoop, url: str, *, hand_over: Callable[[str, Message], None], tell: Callable[[str], None]
+    ) -> None:
+        """Make the two ways out: messages under their receipts, and here or away whenever the broker is."""
+        super().__init__(loop, url)
+        self._hand_over = hand_over
+        self._tell = tell
+        self._credit = 0
+        self._prefetch = 0
+        self._life = 0
+        self._consumers: list[str] = []
+        self._held: dict[Priority, deque[tuple[int, Message]]] = {band: deque() for band in Priority}
+        self._returning: object | None = None
+        self._turns = Turns()
+
+    def grant(self, more: int) -> None:
+        """Have so many more messages handed over, as they come."""
+        self._credit += more
+        self._pass_on()
+        self._consume()
+
+    def revoke(self) -> None:
+        """Hand nothing over until there is credit again."""
+        self._credit = 0
+        if any(self._held.values()):
+            self._return_soon()
+
+    def acknowledge(self, receipt: str) -> None:
+        """Have the broker forget a message."""
+        if (tag := self._tag(receipt)) is not None:
+            self.channel.basic_ack(tag)
+
+    def give_back(self, receipt: str) -> None:
+        """Have the broker deliver a message to somebody else."""
+        if (tag := self._tag(receipt)) is not None:
+            self.channel.basic_nack(tag, requeue=True)
+
+    def on_ready(self, channel: Any) -> None:
+        """Consume, if there is credit; `channel` has begun the numbers of its deliveries anew."""
+        self._life += 1
+        channel.add_on_cancel_callback(lambda _: self._throw_away())  # its queue was deleted
+        self._tell("here")
+        self._consume()
+
+    def on_lost(self) -> None:
+        """Drop what was held: it is delivered again."""
+        self._consumers = []
+        for held in self._held.values():
+            held.clear()
+        self._tell("away")
+
+    def _tag(self, receipt: str) -> int | None:
+        life, _, tag = receipt.partition(".")
+        return int(tag) if self.channel is not None and int(life) == self._life else None
+
+    def _consume(self) -> None:
+        """See to it that as much comes as there are free children; whatever is more goes back after a moment."""
+        enough = self._consumers and self._credit <= self._prefetch
+        if self.channel is None or enough or self._credit <= 0:
+            return
+        self._cancel()
+        self._prefetch = self._credit
+        self.channel.basic_qos(prefetch_count=self._prefetch)
+        self._consumers = [self.channel.basic_consume(queue_of(band), self._on_message(band)) for band in Priority]
+
+    def _cancel(self) -> None:
+        for consumer in self._consumers:
+            self.channel.basic_cancel(consumer)
+        self._consumers = []
+
+    def _on_message(self, band: Priority) -> Callable[[Any, Any, Any, bytes], None]:
+        def arrived(channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+            try:
+                message = Message.decode(body)
+            except Undecodable as problem:
+                log.error("message put in quarantine: %s", problem, extra={"alert": "quarantine", "band": band.word})  # noqa: TRY400
+                channel.basic_reject(method.delivery_tag, requeue=False)
+                return
+            if method.consumer_tag not in self._consumers:
+                channel.basic_nack(method.delivery_tag, requeue=True)  # it came while we were leaving
+                return
+            self._held[band].append((method.delivery_tag, message))
+            self._pass_on()
+
+        return arrived
+
+    def _pass_on(self) -> None:
+        while self._credit > 0 and (waiting := [band for band, held in self._held.items() if held]):
+            tag, message = self._held[self._turns.pick(waiting)].popleft()
+            self._credit -= 1
+            self._hand_over(f"{self._life}.{tag}", message)
+        if any(self._held.values()):
+            self._return_soon()
+
+    def _return_soon(self) -> None:
+        if self._returning is None:
+            self._returning = self._loop.call_later(HOLD, self._return_held)
+
+    def _return_held(self) -> None:
+        """Give back what still waits here, and consume again only as much as there is credit for."""
+        self._returning = None
+        if self.channel is None or not any(self._held.values()):
+            return
+        self._cancel()
+        for held in self._held.values():
+            while held:
+                self.channel.basic_nack(held.popleft()[0], requeue=True)
+        self._consume()
