@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says `ok` if this node serves Turno: it is up, raises no alarm, its listeners answer, and no quorum queue would lose
+# Ends with `ok` if this node serves Turno: it is up, raises no alarm, its listeners answer, and no quorum queue would lose
 # its majority with it (on a single node all would, which is known and no news). Anything else is said by the check
 # that fails.
 set -eu

@@ -23,9 +23,7 @@ from cli.deadline import becomes_true
 from cli.embedded_postgres import free_port
 from cli.main import main
 from cli.private_rabbitmq import Node
-from tests.odd_handlers import Odd
 from tests.tls import make_authority, make_certificate
-from tests.world import World
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "rabbitmq"
 # A command of RabbitMQ's takes a second; on a crowded machine, ten.
@@ -132,48 +130,24 @@ def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> Non
 
 
 @pytest.mark.rabbitmq
-def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Deployed) -> None:
-    prepare(broker.url("setup"))
-    world.backend, world.odd = "rabbitmq", True
-    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
-    with (
-        closing(pika.BlockingConnection(nodes(broker.url("relay")))) as relay,
-        closing(pika.BlockingConnection(nodes(broker.url("setup")))) as setup,
-    ):
-        relay.channel().basic_publish(EXCHANGE, "normal", b"junk")
-        world.start_consumer(POOL_MAX_CHILDREN="1")
-        for _ in range(3):
-            world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-        published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"
-        assert becomes_true(lambda: world.rows(published) != [], within=60)
-        quarantine = setup.channel()
-        assert becomes_true(
-            lambda: quarantine.queue_declare("turno.quarantine", passive=True).method.message_count == 1, within=60
-        )
-
-
-@pytest.mark.rabbitmq
 def test_a_client_refuses_a_broker_that_its_authority_does_not_vouch_for(broker: Deployed, tmp_path: Path) -> None:
     stranger = make_authority(tmp_path, "stranger")
-    with pytest.raises(AMQPConnectionError) as refused:
+    with pytest.raises(ssl.SSLCertVerificationError, match="self-signed certificate"):
         prepare(broker.url("setup", authority=stranger))
-    assert "CERTIFICATE_VERIFY_FAILED" in repr(refused.value.args)
-    elsewhere = broker.url("setup").replace("@127.0.0.1:", "@localhost:")
-    with pytest.raises(AMQPConnectionError) as mistaken:
-        prepare(elsewhere)
-    assert "CERTIFICATE_VERIFY_FAILED" in repr(mistaken.value.args)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        prepare(broker.url("setup").replace("@127.0.0.1:", "@localhost:"))
 
 
 @pytest.mark.rabbitmq
 def test_nobody_is_served_without_tls(broker: Deployed) -> None:
-    listeners = broker.node.control("listeners")
-    assert f"port: {broker.port}, protocol: amqp/ssl" in listeners
-    assert "protocol: amqp," not in listeners
+    assert not broker.node.answers()
+    with pytest.raises(AMQPConnectionError):
+        prepare(broker.url("setup").replace("amqps:", "amqp:").partition("?")[0])
 
 
 @pytest.mark.rabbitmq
 def test_health_is_said_of_a_node_in_order_and_of_no_other(broker: Deployed) -> None:
-    assert broker.run("health.sh") == "ok\n"
+    assert broker.run("health.sh").endswith("\nok\n")
     broker.node.control("set_vm_memory_high_watermark", "0.00001")
     with pytest.raises(AssertionError, match="alarm"):
         broker.run("health.sh")
@@ -183,7 +157,7 @@ def test_health_is_said_of_a_node_in_order_and_of_no_other(broker: Deployed) -> 
 @pytest.mark.rabbitmq
 def test_a_release_without_a_limit_needs_no_policy(broker: Deployed) -> None:
     broker.run("policies.sh")
-    assert broker.node.control("list_policies", "-p", "turno", "--no-table-headers") == ""
+    assert broker.node.control("list_policies", "-p", "turno", "--no-table-headers").strip() == ""
 
 
 def test_from_release_4_the_limit_of_returns_is_lifted(tmp_path: Path) -> None:
