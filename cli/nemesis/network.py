@@ -48,7 +48,7 @@ class Network:
         """Take both ends away; harmless when they are gone."""
         # The pair first: with its namespace alone it would go some time later, and its name not be free yet.
         for arguments in (("link", "delete", self.ours), ("netns", "delete", self.space)):
-            with suppress(subprocess.CalledProcessError):
+            with suppress(subprocess.CalledProcessError, OSError):
                 self.ip(*arguments)
 
     def prefix(self) -> list[str]:

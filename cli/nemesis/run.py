@@ -134,7 +134,7 @@ class Run:
         try:
             held.enter_context(node)
         except NodeError as error:
-            self._left_out((*BROKER, "change backend to rabbitmq"), str(error))
+            self._left_out((*BROKER, "change backend"), str(error))
             return None
         stage.broker_url = node.url
         broker = StrickenBroker(node)
@@ -146,7 +146,8 @@ class Run:
         return not {fault.kind for fault in self._schedule.faults}.isdisjoint(kinds)
 
     def _left_out(self, kinds: Iterable[str], why: str) -> None:
-        self.verdict.not_done += [f"{kind}: {why}" for kind in kinds]
+        scheduled = {fault.kind for fault in self._schedule.faults}
+        self.verdict.not_done += [f"{kind}: {why}" for kind in kinds if kind in scheduled]
 
     def _strike(self, stage: Stage, faults: Faults) -> None:
         people = [

@@ -14,16 +14,16 @@ from tests.mutants.nemesis import PROOFS
 PATIENCE = 8  # seconds of standstill; with the guard in its place nothing stands still for as long
 
 
-def nemesis(*arguments: str) -> subprocess.CompletedProcess[str]:
+def nemesis(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Return the ended command."""
     return subprocess.run(
         [sys.executable, "-m", "cli.main", "nemesis", *arguments, "--json"],
         cwd=ROOT,
-        env=bare_environment(),
+        env=bare_environment(**variables),
         capture_output=True,
         text=True,
         check=False,
-        timeout=400,
+        timeout=560,
     )
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
 
 from cli.nemesis.schedule import HOLDS, WEIGHTS, Schedule
 from cli.nemesis.wishes import KINDS
 from cli.nemesis_command import GUARDS
-from tests.faults.nemesis_run import nemesis
+from tests.faults.nemesis_run import nemesis, verdict_of
 from tests.mutants.copied_tree import ROOT
 from tests.mutants.nemesis import CUTS, PROOFS
 
@@ -44,3 +49,18 @@ def test_an_unknown_name_is_told(option: str, said: str, known: dict[str, int]) 
     ended = nemesis(option, "earthquake")
     assert ended.returncode == 2
     assert f"{said}; there are: {', '.join(known)}" in ended.stderr
+
+
+@pytest.mark.timeout(600)
+def test_a_fault_that_cannot_be_done_here_is_named(tmp_path: Path) -> None:
+    # A machine without `ip` and RabbitMQ, on which all else runs.
+    for tool in ("unshare", "setpriv", "true", "test"):
+        if place := shutil.which(tool):
+            (tmp_path / tool).symlink_to(place)
+    poor = os.pathsep.join((str(Path(sys.executable).parent), str(tmp_path)))
+    faults = ("purge queues", "blackhole")
+    ended = nemesis("--minutes", "0.1", "--faults", ",".join(faults), "--work", "plain", "--open", "5", PATH=poor)
+    verdict = verdict_of(ended, status=0)
+    assert verdict["faults"] == dict.fromkeys(faults, 0)
+    assert {line.partition(":")[0] for line in verdict["not_done"]} == set(faults)
+    assert all(f"NOT DONE {line}" in ended.stdout for line in verdict["not_done"])

@@ -7,12 +7,14 @@ import pytest
 from tests.faults.nemesis_run import nemesis, verdict_of
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_two_minutes_of_everything_break_nothing() -> None:
     verdict = verdict_of(nemesis("--seed", "4", "--minutes", "2"), status=0)
     assert (verdict["ok"], verdict["violations"], verdict["seed"]) == (True, [], 4)
     assert verdict["asked"] > 50
     assert verdict["invoices"] > 100
-    assert len(verdict["faults"]) >= 5
+    assert verdict["answers"]["202"] > 50
+    assert {kind for kind, struck in verdict["faults"].items() if struck} >= {"kill web", "change backend"}
+    assert len(verdict["faults"]) >= 10
     assert verdict["attempts"]["crashed"] > 0
     assert all(job.split()[1] in {"completed", "failed", "cancelled"} for job in verdict["jobs"])

@@ -7,7 +7,7 @@ import pytest
 from tests.faults.nemesis_run import assert_found_without
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("guard", ["sweep", "rescue"])
 def test_without_recovery_a_job_does_not_end(guard: str) -> None:
     assert_found_without(guard)
