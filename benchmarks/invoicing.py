@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -18,6 +17,7 @@ from app.work.executor import Executor
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
 from app.work.stop import StopRequest
+from benchmarks import processor
 from benchmarks.ground import ROOT, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
@@ -158,8 +158,7 @@ class Here:
         """Return the milliseconds of processor time spent so far, by the session in use or kept."""
         admin = self._ground.admin
         row = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [HERE]).fetchone()
-        backend = int(Path(f"/proc/{row[0]}/schedstat").read_text().split()[0]) if row else 0
-        return time.process_time() * 1000 + backend / 1e6
+        return processor.milliseconds(os.getpid(), *(row or ()))
 
 
 def _orders(ground: Ground, tenant: Tenant) -> list[int]:
