@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 KILLS, QUICK_KILLS = 10_000, 60
 LONGEST = 3_000.0  # seconds: on a busy machine so many are not reached, and the report says how many were
 AT_RANDOM = ""
-# Where attempts are killed, and which part of all of them; a chunk is of 50 orders.
+# Where attempts are killed, a chunk is of 50 orders, and which part of all of them; what one lacks the next makes up.
 SHARES = {
-    AT_RANDOM: 0.7,
     "started": 0.08,
     "chunk_recorded": 0.05,
     "chunk_recorded:self:2": 0.04,
     "chunk_committed": 0.05,
     "completing": 0.08,
+    AT_RANDOM: 0.7,
 }
 POOLS, CHILDREN = 2, 3
 ORDERS = 120  # a job: three chunks
@@ -142,11 +142,11 @@ def run(options: Options) -> Report:
     wanted = QUICK_KILLS if options.quick else KILLS
     killed, took = dict[str, int](), dict[str, float]()
     with _open_bench() as bench:
-        end = time.perf_counter()
+        start, so_far = time.perf_counter(), 0.0
         for step, share in SHARES.items():
             name, before, began = step or "at random", bench.killed(), time.perf_counter()
-            end += LONGEST * share
-            _kill(bench, step, until=before + round(wanted * share), end=end)
+            so_far += share
+            _kill(bench, step, until=round(wanted * so_far), end=start + LONGEST * so_far)
             killed[name], took[name] = bench.killed() - before, time.perf_counter() - began
         _finish(bench)
         for branch in bench.branches:
