@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from app.dispatch.dispatcher import Submission, fingerprint
 from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks import processor
 from benchmarks.report import Report
 from cli.nemesis.stage import open_stage
 from cli.testing import processes
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
 KILLS, QUICK_KILLS = 10_000, 60
 LONGEST = 3_000.0  # seconds: on a busy machine so many are not reached, and the report says how many were
 AT_RANDOM = ""
-# Where attempts are killed, and which part of all of them; a chunk is of 50 orders.
+# Where attempts are killed, a chunk is of 50 orders, and which part of all of them; what one lacks the next makes up.
 SHARES = {
-    AT_RANDOM: 0.7,
     "started": 0.08,
     "chunk_recorded": 0.05,
     "chunk_recorded:self:2": 0.04,
     "chunk_committed": 0.05,
     "completing": 0.08,
+    AT_RANDOM: 0.7,
 }
 POOLS, CHILDREN = 2, 3
 ORDERS = 120  # a job: three chunks
 OPEN_JOBS = 6  # a tenant
-# Seconds of a child's processor time until its attempt is under way, and on the mean from there; an order takes 0.0015.
-START, MEAN_LIFE = 0.007, 0.03
+# Milliseconds of a child's processor time: until its attempt is under way, and from there on the mean; 1.5 an order.
+START, MEAN_LIFE = 7.0, 30.0
 LOOKS, BETWEEN_LOOKS = 20, 0.025  # then what is killed and what is left is counted
 SPOTLESS = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 # Or the third kill would end a job.
@@ -142,11 +142,11 @@ def run(options: Options) -> Report:
     wanted = QUICK_KILLS if options.quick else KILLS
     killed, took = dict[str, int](), dict[str, float]()
     with _open_bench() as bench:
-        end = time.perf_counter()
+        start, so_far = time.perf_counter(), 0.0
         for step, share in SHARES.items():
             name, before, began = step or "at random", bench.killed(), time.perf_counter()
-            end += LONGEST * share
-            _kill(bench, step, until=before + round(wanted * share), end=end)
+            so_far += share
+            _kill(bench, step, until=round(wanted * so_far), end=start + LONGEST * so_far)
             killed[name], took[name] = bench.killed() - before, time.perf_counter() - began
         _finish(bench)
         for branch in bench.branches:
@@ -202,17 +202,11 @@ class Killer:
     def look(self, pool: subprocess.Popen[bytes]) -> None:
         """Kill whose time is over."""
         for child in processes.children(pool.pid):
-            if _processor_seconds(child) >= self._life(child):
+            if processor.milliseconds(child) >= self._life(child):
                 processes.kill(child)
 
     def _life(self, child: int) -> float:
         return self.lives.setdefault(child, START + self.chance.expovariate(1 / MEAN_LIFE))
-
-
-def _processor_seconds(pid: int) -> float:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    return 0.0
 
 
 def _finish(bench: Bench) -> None:
