@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CLIENTS, NAME_SERVER = 5672, 4369
 # A minute by default, each: a test does not wait that long until nodes miss each other, or look for late consumers.
-IMPATIENT = "-kernel net_ticktime 4 -rabbit channel_tick_interval 1000"
+IMPATIENT = "-kernel net_ticktime 8 -rabbit channel_tick_interval 1000"
 # Half an hour by default: whoever keeps a message for this long loses its channel.
 STRICT = "consumer_timeout = 3000\n"
 

@@ -23,7 +23,10 @@ from cli.deadline import becomes_true
 from cli.embedded_postgres import free_port
 from cli.main import main
 from cli.private_rabbitmq import Node
+from tests.broker import broker_channel
+from tests.odd_handlers import Odd
 from tests.tls import make_authority, make_certificate
+from tests.world import World
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "rabbitmq"
 # A command of RabbitMQ's takes a second; on a crowded machine, ten.
@@ -127,6 +130,27 @@ def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> Non
     assert [refusal(broker, "consumer", deed) for deed in (consume, count)] == [None, None]
     assert [refusal(broker, "consumer", deed) for deed in (publish, delete, read_quarantine)] == [403, 403, 403]
     assert "guest" not in broker.node.control("list_users")
+
+
+@pytest.mark.rabbitmq
+def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Deployed) -> None:
+    prepare(broker.url("setup"))
+    world.backend, world.odd = "rabbitmq", True
+    world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
+    with broker_channel(broker.url("relay")) as relay, broker_channel(broker.url("setup")) as quarantine:
+        quarantine.queue_purge("turno.quarantine")
+        relay.basic_publish(EXCHANGE, "normal", b"junk")
+        world.start_consumer(POOL_MAX_CHILDREN="1")
+
+        def consumed() -> bool:
+            return bool(quarantine.queue_declare("turno.quarantine", passive=True).method.message_count)
+
+        assert becomes_true(consumed, within=90)
+    # The only child is busy with the first, so that the others stay where they were published.
+    for _ in range(3):
+        world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+    published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"
+    assert becomes_true(lambda: world.rows(published) != [], within=90)
 
 
 @pytest.mark.rabbitmq
