@@ -88,9 +88,15 @@ class _Run:
                 worker.wait()
 
     def _start(self, *about: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*self._command, *about], env=self._environment, stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        with self._done.with_suffix(".log").open("ab") as log:
+            return subprocess.Popen(
+                [*self._command, *about],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _put(self, jobs: int) -> None:
         if status := self._start("put", str(jobs)).wait(PATIENCE):

@@ -100,14 +100,13 @@ class Run:
                 becomes_true(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
                 self._strike(stage, faults)
                 faults.heal(everything=True)
-                if not self.verdict.violations:
-                    self._drain(stage)
+                if not self.verdict.violations and self._drained(stage):
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
                     becomes_true(crew.only_residents_are_left, within=GONE_WITHIN, every=0.1)
                     leave_unheard(stage, crew.exec_queue(), self._told)
-                    self._drain(stage)
-                    crew.dismiss()
-                    becomes_true(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
+                    if self._drained(stage):
+                        crew.dismiss()
+                        becomes_true(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
             finally:
                 faults.heal(everything=True)
                 crew.stop()
@@ -191,8 +190,8 @@ class Run:
             self.verdict.violations = self._checker.violations() + self._door.faults
             self.verdict.judged += 1
 
-    def _drain(self, stage: Stage) -> None:
-        """Wait until every job has ended, as long as anything happens at all."""
+    def _drained(self, stage: Stage) -> bool:
+        """Wait until every job has ended, as long as anything happens at all; False when something is stuck."""
         began = moved = time.monotonic()
         last: list[Any] = []
         while True:
@@ -203,6 +202,7 @@ class Run:
                 last, moved = now, time.monotonic()
             time.sleep(0.2)
         self.verdict.drain_seconds = round(self.verdict.drain_seconds + time.monotonic() - began, 1)
+        return left == 0
 
     def _state(self, stage: Stage) -> tuple[int, list[Any]]:
         with stage.admin() as session:
