@@ -227,6 +227,42 @@ def test_a_key_pressed_on_what_can_be_seen_is_never_lost(site: Site) -> None:
         expect(page.get_by_role("button", name="Invoice 2 chosen")).to_be_enabled()
 
 
+def test_a_row_opens_in_place_and_is_open_after_a_reload(site: Site) -> None:
+    for order in (10248, 10249):
+        assert site.world.cancel(site.world.enqueue({"order_ids": [order]})) == "cancelled"
+    with site.visitor("ana", "suc0001") as page:
+        address = page.url
+        opener = page.locator("#jobs .opener").first
+        opener.click()
+        expect(page.locator("#jobs .inside").first).to_contain_text("Nothing was invoiced.")
+        expect(opener).to_have_attribute("aria-expanded", "true")
+        expect(opener).to_be_focused()
+        expect(page.locator("#jobs .inside:visible")).to_have_count(1)
+        page.reload()
+        expect(page.locator("#jobs .inside").first).to_contain_text("Nothing was invoiced.")
+        opener.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#jobs .inside:visible")).to_have_count(0)
+        assert page.url.split("?")[0] == address.split("?")[0]
+        page.locator("#jobs article").last.focus()
+        page.keyboard.press("x")
+        expect(page.locator("#jobs .inside").last).to_contain_text("Nothing was invoiced.")
+
+
+def test_what_is_read_in_one_tab_is_read_in_the_others(site: Site) -> None:
+    assert site.world.cancel(site.world.enqueue({"order_ids": [10248]})) == "cancelled"
+    with site.visitor("ana", "suc0001") as page:
+        other = page.context.new_page()
+        other.goto(page.url)
+        for tab in (page, other):
+            expect(tab.locator("#link")).to_have_text("Live")
+            expect(tab.locator(".badge")).to_have_text("1")
+        page.locator("#bell").click()
+        page.locator(".story-button").click()
+        expect(page.locator("#job .state")).to_have_text("Cancelled")
+        expect(other.locator(".badge")).to_have_count(0)
+
+
 def test_progress_is_said_and_not_chattered(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.evaluate(

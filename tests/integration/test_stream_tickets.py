@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,6 +46,12 @@ def test_a_ticket_opens_its_stream_once(world: World, web: DemoWeb) -> None:
             assert [event["job_id"] for _, event in stream.first_state()] == [str(job_id)]
             assert refused(web, f"{path}?ticket={secret}")
         assert refused(web, f"{path}?ticket={secret}")
+
+
+def test_a_ticket_is_good_for_half_a_minute_at_most(world: World, web: DemoWeb) -> None:
+    ticket(world, web)
+    [left] = world.rows("DELETE FROM turno.stream_tickets RETURNING expires_at - clock_timestamp() AS time")
+    assert left["time"] <= timedelta(seconds=30)
 
 
 def test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last(world: World, web: DemoWeb) -> None:

@@ -7,9 +7,18 @@ from tests.mutants.mutant import Mutant
 SESSION = "tests/integration/test_pages_session.py"
 PAGES = "tests/integration/test_pages.py"
 ORIGINS = "tests/integration/test_other_origins.py"
+OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
 
 MUTANTS = (
+    Mutant(
+        "a database's own words are shown to everybody",
+        OPERATORS,
+        "app/web/pages/job_page.py",
+        "told = of_job if visit.scope.principal.operator else of_event",
+        "told = of_job",
+        (f"{PAGES}::test_reasons_are_told_in_spanish_and_what_is_no_code_to_operators_alone",),
+    ),
     Mutant(
         "another site may use the cookie through the API",
         COOKIE,

@@ -143,6 +143,57 @@ MUTANTS = (
         (f"{OF_TICKETS}::test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last",),
     ),
     Mutant(
+        "a ticket is good for minutes",
+        ONE_USE,
+        TICKETS,
+        "clock_timestamp() + p_for);",
+        "clock_timestamp() + 10 * p_for);",
+        (f"{OF_TICKETS}::test_a_ticket_is_good_for_half_a_minute_at_most",),
+    ),
+    Mutant(
+        "a ticket for one tenant opens another's stream",
+        ONE_USE,
+        ACCESS,
+        "    return _tenant_named(request) in (None, ticket.tenant) and ticket.until >",
+        "    return ticket.until >",
+        (f"{OF_TICKETS}::test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last",),
+    ),
+    Mutant(
+        "a ticket outlives the session that asked for it",
+        "section 8: the stream ends when the session does",
+        ACCESS,
+        " and ticket.until > services().clock().timestamp()",
+        "",
+        (f"{OF_TICKETS}::test_a_ticket_that_does_not_count_any_more_opens_nothing[session over]",),
+    ),
+    Mutant(
+        "flask-sse's own view answers",
+        "section 8: its stock view is never registered",
+        "app/web/streams.py",
+        """        \"\"\"Refuse: what is shown depends on who asks, never on the query.\"\"\"
+        raise NotImplementedError
+""",
+        """        return super().stream()
+""",
+        (f"{OF_TICKETS}::test_flask_sse_s_own_view_and_its_redis_are_out_of_reach",),
+    ),
+    Mutant(
+        "what is read in one tab is told to no other",
+        "section 8: a hint makes the hub read the named jobs",
+        "app/web/notifications.py",
+        "    services().hub.announce(scope.tenant.id, job)\n",
+        "",
+        (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
+    ),
+    Mutant(
+        "a notification that was read is no news",
+        "section 8: state with revisions",
+        "app/web/stream_events.py",
+        "1 if body.read_at is None else 2",
+        "1",
+        (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
+    ),
+    Mutant(
         "another site opens streams with the cookie",
         "RELIABILITY attack 48",
         ACCESS,

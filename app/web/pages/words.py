@@ -77,7 +77,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "es": ("Facturar {n} elegido", "Facturar {n} elegidos"),
     },
     "point of sale": {"en": "Point of sale", "es": "Punto de venta"},
-    "issuer registered": {"en": "VAT registered", "es": "Responsable inscripto"},
+    "issuer registered": {"en": "VAT registered", "es": "Resp. inscripto"},
     "issuer monotributo": {"en": "Monotributo", "es": "Monotributo"},
     "choose": {"en": "Choose order {order}", "es": "Elegir el pedido {order}"},
     "choose page": {"en": "Choose all on this page", "es": "Elegir todos los de esta página"},

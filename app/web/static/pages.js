@@ -234,6 +234,10 @@ addEventListener("pageshow", (event) => {
 
 turno.addEventListener("job", (event) => showJob(event.detail));
 turno.addEventListener("notification", refreshBell);
+turno.addEventListener("unread", (event) => {
+  // Read elsewhere while this tab heard nothing.
+  if (event.detail !== Number(document.getElementById("bell").dataset.unread)) refresh();
+});
 turno.addEventListener("connection", (event) => {
   const link = document.getElementById("link");
   if (event.detail === "signed-out") return location.reload();

@@ -63,7 +63,10 @@ export class TurnoProblem extends Error {
   }
 }
 
-/** One tenant of one user. Emits "job", "notification" and "connection" events; their `detail` is what is new. */
+/**
+ * One tenant of one user. Emits "job", "notification", "unread" and "connection" events; their `detail` is what is new,
+ * of "unread" how many notifications are, told whenever it is counted.
+ */
 export class Turno extends EventTarget {
   /** @param {Options} options */
   constructor({ schema, base = "", token, session = "", everything = false }) {
@@ -217,6 +220,12 @@ export class Turno extends EventTarget {
     if (this._tabs.leading) this._tabs.say({ notification });
   }
 
+  /** @param {number} unread */
+  _takeUnread(unread) {
+    this.dispatchEvent(new CustomEvent("unread", { detail: unread }));
+    if (this._tabs.leading) this._tabs.say({ unread });
+  }
+
   /** @param {Connection} connection */
   _takeConnection(connection) {
     if (connection === this.connection) return;
@@ -246,6 +255,7 @@ export class Turno extends EventTarget {
     if (said.leading) this._tabs.say({ hello: true, open: [...this._open] });
     if (said.job) this._takeJob(said.job);
     if (said.notification) this._takeNotification(said.notification);
+    if (said.unread !== undefined) this._takeUnread(said.unread);
     if (said.connection) this._takeConnection(said.connection);
   }
 }
@@ -321,12 +331,13 @@ class Source {
     this.streamTimer = setTimeout(() => mine() && this._lost(), STREAM_PATIENCE_MS);
     events.addEventListener("job", (event) => mine() && this.turno._takeJob(JSON.parse(event.data)));
     events.addEventListener("notification", (event) => mine() && this.turno._takeNotification(JSON.parse(event.data)));
-    events.addEventListener("ready", () => mine() && this._live());
+    events.addEventListener("ready", (event) => mine() && this._live(JSON.parse(event.data)));
     events.addEventListener("bye", () => mine() && this._connectIn(200 + 800 * Math.random()));
     events.addEventListener("error", () => mine() && this._lost());
   }
 
-  _live() {
+  /** @param {{unread: number}} counted */
+  _live({ unread }) {
     clearTimeout(this.streamTimer);
     clearTimeout(this.pollTimer);
     this.pollTimer = undefined;
@@ -334,6 +345,7 @@ class Source {
     this.failures = 0;
     this.pollEvery = POLL_MS;
     this.turno._takeConnection("live");
+    this.turno._takeUnread(unread);
     // A job that ended while nobody listened is no longer in the stream's first state.
     this._poll({ once: true });
   }
@@ -419,6 +431,7 @@ class Source {
     for (const job of jobs.body.jobs) this.turno._takeJob(job);
     const told = await this.turno.ask("GET", "/api/notifications?unread=true&limit=20");
     for (const notification of told.body.notifications) this.turno._takeNotification(notification);
+    this.turno._takeUnread(told.body.unread);
   }
 }
 
