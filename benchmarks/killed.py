@@ -146,7 +146,8 @@ def run(options: Options) -> Report:
         for step, share in SHARES.items():
             name, before, began = step or "at random", bench.killed(), time.perf_counter()
             so_far += share
-            _kill(bench, step, until=round(wanted * so_far), end=start + LONGEST * so_far)
+            until = max(before + round(wanted * share), round(wanted * so_far))
+            _kill(bench, step, until=until, end=start + LONGEST * so_far)
             killed[name], took[name] = bench.killed() - before, time.perf_counter() - began
         _finish(bench)
         for branch in bench.branches:
