@@ -72,7 +72,7 @@ def ended_within(reader: Reader, users: Collection[str], period: timedelta, *, l
 
 
 def notifications_of(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
-    """Return the notifications that tell of these jobs' ends, with their users."""
+    """Return the notifications that tell of these jobs, with their users."""
     reader.execute(
         "SELECT id, job_id, user_id, kind, data, created_at, read_at FROM notifications WHERE job_id = ANY (%s)",
         (list(job_ids),),

@@ -176,8 +176,9 @@ class Hub:
         some = list(job_ids)[:READ_AT_MOST]
         with as_api(connection, room.tenant) as reader:
             rows = watched.named(reader, some)
-            ended = [row["id"] for row in rows if row["finished_at"] is not None]
-            told = watched.notifications_of(reader, ended) if ended and room.users else []
+            # A job that waits for a person has no time to run at; its user was told that, as of an end.
+            news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
+            told = watched.notifications_of(reader, news) if news and room.users else []
         for row in rows:
             room.show_job(row, self._render)
         for row in told:

@@ -137,6 +137,17 @@ def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: World, hinted
     assert ben.shown == []
 
 
+def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: World, hinted: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    mine = join(world, hinted)
+    world.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
+    world.rows(
+        "INSERT INTO notifications (user_id, kind, job_id, data) VALUES ('ana', 'needs_review', %s, '{}')", job_id
+    )
+    hint(world, job_id)
+    assert mine.sees(lambda told: bool(told["kind"] == "needs_review"), kind="notification")
+
+
 def test_another_tenant_s_changes_never_arrive(world: World, looking: Hub) -> None:
     """Look-alike tenants: the same user, orders and payload, and hints that name the one's job as the other's."""
     ours, theirs = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)

@@ -225,4 +225,12 @@ MUTANTS = (
         "    if False:\n",
         ("tests/integration/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),
     ),
+    Mutant(
+        "nobody watching hears that a job waits for a person",
+        "section 8: jobs, progress and notifications of one user",
+        HUB,
+        'is not None or row["run_at"] is None]',
+        "is not None]",
+        (f"{OF_HUB}::test_a_job_that_waits_for_a_person_tells_its_user_at_once",),
+    ),
 )
