@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.ground import ROOT
 from cli.deadline import becomes_true
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

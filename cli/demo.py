@@ -21,9 +21,10 @@ from cli.demo_run import Run, invoice_all
 from cli.demo_steps import step
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
-from cli.embedded_postgres import Cluster, free_port
+from cli.embedded_postgres import Cluster
 from cli.environment import read_dotenv
 from cli.folder_lock import FolderInUseError, FolderLock
+from cli.free_port import free_port
 from cli.marked_processes import end_marked
 from cli.provisioner import provisioner
 from cli.wiring import logins

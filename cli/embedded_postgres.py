@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from urllib.parse import quote
 
 from cli.deadline import becomes_true
 from cli.folder_lock import FolderLock
+from cli.free_port import free_port
 from cli.postgres_files import DataFolder
 from cli.postgres_processes import end_leftovers, is_ready, kill_all, remove_last_sockets
 
@@ -184,10 +184,3 @@ class Cluster:
 
     def _last_words(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-10:])
-
-
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port

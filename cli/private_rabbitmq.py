@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from cli.deadline import becomes_true
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from cli.system_packages import RABBITMQ
 from cli.unprivileged import Identity
 

@@ -13,7 +13,7 @@ from psycopg import sql
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

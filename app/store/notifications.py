@@ -25,11 +25,12 @@ def search(
     return reader.fetchall()
 
 
-def job_of(reader: psycopg.Cursor[dict[str, Any]], notification: UUID, user_id: str) -> UUID | None:
-    """Return the job that a user's notification tells of; None if there is no such notification."""
-    reader.execute("SELECT job_id FROM notifications WHERE id = %s AND user_id = %s", (notification, user_id))
-    row = reader.fetchone()
-    return row["job_id"] if row else None
+def job_of(reader: psycopg.Cursor[dict[str, Any]], notification: UUID) -> UUID:
+    """Return the job that a notification tells of, which its user has just marked as read."""
+    reader.execute("SELECT job_id FROM notifications WHERE id = %s", (notification,))
+    (row,) = reader.fetchall()
+    job: UUID = row["job_id"]
+    return job
 
 
 def count_unread(reader: psycopg.Cursor[dict[str, Any]], user_id: str) -> int:

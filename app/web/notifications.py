@@ -91,12 +91,11 @@ def mark_read(call: Call, notification_id: str) -> Response:
 
 def read(scope: Scope, notification: UUID) -> UUID | None:
     """Mark a user's notification as read and tell those who watch; returns its job, None if there is no such one."""
-    user = scope.principal.user
     with services().connection() as connection:
-        with as_api(connection, scope.tenant) as reader:
-            job = stored.job_of(reader, notification, user)
-        if job is None or not call_as_api(connection, scope.tenant, stored.READ, (notification, user))["found"]:
+        if not call_as_api(connection, scope.tenant, stored.READ, (notification, scope.principal.user))["found"]:
             return None
+        with as_api(connection, scope.tenant) as reader:
+            job = stored.job_of(reader, notification)
     services().hub.announce(scope.tenant.id, job)
     return job
 

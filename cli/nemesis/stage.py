@@ -14,7 +14,8 @@ import psycopg
 from psycopg import sql
 
 from app.settings import Settings
-from cli.embedded_postgres import Cluster, free_port
+from cli.embedded_postgres import Cluster
+from cli.free_port import free_port
 from cli.wiring import ROOT
 from handlers.services.northwind.load import BRANCH_SHARES, load_orders
 from tenants.install import install

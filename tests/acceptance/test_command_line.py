@@ -20,7 +20,7 @@ from cli.demo_client import Client
 from cli.demo_errors import DemoFailed
 from cli.demo_folder import without_password
 from cli.demo_web import DemoWeb
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from tests.acceptance.turno_process import bare_environment, turno
 
 if TYPE_CHECKING:

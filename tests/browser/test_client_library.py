@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from cli.demo_web import DemoWeb
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from tests.site import Site
 
 if TYPE_CHECKING:

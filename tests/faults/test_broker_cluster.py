@@ -14,7 +14,7 @@ from app.jobs.job import Priority
 from app.queues.topology import prepare, queue_of
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from cli.testing import processes
 from tests.broker import broker_channel
 from tests.faults.broker_cluster import BrokerCluster

@@ -18,7 +18,7 @@ from app.queues.topology import queue_of
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from cli.private_rabbitmq import Node
 from cli.wiring import pool_queue
 from tests.broker import broker_channel

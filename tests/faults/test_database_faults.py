@@ -15,7 +15,8 @@ import pytest
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
-from cli.embedded_postgres import Cluster, free_port
+from cli.embedded_postgres import Cluster
+from cli.free_port import free_port
 from tenants.punctual import PunctualConnection
 from tenants.session import SERVICE_TIMEOUTS, service_session
 from tests.faults.own_server import own_world, reconnect

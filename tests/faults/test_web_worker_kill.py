@@ -15,7 +15,7 @@ import pytest
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from tests.world import World
 
 # Where the web dies, and whether the job was committed by then.

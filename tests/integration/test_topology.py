@@ -20,7 +20,7 @@ from app.errors import TurnoError
 from app.jobs.job import Priority
 from app.queues.topology import EXCHANGE, TopologyDiffers, TopologyMissing, nodes, prepare, queue_of
 from cli.deadline import becomes_true
-from cli.embedded_postgres import free_port
+from cli.free_port import free_port
 from cli.main import main
 from cli.private_rabbitmq import Node
 from tests.broker import broker_channel

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 WORK = "app/work"
 CONTROL = "migrations/control/0001_control.sql"
+MARKS = "migrations/control/0009_marks.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
 REPAIR = "migrations/tenant/0003_grouped.sql"
 FENCING = "tests/integration/test_fencing.py"
@@ -207,7 +208,7 @@ MUTANTS = (
     Mutant(
         "a dry run promotes",
         DRY,
-        CONTROL,
+        MARKS,
         "IF p_dry_run THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         "IF false THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         (f"{MENDS}[be_due-promoted]",),
