@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ def nemesis(
         click.echo(str(fault))
     from cli.nemesis.run import Run, tell  # noqa: PLC0415 - help for the command must not load everything
 
+    # As Ctrl-C: what it started must end with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     verdict = Run(schedule, Wishes(wanted, most_open), patience=patience).play()
     tell(verdict)
     if as_json:
