@@ -93,7 +93,7 @@ def skip_locked(ground: Ground) -> Queue:
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(TABLE)
     return Queue(
-        worker=[sys.executable, str(ROOT / "benchmarks" / "skip_locked_process.py"), url],
+        worker=[sys.executable, "-m", "benchmarks.skip_locked_process", url],
         url=url,
         empty="TRUNCATE floor_jobs",
         put="INSERT INTO floor_jobs (number) SELECT i FROM generate_series(1, %s) AS i",
