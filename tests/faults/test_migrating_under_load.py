@@ -56,6 +56,8 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     migrating = subprocess.Popen(arguments, cwd=ROOT)
     sleeping = "FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()"
     assert becomes_true(lambda: world.rows(f"SELECT 1 {sleeping}") != [], within=60)
+    # The first may still wait for a lock that a job holds.
+    assert becomes_true(lambda: versions(world, steps)["suc0001"] == 9000, within=60)
     migrating.kill()
     migrating.wait()
     world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
