@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -33,7 +34,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what takes longest first when several workers share a run."""
+    """Give each test a name of its own; put what takes longest first when several workers share a run."""
+    for item in items:
+        # Schemathesis tells its operations apart by `name` alone: of those, xdist would run one for all.
+        if not item.nodeid.endswith(item.name):
+            item._id = coerce_node_id(f"{item.nodeid.rpartition('::')[0]}::{item.name}")
+    if len({item.nodeid for item in items}) < len(items):
+        raise pytest.UsageError("two tests have one name: only one of them would be run")
     # `workerinput` is how a worker of pytest-xdist is known.
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _turn(item.nodeid))
