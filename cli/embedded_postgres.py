@@ -142,11 +142,11 @@ class Cluster:
             if self._tcp:
                 self.port = free_port()
         settings = {
-            **self._settings,
             "port": str(self.port),
             "listen_addresses": "127.0.0.1" if self._tcp else "",
             "unix_socket_directories": str(self._sockets),
             "unix_socket_permissions": "0700",
+            **self._settings,
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with self.log.open("ab") as log:

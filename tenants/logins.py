@@ -20,6 +20,11 @@ PINNED = {
     "default_transaction_deferrable": "off",
     "client_connection_check_interval": "500",
     "idle_session_timeout": "0",
+    # So the server gives up a client that vanished, and its locks; over a local socket they mean nothing.
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
     "client_encoding": "UTF8",
     "DateStyle": "ISO,YMD",
     "TimeZone": "UTC",

@@ -69,6 +69,9 @@ SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.ro
 FROM pg_roles r WHERE r.rolname = session_user
 """
 
+# Asked between two jobs. What its role may do was proved at the login, and no job can change that.
+UNCHANGED: LiteralString = "SELECT session_user, current_user = session_user"
+
 
 def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
     """Raise NotConfined unless this session is `role`, has no memberships and no power over row security."""
@@ -76,7 +79,7 @@ def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None
 
 
 def believe_confined(answer: psycopg.Cursor[TupleRow], role: str) -> None:
-    """Raise NotConfined unless this answer to CONFINED is that of a session confined as `role`."""
+    """Raise NotConfined unless this answer to CONFINED or UNCHANGED is that of a session confined as `role`."""
     row = answer.fetchone()
     if row is None or row[0] != role or not row[1]:
         raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.rows import tuple_row
+from psycopg.rows import TupleRow, tuple_row
 from psycopg.types.json import Jsonb
 
 from app.errors import ClaimLost, HandlerMisuse
@@ -46,9 +46,9 @@ def named_refusals() -> Iterator[None]:
 
 
 # That people see it need not survive the server: where it does not, nor does the session that works for it.
-_START: LiteralString = """
-SELECT j.* FROM set_config('synchronous_commit', 'off', true), job_start(%s, %s, %s) AS j
-"""
+_START: LiteralString = "SELECT * FROM job_start(%s, %s, %s)"
+BEGIN: LiteralString = "BEGIN; SELECT set_config('turno.attempt', %s, true)"
+_START_AND_BEGIN: LiteralString = f"BEGIN; SET LOCAL synchronous_commit = off; {_START}; COMMIT; {BEGIN}"
 
 
 def start(session: Session, claim: Claim, worker: str) -> Started:
@@ -59,43 +59,35 @@ def start(session: Session, claim: Claim, worker: str) -> Started:
 
 def start_and_begin(session: Session, claim: Claim, worker: str) -> Started:
     """Start, then begin the handler's transaction, in one network round trip; raises ClaimLost."""
-    with named_refusals(), session.cursor(row_factory=tuple_row) as cursor, session.cursor() as control:
-        with session.pipeline() as pipeline:
-            cursor.execute(_START, (claim.job_id, claim.token, worker), prepare=False)
-            pipeline.sync()
-            _begin(control, claim)
-        row = cursor.fetchone()
+    with named_refusals(), together(session) as cursor:
+        cursor.execute(_START_AND_BEGIN, (claim.job_id, claim.token, worker, str(claim.token)))
+        row = cursor.set_result(2).fetchone()
     assert row is not None, "a function call returns a row"  # noqa: S101
     return Started(*row)
 
 
 def begin(session: Session, claim: Claim) -> None:
     """Open the handler's transaction and mark it as this attempt's; see attempt_check in the schema."""
-    with session.pipeline(), session.cursor() as control:
-        _begin(control, claim)
+    with together(session) as cursor:
+        cursor.execute(BEGIN, (str(claim.token),))
 
 
-def _begin(control: psycopg.Cursor[Any], claim: Claim) -> None:
-    control.execute("BEGIN", prepare=False)
-    control.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),), prepare=False)
+_COMPLETE: LiteralString = "SELECT job_complete(%s, %s, %s::jsonb)"
 
 
 def complete(session: Session, claim: Claim, result: str) -> None:
     """Write the end of the job into the handler's transaction; the caller commits."""
-    with named_refusals(), session.cursor() as cursor:
-        _complete(cursor, claim, result)
+    with named_refusals():
+        _row(session, _COMPLETE, (claim.job_id, claim.token, result))
 
 
 def complete_and_commit(session: Session, claim: Claim, result: str) -> None:
     """Complete and commit in one network round trip; what raises, the commit's own refusals too, undoes both."""
+    # As a parameter: what is part of the text may end up in the server's log.
     with named_refusals(), session.pipeline(), session.cursor() as cursor:
-        _complete(cursor, claim, result)
+        cursor.execute(_COMPLETE, (claim.job_id, claim.token, result), prepare=False)
         # Left to the pipeline's sync, a refused commit would be an error that psycopg does not expect there.
         cursor.execute("COMMIT", prepare=False)
-
-
-def _complete(cursor: psycopg.Cursor[Any], claim: Claim, result: str) -> None:
-    cursor.execute("SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result), prepare=False)
 
 
 def fail(
@@ -159,6 +151,14 @@ def writing_savepoints(session: Session) -> int:
         " WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted"
     )
     return int(_row(session, statement, ())[0])
+
+
+def together(session: Session) -> psycopg.ClientCursor[TupleRow]:
+    """Return a cursor whose statements, several with a `;` between them, go to the server as one message.
+
+    The first that fails undoes the transaction, and those after it are not run.
+    """
+    return psycopg.ClientCursor(session, row_factory=tuple_row)
 
 
 def now(session: Session) -> datetime:

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from app.jobs.claim import Claim
-from app.store.attempts import Started, named_refusals
+from app.store.attempts import BEGIN, Started, named_refusals, together
 
 Session = psycopg.Connection[Any]
+
+_START: LiteralString = "SELECT * FROM jobs_start(%s, %s, %s)"
+_START_AND_BEGIN: LiteralString = f"BEGIN; SET LOCAL synchronous_commit = off; {_START}; COMMIT; {BEGIN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +31,9 @@ def start(session: Session, claims: Sequence[Claim], worker: str, mark: UUID) ->
 
     One network round trip. Returns by job what its attempt finds; whose claim was lost is missing.
     """
-    with session.cursor(row_factory=tuple_row) as cursor, session.cursor() as control:
-        with session.pipeline() as pipeline:
-            cursor.execute(
-                "SELECT j.* FROM set_config('synchronous_commit', 'off', true), jobs_start(%s, %s, %s) AS j",
-                (*_keys(claims), worker),
-                prepare=False,
-            )
-            pipeline.sync()
-            control.execute("BEGIN", prepare=False)
-            control.execute("SELECT set_config('turno.attempt', %s, true)", (str(mark),), prepare=False)
-        return {job_id: Started(*found) for job_id, *found in cursor.fetchall()}
+    with together(session) as cursor:
+        cursor.execute(_START_AND_BEGIN, (*_keys(claims), worker, str(mark)))
+        return {job_id: Started(*found) for job_id, *found in cursor.set_result(2)}
 
 
 def complete(session: Session, results: Sequence[Result], mark: UUID) -> None:

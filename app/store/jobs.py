@@ -59,7 +59,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
-          AND (NOT %(parked)s OR j.status = 'pending' AND j.run_at = 'infinity')
+          AND (NOT %(parked)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
         ORDER BY j.id DESC LIMIT %(limit)s
         """,

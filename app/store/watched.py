@@ -29,7 +29,7 @@ def of_user(reader: Reader, user_id: str) -> list[Row]:
     """Return a user's open jobs and those that ended within the last hour, oldest first; the newest of too many."""
     reader.execute(
         """
-        SELECT id FROM background_jobs WHERE user_id = %s AND status IN ('pending', 'running') ORDER BY id DESC LIMIT %s
+        SELECT id FROM background_jobs WHERE user_id = %s AND finished_at IS NULL ORDER BY id DESC LIMIT %s
         """,
         (user_id, OPEN_AT_MOST),
     )
@@ -45,7 +45,7 @@ def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str])
         SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = ANY (%(jobs)s::uuid[] || ARRAY(
-            SELECT id FROM background_jobs WHERE user_id = ANY (%(users)s) AND status IN ('pending', 'running')
+            SELECT id FROM background_jobs WHERE user_id = ANY (%(users)s) AND finished_at IS NULL
             ORDER BY id DESC LIMIT %(limit)s))
         """,
         {"jobs": list(job_ids), "users": list(users), "limit": TOGETHER},

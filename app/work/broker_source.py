@@ -22,6 +22,7 @@ from app.work.source import Source
 log = logging.getLogger(__name__)
 
 QUIET = 2.0  # seconds without a message, after which a free worker looks for itself
+GLANCE = 0.1  # seconds that a broker that is there has between two looks, to speak first
 AGAIN = 1.0  # seconds before a courier that died is replaced
 
 
@@ -55,6 +56,7 @@ class BrokerSource:
         self._courier_due = clock()
         self._heard: deque[tuple[str, Message]] = deque()
         self._granted = 0  # how many more the courier may hand over
+        self._here = False  # whether the courier says that the broker is
         self._quiet_at = clock() + QUIET
 
     @property
@@ -67,6 +69,9 @@ class BrokerSource:
         claims = self._claim_heard(worker, free)
         if not claims and self._clock() >= self._quiet_at:
             claims = self._looks.take(worker, free)
+            if self._here:
+                # Else a busy worker would look for ever, and messages that it is granted none of would grow stale.
+                self._quiet_at = self._clock() + GLANCE
         if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._courier is not None:
             self._courier.tell("grant", more)
             self._granted += more
@@ -121,7 +126,10 @@ class BrokerSource:
                 self._heard.append((receipt, Message.decode(body.encode())))
                 self._granted = max(0, self._granted - 1)
                 self._quiet_at = self._clock() + QUIET
+            case "here":
+                self._here = True
             case "away":
+                self._here = False
                 self._quiet_at = self._clock()
             case "refused":
                 raise BrokerRefused(about)
@@ -146,7 +154,7 @@ class BrokerSource:
 
     def _lose(self, how: str) -> None:
         log.warning("the courier %s; another one follows", how)
-        self._courier = None
+        self._courier, self._here = None, False
         self._heard.clear()
         self._granted = 0
         self._quiet_at = self._clock()

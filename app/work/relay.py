@@ -20,6 +20,7 @@ from app.work.engine import Connection, EngineLink
 log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=5)
+KEEP_EVERY = LEASE.total_seconds() / 4
 BATCH = 256
 SHORTEST, LONGEST = 0.005, 1.0  # seconds between two looks while nothing is to be published
 STANDBY = 1.0  # seconds between two looks whether the one who publishes is gone
@@ -58,13 +59,14 @@ class Relay:
         self._chance = chance
         self._rest = SHORTEST
         self._look_for_lost_at = monotonic()
+        self._keep_at = 0.0
         self._listens: Connection | None = None
 
     def run(self, stopped: Event) -> None:
         """Publish until stopped, whatever fails."""
         while not stopped.is_set():
             try:
-                if self._engine.run(broker.keep_lease, "relay", self._holder, LEASE):
+                if self._keep():
                     self._engine.run(self._wait, self.turn())
                 else:
                     stopped.wait(STANDBY)
@@ -78,6 +80,16 @@ class Relay:
                 stopped.wait(STANDBY * (1 + self._chance()))
         self._leave()
         self._engine.close()
+
+    def _keep(self) -> bool:
+        """Say whether the lease is ours; that it is, is asked again long before it would be over."""
+        if monotonic() < self._keep_at:
+            return True
+        asked = monotonic()
+        if not self._engine.run(broker.keep_lease, "relay", self._holder, LEASE):
+            return False
+        self._keep_at = asked + KEEP_EVERY
+        return True
 
     def turn(self) -> float:
         """Publish what is due; returns after how many seconds to look again, unless a hint comes."""
@@ -113,6 +125,7 @@ class Relay:
                 self._rest = SHORTEST
 
     def _leave(self) -> None:
+        self._keep_at = 0.0
         try:
             self._engine.run(broker.drop_lease, "relay", self._holder)
         except psycopg.Error as error:

@@ -8,7 +8,7 @@ from typing import LiteralString
 import psycopg
 
 from app.work.session import HandlerConnection
-from tenants.session import CONFINED, NotConfined, believe_confined
+from tenants.session import UNCHANGED, NotConfined, believe_confined
 from tenants.tenant import HandlerLogin
 
 # What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
@@ -17,7 +17,7 @@ CLEAN: LiteralString = (
     "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
     " DISCARD TEMP; DISCARD SEQUENCES; DEALLOCATE ALL"
 )
-CLEAN_AND_CONFINED: LiteralString = f"{CLEAN};{CONFINED}"
+CLEAN_AND_UNCHANGED: LiteralString = f"{CLEAN}; {UNCHANGED}"
 IDLE_SECONDS = 30.0
 
 
@@ -78,7 +78,7 @@ class Sessions:
         try:
             clean = connection.afresh()
             psycopg.Connection.rollback(clean)
-            answer = clean.execute(CLEAN_AND_CONFINED, prepare=False).set_result(-1)
+            answer = clean.execute(CLEAN_AND_UNCHANGED, prepare=False).set_result(-1)
             believe_confined(answer, login.role)
         except (psycopg.Error, NotConfined):
             return None

@@ -10,6 +10,7 @@ from time import monotonic
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from cli.embedded_postgres import Cluster
 from cli.nemesis.network import Network
 from tests.faults.own_server import own_world
 from tests.faults.tcp_proxy import bad_link
@@ -18,7 +19,7 @@ from tests.world import ROOT, World
 HOLD = """
 import psycopg, sys
 with psycopg.connect(sys.argv[1], autocommit=True) as session:
-    session.execute("BEGIN; LOCK TABLE turno.leases")
+    session.execute(f"BEGIN; LOCK TABLE {sys.argv[3]}")
     print("locked", flush=True)
     sys.stdin.readline()
     try:
@@ -60,7 +61,7 @@ def test_a_session_into_nothing_is_given_up_by_its_client(tcp_world: World, netw
         known = {**conninfo_to_dict(tcp_world.url), "host": network.our_ip, "port": str(link_port)}
         there = make_conninfo(**known | quick)  # type: ignore[arg-type]  # libpq takes words for all of these
         client = subprocess.Popen(
-            ["ip", "netns", "exec", network.space, sys.executable, "-c", HOLD, there, question],
+            ["ip", "netns", "exec", network.space, sys.executable, "-c", HOLD, there, question, "turno.leases"],
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
@@ -73,6 +74,37 @@ def test_a_session_into_nothing_is_given_up_by_its_client(tcp_world: World, netw
             client.stdin.flush()
             assert client.stdout.readline().startswith("given up:")
             assert monotonic() - began < 12
+        finally:
+            client.kill()
+            client.communicate()
+
+
+@pytest.mark.root
+def test_the_locks_of_a_client_that_vanished_are_given_up_by_its_server(
+    tmp_path: Path, postgres_template: Path, network: Network
+) -> None:
+    def admit(cluster: Cluster) -> None:
+        with (cluster.data / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network.their_ip}/32 scram-sha-256\n")
+
+    settings = {"listen_addresses": f"127.0.0.1,{network.our_ip}"}
+    with own_world(tmp_path, postgres_template, tcp=True, settings=settings, before_start=admit) as (_, world):
+        login = world.handler_login()
+        conninfo = world.logins.conninfo(
+            login.role, epoch=login.epoch, search_path=login.schema, application="vanished", timeouts={}
+        )
+        there = make_conninfo(conninfo, host=network.our_ip)
+        client = subprocess.Popen(
+            [*network.prefix(), sys.executable, "-c", HOLD, there, "SELECT 1", "customers"],
+            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "locked\n"
+            network.swallow()
+            with world.admin.transaction():
+                world.rows("SET LOCAL lock_timeout = '25s'")
+                world.rows("LOCK TABLE customers")
         finally:
             client.kill()
             client.communicate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+LOOKUPS = "migrations/control/0011_lookups.sql"
 SQL = "migrations/control/0008_broker.sql"
 RELAY = "tests/integration/test_relay_sql.py"
 BACKENDS = "tests/integration/test_backends.py"
@@ -18,6 +19,14 @@ ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and 
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 
 MUTANTS = (
+    Mutant(
+        "a busy consumer looks for ever and leaves its messages in the broker",
+        "section 7: the relay keeps a bounded window in the broker",
+        "app/work/broker_source.py",
+        "            if self._here:\n",
+        "            if False:\n",
+        ("tests/unit/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
+    ),
     Mutant(
         "a message is believed about its tenant",
         DECIDES,
@@ -53,15 +62,15 @@ MUTANTS = (
     Mutant(
         "a late mark hides the next attempt from the relay",
         NEVER_LOST,
-        SQL,
-        "AND t.attempt = sent.attempt AND t.state = 'ready' AND t.backend = 'rabbitmq';",
-        "AND t.state = 'ready' AND t.backend = 'rabbitmq';",
+        LOOKUPS,
+        "AND t.attempt = sent.attempt\n",
+        "\n",
         (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
     ),
     Mutant(
         "two relays at a time",
         ONE,
-        SQL,
+        LOOKUPS,
         "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp();",
         "    WHERE true;",
         (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+OPEN = "migrations/tenant/0011_open_jobs.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
 SCOPE = "app/web/tenant_scope.py"
 TOKENS = "app/web/tokens.py"
@@ -109,7 +110,7 @@ MUTANTS = (
     Mutant(
         "a user may have any number of jobs waiting",
         "section 8: 429",
-        SQL,
+        OPEN,
         "            verdict := 'quota';\n",
         "            NULL;\n",
         (f"{JOBS}::test_the_quota_is_per_user_and_says_when_to_come_back",),
@@ -117,7 +118,7 @@ MUTANTS = (
     Mutant(
         "two requests at once see the same room",
         "section 8: 429",
-        SQL,
+        OPEN,
         "        PERFORM pg_advisory_xact_lock(turno.tenant_of(current_user), hashtext(p_user));\n",
         "",
         (f"{TURNS}::test_the_second_of_two_submissions_counts_the_first",),
@@ -125,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a key may stand for two bodies",
         ONE_KEY,
-        SQL,
+        OPEN,
         "CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END",
         "'replayed'",
         (f"{JOBS}::test_the_same_key_with_another_body_is_refused",),
@@ -133,7 +134,7 @@ MUTANTS = (
     Mutant(
         "a second request with a key is a fault",
         ONE_KEY,
-        SQL,
+        OPEN,
         "        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n",
         "",
         (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
@@ -141,7 +142,7 @@ MUTANTS = (
     Mutant(
         "the loser of a race for a key hears nothing",
         ONE_KEY,
-        SQL,
+        OPEN,
         "WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;\n",
         "WHERE false;\n        verdict := 'unknown';\n",
         (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),

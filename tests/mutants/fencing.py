@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+OPEN = "migrations/tenant/0011_open_jobs.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
 TESTS = "tests/integration/test_fencing.py"
 PROMISE = "promise 3: a worker that lost its claim can write nothing"
@@ -13,13 +14,13 @@ OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
 
 HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
 CHECK = "    PERFORM attempt_check(p_token);\n"
-HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;\n"
+HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR UPDATE;\n"
 
 MUTANTS = (
     Mutant(
         "claim_hold does not compare the token",
         PROMISE,
-        SQL,
+        OPEN,
         HELD + "    IF NOT FOUND THEN\n        RAISE",
         HELD.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
         (f"{ZOMBIE}[complete]",),
@@ -43,8 +44,8 @@ MUTANTS = (
     Mutant(
         "progress does not compare the token",
         PROMISE,
-        SQL,
-        "WHERE job_id = p_job AND token = p_token AND state = 'running';",
+        OPEN,
+        "WHERE job_id = p_job AND token = p_token;",
         "WHERE job_id = p_job AND state = 'running';",
         (f"{ZOMBIE}[progress]",),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+OPEN = "migrations/tenant/0011_open_jobs.sql"
 SQL = "migrations/tenant/0003_grouped.sql"
 CLAIM = "migrations/control/0002_grouped.sql"
 GROUP = "app/work/group.py"
@@ -52,7 +53,7 @@ MUTANTS = (
     Mutant(
         "a repaired ticket forgets that a worker died with its job",
         ALONE,
-        SQL,
+        OPEN,
         "p_backend, j.attempt, j.crashes\n",
         "p_backend, j.attempt, 0\n",
         (f"{TESTS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
@@ -76,15 +77,15 @@ MUTANTS = (
     Mutant(
         "the tokens of a group are not compared",
         FENCED,
-        SQL,
-        "JOIN turno.tickets t ON t.job_id = c.job_id AND t.token = c.token AND t.state = 'running'",
-        "JOIN turno.tickets t ON t.job_id = c.job_id AND t.state = 'running'",
+        OPEN,
+        "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
+        "t.job_id = ANY (p_jobs)",
         (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]", f"{LOSER}[1-running]"),
     ),
     Mutant(
         "a group is completed with a claim that was lost",
         FENCED,
-        SQL,
+        OPEN,
         "IF cardinality(jobs_held(p_jobs, p_tokens)) < cardinality(p_jobs) THEN",
         "IF false THEN",
         (f"{LOSER}[1-running]",),
@@ -92,7 +93,7 @@ MUTANTS = (
     Mutant(
         "a group is completed outside its transaction",
         ONCE,
-        SQL,
+        OPEN,
         "    PERFORM attempt_check(p_mark);\n",
         "",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),

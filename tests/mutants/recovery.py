@@ -5,12 +5,13 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 WORK = "app/work"
+LOOKUPS = "migrations/control/0011_lookups.sql"
+OPEN = "migrations/tenant/0011_open_jobs.sql"
 CONTROL = "migrations/control/0001_control.sql"
-MARKS = "migrations/control/0009_marks.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
-REPAIR = "migrations/tenant/0003_grouped.sql"
 FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
+NETWORK = "tests/faults/test_network_without_answers.py"
 ENDED = "tests/faults/test_ended_sessions.py"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
@@ -21,6 +22,18 @@ MENDS = f"{MAINTENANCE}::test_a_pass_mends_what_it_is_for_once"
 ON_TICKET = "WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;\n    IF NOT FOUND THEN\n"
 
 MUTANTS = (
+    Mutant(
+        "a client that vanished keeps its locks",
+        "RELIABILITY row 43: a network that swallows",
+        "tenants/logins.py",
+        """    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+""",
+        "",
+        (f"{NETWORK}::test_the_locks_of_a_client_that_vanished_are_given_up_by_its_server",),
+    ),
     Mutant(
         "a rescue does not compare the token",
         FENCED,
@@ -56,9 +69,9 @@ MUTANTS = (
     Mutant(
         "a claim is looked at and not held",
         FENCED,
-        SQL,
-        ON_TICKET + "        RAISE",
-        ON_TICKET.replace(" FOR UPDATE", "") + "        RAISE",
+        OPEN,
+        "AND token = p_token FOR UPDATE;\n    IF NOT FOUND THEN\n        RAISE",
+        "AND token = p_token;\n    IF NOT FOUND THEN\n        RAISE",
         (f"{FENCING}::test_a_rescue_waits_for_a_session_that_it_cannot_end",),
     ),
     Mutant(
@@ -136,15 +149,15 @@ MUTANTS = (
     Mutant(
         "a lost ticket is not made again",
         NEVER_LOST,
-        REPAIR,
-        "    WHERE j.status = 'pending' AND NOT EXISTS",
-        "    WHERE false AND NOT EXISTS",
+        OPEN,
+        "AND j.status = 'pending' AND NOT EXISTS",
+        "AND false AND NOT EXISTS",
         (f"{MENDS}[lose_a_ticket-repaired]",),
     ),
     Mutant(
         "a running job that lost its ticket stays so",
         NEVER_LOST,
-        REPAIR,
+        OPEN,
         "FROM lost WHERE j.id = lost.id AND j.status = 'running';",
         "FROM lost WHERE false;",
         (f"{MAINTENANCE}::test_a_running_job_without_a_ticket_waits_once_more",),
@@ -152,7 +165,7 @@ MUTANTS = (
     Mutant(
         "a ticket without a job stays",
         "section 2: tickets are repairable from the jobs",
-        REPAIR,
+        OPEN,
         "    DELETE FROM turno.tickets t\n    WHERE NOT EXISTS",
         "    DELETE FROM turno.tickets t\n    WHERE false AND NOT EXISTS",
         (f"{MENDS}[leave_a_ticket_behind-repaired]",),
@@ -160,7 +173,7 @@ MUTANTS = (
     Mutant(
         "a job that is being claimed expires",
         FENCED,
-        SQL,
+        OPEN,
         "WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;",
         "WHERE job_id = job FOR UPDATE SKIP LOCKED;",
         (f"{MAINTENANCE}::test_a_job_that_is_being_claimed_does_not_expire",),
@@ -208,7 +221,7 @@ MUTANTS = (
     Mutant(
         "a dry run promotes",
         DRY,
-        MARKS,
+        LOOKUPS,
         "IF p_dry_run THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         "IF false THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         (f"{MENDS}[be_due-promoted]",),
@@ -216,7 +229,7 @@ MUTANTS = (
     Mutant(
         "a dry run repairs",
         DRY,
-        REPAIR,
+        OPEN,
         "IF p_dry_run THEN\n        SELECT count(*) INTO n",
         "IF false THEN\n        SELECT count(*) INTO n",
         (f"{MENDS}[lose_a_ticket-repaired]",),
@@ -224,7 +237,7 @@ MUTANTS = (
     Mutant(
         "a dry run expires",
         DRY,
-        SQL,
+        OPEN,
         "IF p_dry_run THEN\n            expired := expired + 1;",
         "IF false THEN\n            expired := expired + 1;",
         (f"{MENDS}[expire-expired]",),

@@ -22,7 +22,35 @@ RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last 
 NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
 PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
 
+OPEN = "migrations/tenant/0011_open_jobs.sql"
+LOOKUPS = "tests/integration/test_lookups.py"
+FEW = "PERFORMANCE section 2, growth: what is done for one job does not depend on how many others wait"
+
 MUTANTS = (
+    Mutant(
+        "a list of open jobs offers itself to who names one job",
+        FEW,
+        OPEN,
+        "ON background_jobs (user_id) WHERE finished_at IS NULL;",
+        "ON background_jobs (user_id) WHERE status IN ('pending', 'running');",
+        (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[alone]",),
+    ),
+    Mutant(
+        "a plan made for a small table is kept for a large one",
+        FEW,
+        OPEN,
+        "ALTER FUNCTION job_start SET enable_seqscan = off;\n",
+        "",
+        (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
+    ),
+    Mutant(
+        "a group reads all tickets to find its own",
+        FEW,
+        OPEN,
+        "SELECT t.job_id FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
+        "SELECT t.job_id FROM turno.tickets t WHERE t.token = ANY (p_tokens)",
+        (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[together]",),
+    ),
     Mutant(
         "a busy worker forgets to say that it is alive",
         SIGNS_OF_LIFE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+LOOKUPS = "migrations/control/0011_lookups.sql"
 SQL = "migrations/control/0001_control.sql"
 CLAIM = "migrations/control/0009_marks.sql"
 CLAIMING = "tests/integration/test_claiming.py"
@@ -37,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a claim by id has a token that can be guessed",
         FENCED,
-        SQL,
+        LOOKUPS,
         TAKEN + BY_ID,
         GUESSED + BY_ID,
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -53,7 +54,7 @@ MUTANTS = (
     Mutant(
         "a claim by id counts no attempt",
         FENCED,
-        SQL,
+        LOOKUPS,
         TAKEN + BY_ID,
         UNCOUNTED + BY_ID,
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -69,7 +70,7 @@ MUTANTS = (
     Mutant(
         "a running ticket may be claimed by id",
         ONCE,
-        SQL,
+        LOOKUPS,
         "AND (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= clock_timestamp())",
         "AND t.run_at <= clock_timestamp()",
         (f"{CLAIMING}::test_a_claimed_ticket_is_not_taken_again",),
@@ -93,7 +94,7 @@ MUTANTS = (
     Mutant(
         "promoting waits for a ticket that somebody holds",
         FAIR,
-        CLAIM,
+        LOOKUPS,
         "ORDER BY t.run_at, t.job_id LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
         "ORDER BY t.run_at, t.job_id LIMIT p_limit\n        FOR UPDATE",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
@@ -101,7 +102,7 @@ MUTANTS = (
     Mutant(
         "a future job is taken before its time",
         "section 6: claiming promotes due tickets",
-        CLAIM,
+        LOOKUPS,
         "(here.run_at, here.job_id) AND t.run_at <= since",
         "(here.run_at, here.job_id)",
         (f"{CLAIMING}::test_a_future_job_is_not_taken_before_its_time",),
@@ -109,7 +110,7 @@ MUTANTS = (
     Mutant(
         "a buried worker may claim by id",
         ALIVE,
-        SQL,
+        LOOKUPS,
         "IF NOT FOUND OR NOT worker_hold(p_worker) THEN",
         "IF NOT FOUND THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
@@ -205,7 +206,7 @@ MUTANTS = (
     Mutant(
         "a paused tenant's job may be claimed by id",
         PAUSED,
-        SQL,
+        LOOKUPS,
         "AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL\n          AND NOT EXISTS",
         "AND n.id = t.tenant_id AND n.state = 'active'\n          AND NOT EXISTS",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
@@ -229,7 +230,7 @@ MUTANTS = (
     Mutant(
         "types that nobody here runs are taken",
         "promise 7: jobs of types nobody here runs do not lie in the way",
-        SQL,
+        LOOKUPS,
         "AS known (type, version) USING (type, version)\n    WHERE t.job_id = p_job;",
         "AS known (type, version) ON true\n    WHERE t.job_id = p_job LIMIT 1;",
         (f"{CLAIMING}::test_a_type_nobody_knows_here_is_left_alone",),

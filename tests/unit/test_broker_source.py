@@ -15,7 +15,7 @@ import pytest
 from app.jobs.claim import Claim, Group
 from app.jobs.message import Message
 from app.jobs.registry import Registry
-from app.work.broker_source import AGAIN, QUIET, BrokerRefused, BrokerSource
+from app.work.broker_source import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
 from app.work.engine import EngineLink
 from tenants.tenant import HandlerLogin
 
@@ -145,6 +145,18 @@ def test_while_it_hears_it_does_not_look_and_after_a_silence_it_does(scene: Scen
     scene.now += 0.2
     assert len(scene.source.take(WORKER, 1)) == 1
     assert scene.looks.asked == 1
+
+
+def test_between_two_looks_a_broker_that_is_there_may_speak_first(scene: Scene) -> None:
+    scene.says("here")
+    scene.now += QUIET
+    assert len(scene.source.take(WORKER, 1)) == 1
+    assert scene.source.take(WORKER, 1) == []
+    assert scene.heard() == ["grant 1"]
+    scene.now += GLANCE
+    assert len(scene.source.take(WORKER, 1)) == 1
+    scene.says("away")
+    assert [len(scene.source.take(WORKER, 1)) for _ in range(2)] == [1, 1]
 
 
 def test_while_the_broker_is_away_it_looks_at_once(scene: Scene) -> None:

@@ -1,0 +1,114 @@
+"""What names a job finds it by that: how much is read does not depend on how many others wait or have ended."""
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from app.jobs.claim import Claim
+from app.jobs.job import Priority
+from app.store import attempts, tickets
+from app.work.session import HandlerConnection
+from tenants.grants import TENANT
+from tenants.session import handler_session
+from tests.grouped_here import worker_here
+from tests.world import World
+
+OTHERS = 400
+READ = """
+SELECT sum(pg_stat_get_xact_tuples_returned(c.oid) + pg_stat_get_xact_tuples_fetched(c.oid))
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN ('turno', current_schema())
+"""
+ENDED = """
+INSERT INTO background_jobs (type, version, queue, priority, status, payload, payload_hash, user_id, max_attempts,
+                             attempt, started_at, finished_at)
+SELECT 'batch_invoicing', 1, 'default', 1, 'completed', '{}', '', 'ana', 4, 1, now(), now() FROM generate_series(1, %s)
+"""
+Life = Callable[[HandlerConnection, list[Claim]], None]
+
+
+def alone(session: HandlerConnection, claims: list[Claim]) -> None:
+    (claim,) = claims
+    attempts.start(session, claim, "test")
+    session.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),))
+    attempts.progress(session, claim, 1, 2, "halfway")
+    attempts.checkpoint(session, claim, {})
+    attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
+    attempts.complete(session, claim, "{}")
+
+
+def together(session: HandlerConnection, claims: list[Claim]) -> None:
+    keys = [one.job_id for one in claims], [one.token for one in claims]
+    session.execute("SELECT count(*) FROM jobs_start(%s, %s, 'test')", keys)
+    mark = claims[0].token
+    session.execute("SELECT set_config('turno.attempt', %s, true)", (str(mark),))
+    session.execute(
+        "SELECT jobs_complete(%s, %s, %s, %s, %s::integer[])", (mark, *keys, ["{}"] * len(claims), [1] * len(claims))
+    )
+
+
+def tuples(session: HandlerConnection) -> int:
+    (read,) = session.execute(READ).fetchone() or (0,)
+    return int(read)
+
+
+class Clerk:
+    """Claims jobs and leads them through a life in one session, whose plans are kept."""
+
+    def __init__(self, world: World, session: HandlerConnection) -> None:
+        self._world = world
+        self._session = session
+        self._worker = worker_here(world)
+
+    def reads(self, life: Life, size: int) -> int:
+        """Return how many entries and rows the lives of so many new jobs read."""
+        for _ in range(size):
+            self._world.enqueue({"order_ids": [1]}, priority=Priority.URGENT)
+        claims = tickets.claim(
+            self._world.engine, self._worker, queues=["default"], types=[("batch_invoicing", 1)], backend="pool",
+            slots=size,
+        )  # fmt: skip
+        assert len(claims) == size
+        self._session.execute("BEGIN")
+        before = tuples(self._session)
+        life(self._session, claims)
+        read = tuples(self._session) - before
+        self._session.execute("COMMIT")
+        return read
+
+
+@pytest.fixture
+def clerk(world: World) -> Iterator[Clerk]:
+    world.backend = "pool"
+    session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    yield Clerk(world, session)
+    psycopg.Connection.close(session)
+
+
+@pytest.mark.parametrize(("life", "size"), [(alone, 1), (together, 4)], ids=["alone", "together"])
+def test_a_life_reads_no_more_beside_many_others(world: World, clerk: Clerk, life: Life, size: int) -> None:
+    # Plans are made where all has ended, as after a quiet night, and are kept.
+    world.rows(ENDED, OTHERS)
+    world.rows("VACUUM ANALYZE")
+    by_itself = max(clerk.reads(life, size) for _ in range(3))
+    world.rows("UPDATE turno.tenants SET weight = 100")
+    for _ in range(OTHERS):
+        world.enqueue({"order_ids": [1]})
+    beside_many = clerk.reads(life, size)
+    world.rows("UPDATE turno.tenants SET weight = 1")
+    assert beside_many < by_itself + OTHERS / 4
+
+
+# These go through whole lists, and are rare.
+SWEEPS = {"job_repair", "job_purge"}
+
+
+def test_no_plan_made_for_a_small_table_outlives_it(world: World) -> None:
+    """CREATE OR REPLACE forgets what ALTER FUNCTION has set: who replaces a function says it again."""
+    unsettled = world.rows(
+        "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s) AND proname = ANY (%s)"
+        " AND 'enable_seqscan=off' <> ALL (coalesce(proconfig, '{}'))",
+        world.one.schema,
+        sorted(TENANT.functions.keys() - SWEEPS),
+    )
+    assert unsettled == []
