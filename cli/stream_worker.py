@@ -37,6 +37,11 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         wsgi.Response = NamelessResponse
         super().init_process()
 
+    def run(self) -> None:
+        """Serve until told to stop; then return when the streams, too, have ended."""
+        super().run()
+        self.wsgi.streams.finish()
+
     def handle_request(self, req: Any, conn: Any) -> Any:
         """Answer a request, or hand its connection over."""
         try:

@@ -24,6 +24,7 @@ LOOK_SECONDS = 0.5  # between two looks at the clock
 SEND_BUFFER = 65536  # bytes the kernel keeps for one reader
 UNACKNOWLEDGED_MS = 30_000  # after which the kernel gives up a reader whose network is gone
 FAREWELL_SECONDS = 0.5  # for which the streams' last bytes may take at the server's end
+FINISH_SECONDS = 5.0  # by far longer: where processors are short, a thread waits for its turn
 
 
 class HandedOver(OSError):
@@ -101,6 +102,12 @@ class StreamLoop:
         """Have every stream say goodbye and end; returns at once, from whatever thread or signal handler."""
         self._stopping = True
         self._wake.ring()
+
+    def finish(self) -> None:
+        """Stop, and return when all have ended: a process that leaves earlier takes their goodbyes along."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(FINISH_SECONDS)
 
     def _run(self) -> None:
         look_due = monotonic() + LOOK_SECONDS

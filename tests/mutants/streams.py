@@ -210,6 +210,14 @@ MUTANTS = (
         (f"{OF_FAULTS}::test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest",),
     ),
     Mutant(
+        "a process ends before its streams",
+        "section 8: all end within a second of SIGTERM",
+        "cli/stream_worker.py",
+        "        self.wsgi.streams.finish()\n",
+        "",
+        ("tests/unit/test_stream_worker.py::test_a_process_whose_streams_say_goodbye_slowly_waits_for_them",),
+    ),
+    Mutant(
         "an ended job is not announced",
         "section 8: a hint makes the hub read the named jobs",
         "app/work/supervisor.py",
