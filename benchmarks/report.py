@@ -58,9 +58,10 @@ class Report:
         return f"  wanted: at most {self.wanted[name]:g}" if name in self.wanted else ""
 
     def json(self, *, quick: bool) -> str:
-        """Return the report for programs, on one line."""
+        """Return the report for programs, on one line; each fact under its own name."""
         machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()}
-        return json.dumps(_rounded({**asdict(self), "quick": quick, "machine": machine}))
+        found = asdict(self)
+        return json.dumps(_rounded({**found.pop("facts"), **found, "quick": quick, "machine": machine}))
 
 
 def _rounded(value: Any) -> Any:

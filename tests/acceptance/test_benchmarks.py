@@ -33,4 +33,4 @@ def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() ->
         assert 0 < figure["low"] <= figure["median"] <= figure["p99"] <= figure["high"]
     ratio = found["ratios"]["enqueue / floor"]
     assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
-    assert found["facts"]["pgqueuer"] == "left out: ask for it with --peers"
+    assert found["pgqueuer"] == "left out: ask for it with --peers"

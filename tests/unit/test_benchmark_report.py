@@ -26,7 +26,7 @@ def test_the_json_line_is_one_line_with_figures_ratios_wishes_and_facts() -> Non
         "iqr": 0.0,
     }
     assert found["ratios"] == {"ours / floor": {"median": 2.0, "low": 2.0, "high": 2.0, "quiet": 2.0}}
-    assert (found["wanted"], found["facts"], found["quick"]) == ({"ours / floor": 1.5}, {"jobs": 2}, True)
+    assert (found["wanted"], found["jobs"], found["quick"]) == ({"ours / floor": 1.5}, 2, True)
 
 
 def test_people_read_the_ratio_beside_what_was_wanted() -> None:
