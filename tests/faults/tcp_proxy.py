@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import struct
 import subprocess
@@ -29,6 +31,12 @@ def bad_link(
             yield int(process.stdout.readline()), process
         finally:
             process.kill()
+
+
+def stall(link: subprocess.Popen[str]) -> None:
+    """Have the link pass nothing on; returns when all its threads have stopped, not when the signal is on its way."""
+    link.send_signal(signal.SIGSTOP)
+    os.waitpid(link.pid, os.WUNTRACED)
 
 
 def forward(source: socket.socket, sink: socket.socket, how: str, *, resets_after: int | None) -> None:

@@ -12,7 +12,7 @@ from tenants.logins import Logins
 from tenants.punctual import AnswerOverdue, PunctualConnection
 from tenants.session import service_session
 from tests.faults.own_server import own_world
-from tests.faults.tcp_proxy import bad_link
+from tests.faults.tcp_proxy import bad_link, stall
 from tests.odd_handlers import Odd
 from tests.world import World
 
@@ -68,7 +68,7 @@ def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: World) -
         session = service_session(logins, logins.engine, application="test")
         session.answer_within = 0.5
         session.execute("SELECT 1")
-        link.send_signal(signal.SIGSTOP)
+        stall(link)
         with pytest.raises(AnswerOverdue):
             session.execute("SELECT 1")
         assert session.closed
@@ -93,13 +93,23 @@ def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(
             DATABASE_URL=through(tcp_world, port), HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5", LOG_LEVEL="INFO"
         )
         assert becomes_true(lambda: tcp_world.job(job_id)["status"] == "running", within=30)
-        link.send_signal(signal.SIGSTOP)
+        stall(link)
         assert pool.stdout is not None
-        assert any("the database does not answer" in line for line in pool.stdout)
+        assert any("heartbeat failed" in line for line in pool.stdout)
         assert pool.poll() is None
         link.send_signal(signal.SIGCONT)
-        assert any("could not reach the database for too long; now pending" in line for line in pool.stdout)
+        # It hands the job back, unless a sweep, just as late, was faster than its heartbeat and has buried it.
+        handed_back, buried = "could not reach the database for too long; now pending", "others have its jobs; it stops"
+        last = next(line for line in pool.stdout if handed_back in line or buried in line)
+        if handed_back in last:
+            assert tcp_world.job(job_id)["crashes"] == 0
         tcp_world.cancel(job_id)
         later = tcp_world.enqueue({"how": "ok"}, handler=Odd)
-        assert becomes_true(lambda: tcp_world.job(later)["status"] == "completed", within=30)
-        assert tcp_world.job(job_id)["crashes"] == 0
+
+        def over() -> bool:
+            return bool(tcp_world.job(later)["status"] == "completed")
+
+        assert becomes_true(lambda: over() or pool.poll() is not None, within=30)
+        if pool.poll() is not None:
+            tcp_world.start_pool()  # as its manager does
+        assert becomes_true(over, within=30)

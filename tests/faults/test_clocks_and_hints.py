@@ -92,7 +92,7 @@ def test_a_listener_that_came_back_is_heard(world: World, tmp_path: Path) -> Non
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-listener' AND datname = current_database()"
         " AND starts_with(query, 'LISTEN') AND state = 'idle'"
     )
-    for _ in range(2):
+    for _ in range(4):  # in a crowd, another descriptor may now and then be given the number that was freed
         assert becomes_true(lambda: world.rows(listening) != [], within=20)
         for _ in range(2):  # the first may be found by the look that follows a new listener
             job_id = world.enqueue({"how": "ok"}, handler=Odd)
