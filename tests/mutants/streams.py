@@ -13,6 +13,7 @@ OF_STREAMS = "tests/integration/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
 OF_VIEWER = "tests/unit/test_viewer.py"
 OF_LOOP = "tests/unit/test_stream_loop.py"
+OF_WORKER = "tests/unit/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
@@ -207,7 +208,7 @@ MUTANTS = (
         "cli/stream_worker.py",
         "        self.wsgi.streams.stop()\n",
         "",
-        (f"{OF_FAULTS}::test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest",),
+        (f"{OF_WORKER}::test_a_process_with_requests_under_way_ends_its_streams_at_once",),
     ),
     Mutant(
         "a process ends before its streams",
@@ -215,7 +216,7 @@ MUTANTS = (
         "cli/stream_worker.py",
         "        self.wsgi.streams.finish()\n",
         "",
-        ("tests/unit/test_stream_worker.py::test_a_process_whose_streams_say_goodbye_slowly_waits_for_them",),
+        (f"{OF_WORKER}::test_a_process_whose_streams_say_goodbye_slowly_waits_for_them",),
     ),
     Mutant(
         "an ended job is not announced",

@@ -1,9 +1,10 @@
-"""A web process does not end before its streams have."""
+"""A web process that is told to end has its streams end at once, and does not end before they have."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 
 import pytest
 from gunicorn.workers.gthread import ThreadWorker
@@ -14,6 +15,27 @@ from cli.stream_worker import Application, StreamWorker
 from tests.viewers import viewer
 
 
+def serving(farewell: Callable[[Farewell], bytes]) -> tuple[StreamWorker, socket.socket]:
+    """A worker that serves nothing but one stream, and the reader's end of this."""
+    loop = StreamLoop(farewell=farewell, left=lambda _viewer: None)
+    loop.start()
+    ours, theirs = socket.socketpair()
+    ours.settimeout(10)
+    loop.adopt(theirs, HandedOver(b"head", viewer()))
+    assert ours.recv(100) == b"head"
+    worker = object.__new__(StreamWorker)
+    worker.wsgi = Application(lambda _environ, _start: [], loop)
+    return worker, ours
+
+
+def test_a_process_with_requests_under_way_ends_its_streams_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ThreadWorker, "handle_exit", lambda _worker, _signal, _frame: None)
+    worker, ours = serving(lambda reason: reason.value.encode())
+    with ours:
+        worker.handle_exit(None, None)
+        assert ours.recv(100) == b"shutting-down"
+
+
 def test_a_process_whose_streams_say_goodbye_slowly_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, may_answer = threading.Event(), threading.Event()
 
@@ -22,21 +44,14 @@ def test_a_process_whose_streams_say_goodbye_slowly_waits_for_them(monkeypatch: 
         may_answer.wait(10)
         return reason.value.encode()
 
-    loop = StreamLoop(farewell=slow, left=lambda _viewer: None)
-    loop.start()
-    ours, theirs = socket.socketpair()
-    loop.adopt(theirs, HandedOver(b"head", viewer()))
-    ours.settimeout(10)
-    assert ours.recv(100) == b"head"
-    worker = object.__new__(StreamWorker)
-    worker.wsgi = Application(lambda _environ, _start: [], loop)
     monkeypatch.setattr(ThreadWorker, "run", lambda _worker: None)
-    serving = threading.Thread(target=worker.run)
-    serving.start()
+    worker, ours = serving(slow)
+    running = threading.Thread(target=worker.run)
+    running.start()
     assert asked.wait(10)
-    serving.join(0.2)
-    assert serving.is_alive()
+    running.join(0.2)
+    assert running.is_alive()
     may_answer.set()
-    serving.join(10)
+    running.join(10)
     with ours:
         assert ours.recv(100) == b"shutting-down"
