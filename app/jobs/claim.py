@@ -31,5 +31,8 @@ class Claim:
         return {"tenant": self.login.slug, "job_id": str(self.job_id), "attempt": self.attempt}
 
 
-# What one child runs in one turn: one claim, or several of a grouped type and of one tenant.
+# What shares a transaction: one claim, or several of a grouped type and of one tenant.
 Group: TypeAlias = tuple[Claim, ...]
+
+# What a child is given at a time, to run one after another: one group, or several where they are short.
+Turn: TypeAlias = tuple[Group, ...]

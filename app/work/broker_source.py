@@ -11,7 +11,7 @@ import psycopg
 
 from app import crash_points
 from app.errors import TurnoError
-from app.jobs.claim import Group
+from app.jobs.claim import Group, Turn
 from app.jobs.message import Message
 from app.jobs.registry import Registry
 from app.store import broker
@@ -64,7 +64,7 @@ class BrokerSource:
         """Return the courier's."""
         return set() if self._courier is None else {self._courier.pid}
 
-    def take(self, worker: UUID, free: int) -> list[Group]:
+    def take(self, worker: UUID, free: int) -> list[Turn]:
         """Claim what was heard; if there was nothing for a while, look."""
         claims = self._claim_heard(worker, free)
         if not claims and self._clock() >= self._quiet_at:
@@ -76,6 +76,10 @@ class BrokerSource:
             self._courier.tell("grant", more)
             self._granted += more
         return claims
+
+    def learn(self, claims: Group, seconds: float) -> None:
+        """Pass it on to who looks: what is heard of comes one by one."""
+        self._looks.learn(claims, seconds)
 
     def pause(self) -> None:
         """Have the courier hand over nothing, and give back what was not claimed."""
@@ -134,8 +138,8 @@ class BrokerSource:
             case "refused":
                 raise BrokerRefused(about)
 
-    def _claim_heard(self, worker: UUID, free: int) -> list[Group]:
-        claims: list[Group] = []
+    def _claim_heard(self, worker: UUID, free: int) -> list[Turn]:
+        claims: list[Turn] = []
         while self._heard and len(claims) < free:
             receipt, message = self._heard[0]
             try:
@@ -149,7 +153,7 @@ class BrokerSource:
             if self._courier is not None:
                 self._courier.tell("done", receipt)
             if claim is not None:
-                claims.append((claim,))
+                claims.append(((claim,),))
         return claims
 
     def _lose(self, how: str) -> None:

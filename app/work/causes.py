@@ -6,6 +6,7 @@ from app.work import exit_codes
 
 STOPPING = "its worker was stopped"
 CUT_OFF = "its worker could not reach the database for too long"
+UNBEGUN = "it would have waited for the job before it"
 UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 COMPANY_CANCELLED = "a job of its group did not stop when it was cancelled"

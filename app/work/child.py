@@ -4,53 +4,96 @@ import os
 import pickle
 import signal
 import socket
+from collections import deque
+from dataclasses import dataclass
 from time import monotonic
+from uuid import UUID
 
-from app.jobs.claim import Group
+from app.jobs.claim import Group, Turn
 from app.work import causes, exit_codes
 from app.work.stop import StopRequest
 
 FREE, LEAVING, MOVED = b".", b"!", b"~"
+LARGEST_PACKET = 65536  # bytes; a group of a hundred claims needs a third of it
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a child says of claims: that they moved, or after how many seconds their attempts were over."""
+
+    claims: Group
+    took: float | None = None
 
 
 class Child:
-    """A process that runs one attempt at a time, or one group of them; in between it is idle."""
+    """A process that runs the groups it was given one after another; without any it is idle.
 
-    def __init__(self, pid: int, channel: socket.socket, stop: StopRequest) -> None:
+    What it has not begun lies in its inbox, from where either of us can take it, and nobody else.
+    """
+
+    def __init__(self, pid: int, channel: socket.socket, inbox: socket.socket, stop: StopRequest) -> None:
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
         self.channel = channel
-        self.claims: Group = ()
         self.since = monotonic()
         self.killed_for: str | None = None
-        self.leaving = self.asked = False
+        self.leaving = False
+        self._inbox = inbox
+        self._groups: deque[Group] = deque()
+        self._stop = stop
+        self._ended = 0  # how many groups
+        self._next()
+
+    def _next(self) -> None:
+        self.since = monotonic()
+        self.asked = False
         self.overdue: str | None = None  # which limit its attempt has passed
         self.overdue_since = 0.0
         self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
-        self._stop = stop
 
-    def assign(self, claims: Group) -> None:
-        """Give the idle child claims to run; one that is dead by now is buried with them."""
-        self.claims, self.since = claims, monotonic()
-        self.overdue, self.asked = None, False
-        self.cancelled_at = None
-        self._stop.withdraw()
-        self._stop.transaction_ends()
-        try:
-            self.channel.send(pickle.dumps(claims))
-        except (BrokenPipeError, ConnectionResetError):
-            return
+    @property
+    def claims(self) -> Group:
+        """What it runs now."""
+        return self._groups[0] if self._groups else ()
 
-    def hear(self) -> None:
-        """Read the child's news: a job moved, or its attempts were recorded, and whether it takes another."""
-        try:
-            news = self.channel.recv(1)
-        except ConnectionResetError:
-            return  # it died with claims unread; its death is told apart
-        if news and news != MOVED:
-            self.claims, self.since = (), monotonic()
-            self.leaving = news == LEAVING
+    @property
+    def more(self) -> bool:
+        """Say whether it was given something that it has not come to, as far as we know."""
+        return len(self._groups) > 1
+
+    @property
+    def tokens(self) -> set[UUID]:
+        """Return the tokens of everything it was given."""
+        return {claim.token for group in self._groups for claim in group}
+
+    def assign(self, turn: Turn) -> None:
+        """Give the idle child something to run."""
+        self._next()
+        for group in turn:
+            self._groups.append(group)
+            self.channel.send(pickle.dumps(group))
+
+    def take_back(self) -> Turn:
+        """Return what it has not begun, which it will not see any more."""
+        back: list[Group] = []
+        while packet := _packet(self._inbox):
+            back.append(pickle.loads(packet))  # noqa: S301 - written by ourselves
+            self._groups.remove(back[-1])
+        return tuple(back)
+
+    def hear(self) -> list[News]:
+        """Read its news: jobs moved, or attempts were recorded, and whether it takes more."""
+        heard = []
+        while word := _packet(self.channel):
+            if word == MOVED:
+                heard.append(News(self.claims))
+                continue
+            heard.append(News(self._groups.popleft(), monotonic() - self.since))
+            self._ended += 1
+            self._next()
+            self.leaving = word == LEAVING
+        return heard
 
     def why(self, code: int) -> str | None:
         """Return why its parent had it end, None if it ended by itself with this exit code."""
@@ -64,7 +107,7 @@ class Child:
     @property
     def idle(self) -> bool:
         """Say whether the child could take claims now."""
-        return not self.claims and not self.leaving
+        return not self._groups and not self.leaving
 
     def dismiss(self) -> None:
         """Let the idle child leave in good order."""
@@ -74,7 +117,7 @@ class Child:
     def ask_to_stop(self, reason: bytes) -> None:
         """Have the child's attempt stop at its next safe place."""
         self.asked = True
-        self._stop.name(reason)
+        self._stop.name(reason, self._ended)
         self._send(signal.SIGTERM)
 
     def cancel(self, *, grace: float) -> None:
@@ -93,8 +136,13 @@ class Child:
         """Collect the ended child; returns its exit code, negative for a signal."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.descriptor)
-        self.channel.close()
+        self.close()
         return os.waitstatus_to_exitcode(status)
+
+    def close(self) -> None:
+        """Let go of both ends of its channel."""
+        self.channel.close()
+        self._inbox.close()
 
     def _send(self, number: signal.Signals) -> None:
         try:
@@ -107,3 +155,11 @@ class Child:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             return
+
+
+def _packet(end: socket.socket) -> bytes:
+    """Return the next packet that has arrived; empty if there is none, or never will be."""
+    try:
+        return end.recv(LARGEST_PACKET, socket.MSG_DONTWAIT)
+    except (BlockingIOError, ConnectionResetError):
+        return b""

@@ -17,13 +17,12 @@ from app import crash_points
 from app.errors import ClaimLost
 from app.jobs.claim import Claim, Group
 from app.work import exit_codes, limits, strays, title
-from app.work.child import FREE, LEAVING, MOVED, Child
+from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED, Child
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
 
 log = logging.getLogger(__name__)
 
-LARGEST_PACKET = 65536  # bytes; a group of a hundred claims needs a third of it
 IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 
 
@@ -58,15 +57,17 @@ def fork_child(duty: Duty, *, before: Callable[[], None]) -> Child:
             _live(duty, theirs, stop, parent, before)
     except OSError:
         ours.close()
+        theirs.close()
         raise
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        theirs.close()
     try:
-        return Child(pid, ours, stop)
+        # Its end stays open here, too: what it has not begun can be taken back.
+        return Child(pid, ours, theirs, stop)
     except OSError:
         # Without a descriptor to watch it by, the child is of no use; it learns from the closed channel.
         ours.close()
+        theirs.close()
         os.waitpid(pid, 0)
         raise
 
@@ -94,7 +95,7 @@ def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
     title.show(())
     while claims := _receive(duty, channel):
         title.show(claims)
-        stop.forget()
+        stop.begin()
         code = _run(duty, claims, stop, lambda: _say_moved(channel))
         if not strays.none():
             strays.end()
@@ -112,11 +113,16 @@ def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
 
 def _receive(duty: Duty, channel: socket.socket) -> Group:
     """Wait for claims; none means that the parent dismissed this child or is gone."""
-    while not select.select([channel], [], [], IDLE_LOOK)[0]:
-        duty.at_rest()
-    packet = channel.recv(LARGEST_PACKET)
-    claims: Group = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
-    return claims
+    while True:
+        if not select.select([channel], [], [], IDLE_LOOK)[0]:
+            duty.at_rest()
+            continue
+        try:
+            packet = channel.recv(LARGEST_PACKET, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            continue  # the parent was faster, and has taken it back
+        claims: Group = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
+        return claims
 
 
 def _run(duty: Duty, claims: Group, stop: StopRequest, moved: Callable[[], None]) -> int:

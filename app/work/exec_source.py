@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
-from app.jobs.claim import Group
+from app.jobs.claim import Group, Turn
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work.engine import EngineLink
@@ -39,7 +39,7 @@ class ExecSource:
         """Return none."""
         return set()
 
-    def take(self, worker: UUID, free: int) -> list[Group]:
+    def take(self, worker: UUID, free: int) -> list[Turn]:
         """Claim the named job, later others; the place on this host is given up before leaving."""
         if self.exhausted:
             return []
@@ -47,7 +47,7 @@ class ExecSource:
             own, self._job_id = self._job_id, None
             claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.versions)
             if claim is not None:
-                return [(claim,)]
+                return [((claim,),)]
         if claims := self._waiting(worker, free):
             return claims
         # A dispatcher that found every place taken just now relies on us: after the place is free,
@@ -59,6 +59,9 @@ class ExecSource:
                 return claims
         self.exhausted = True
         return []
+
+    def learn(self, claims: Group, seconds: float) -> None:
+        """Do nothing: the one child runs one job at a time."""
 
     def patience(self) -> float:
         """Return how long it may be left alone: it is asked whenever a child is free."""
@@ -73,11 +76,11 @@ class ExecSource:
     def pause(self) -> None:
         """Do nothing: nothing is held."""
 
-    def _waiting(self, worker: UUID, free: int) -> list[Group]:
+    def _waiting(self, worker: UUID, free: int) -> list[Turn]:
         queues = sorted({handler.queue for handler in self._registry.load_all()})
         types = self._registry.versions
         claims = self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
-        return [(claim,) for claim in claims]
+        return [((claim,),) for claim in claims]
 
     def drop_in_child(self) -> None:
         """Let go of the place: it is the supervisor's."""

@@ -8,10 +8,11 @@ from uuid import UUID
 
 import psycopg
 
-from app.jobs.claim import Group
+from app.jobs.claim import Group, Turn
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work.engine import Connection, EngineLink
+from app.work.turn_lengths import TurnLengths
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,8 @@ class PoolSource:
         handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
         self._queues = sorted({handler.queue for handler in handlers})
         self._types = [(handler.type, handler.version) for handler in handlers]
-        self._groups = [handler.group for handler in handlers]
+        self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
+        self._lengths = TurnLengths()
         self._backend = backend
         self._engine = engine
         self._hints = hints
@@ -52,8 +54,8 @@ class PoolSource:
         """Return none."""
         return set()
 
-    def take(self, worker: UUID, free: int) -> list[Group]:
-        """Claim for up to `free` children if it is time to look."""
+    def take(self, worker: UUID, free: int) -> list[Turn]:
+        """Claim for up to `free` children if it is time to look; of short jobs several for each."""
         if monotonic() < self._due:
             return []
         try:
@@ -62,7 +64,7 @@ class PoolSource:
                 worker,
                 queues=self._queues,
                 types=self._types,
-                groups=self._groups,
+                groups=[self._grouped.get(kind) or self._lengths.of(kind) for kind, _ in self._types],
                 backend=self._backend,
                 slots=free,
             )
@@ -71,7 +73,11 @@ class PoolSource:
             groups = []
         # Fewer than asked for: nothing more waits, and whatever comes is hinted at or found by the next look.
         self._rest(found=bool(groups), more=len(groups) == free)
-        return groups
+        return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
+
+    def learn(self, claims: Group, seconds: float) -> None:
+        """Note how long one took; a grouped type says itself how many are a turn."""
+        self._lengths.learn(claims[0].type, seconds)
 
     def patience(self) -> float:
         """Return the seconds until the next look."""

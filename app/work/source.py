@@ -3,7 +3,7 @@
 from typing import Protocol
 from uuid import UUID
 
-from app.jobs.claim import Group
+from app.jobs.claim import Group, Turn
 
 
 class Source(Protocol):
@@ -17,8 +17,11 @@ class Source(Protocol):
     def processes(self) -> set[int]:
         """Return which processes it has started: they are no job's."""
 
-    def take(self, worker: UUID, free: int) -> list[Group]:
+    def take(self, worker: UUID, free: int) -> list[Turn]:
         """Claim for up to `free` children; nothing means there is nothing to do now."""
+
+    def learn(self, claims: Group, seconds: float) -> None:
+        """Note how long a child took for what was claimed."""
 
     def pause(self) -> None:
         """Keep nothing from other workers: every child is busy, or this worker leaves."""

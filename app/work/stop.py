@@ -8,6 +8,7 @@ from types import FrameType
 
 from app.errors import TurnoError
 
+_REASON = struct.Struct("cq")
 _MOMENT = struct.Struct("d")
 
 
@@ -16,37 +17,43 @@ class HandBack(TurnoError):
 
 
 class StopRequest:
-    """One byte that parent and child share, and the signal that makes the child look at it.
+    """A reason that parent and child share, and the signal that makes the child look at it.
 
-    Made before the fork. The parent names the reason, then sends SIGTERM; a SIGTERM from anyone else
-    means a graceful stop too.
+    Made before the fork. The parent names the reason, and for which of the child's attempts, counted from 0, then
+    sends SIGTERM; a SIGTERM from anyone else means a graceful stop of the present one.
     """
 
     GRACEFUL, TIME_LIMIT = b"G", b"T"
 
     def __init__(self) -> None:
-        self._reason = mmap.mmap(-1, 1)
+        self._reason = mmap.mmap(-1, _REASON.size)
         self._began = mmap.mmap(-1, _MOMENT.size)
         self._signalled = False
+        self._number = -1  # of the present attempt
 
-    def name(self, reason: bytes) -> None:
-        """Say why the child is about to be signalled."""
-        self._reason[0:1] = reason
+    def name(self, reason: bytes, number: int) -> None:
+        """In the parent: say why the child is about to be signalled, and that this attempt is meant."""
+        _REASON.pack_into(self._reason, 0, reason, number)
 
-    def withdraw(self) -> None:
-        """In the parent: the next attempt starts with nothing asked of it."""
-        self._reason[0:1] = b"\0"
-
-    def forget(self) -> None:
-        """In the child: a signal that came after the last attempt's end was meant for that one."""
-        self._signalled = False
+    def begin(self) -> None:
+        """In the child: the next attempt begins; only a stop of the whole worker concerns it, too."""
+        self._number += 1
+        self._signalled = self._named[0] == self.GRACEFUL
+        self.transaction_ends()
 
     def listen(self) -> None:
         """In the child: note SIGTERM instead of dying of it."""
         signal.signal(signal.SIGTERM, self._note)
 
     def _note(self, _signum: int, _frame: FrameType | None) -> None:
-        self._signalled = True
+        # The time limit of an attempt that has just ended is nothing to the one after it.
+        reason, number = self._named
+        self._signalled = self._signalled or reason != self.TIME_LIMIT or number == self._number
+
+    @property
+    def _named(self) -> tuple[bytes, int]:
+        reason, number = _REASON.unpack_from(self._reason)
+        return reason, number
 
     def transaction_begins(self) -> None:
         """In the child: tell the parent since when a transaction is open."""
@@ -70,4 +77,4 @@ class StopRequest:
     @property
     def overdue(self) -> bool:
         """Say whether the time limit is the reason, so that handing back would be no answer."""
-        return self._signalled and self._reason[0:1] == self.TIME_LIMIT
+        return self._signalled and self._named == (self.TIME_LIMIT, self._number)

@@ -5,12 +5,14 @@ import os
 import random
 import selectors
 import socket
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
 import psycopg
 
 from app import crash_points
+from app.jobs.claim import Turn
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work import causes, limits, strays
@@ -31,6 +33,7 @@ from app.work.vigil import Vigil
 log = logging.getLogger(__name__)
 
 HOST = socket.gethostname()
+LONG = 0.1  # seconds after which a job is not one of those that others may wait for
 
 
 class Supervisor:
@@ -60,6 +63,7 @@ class Supervisor:
         self._pace = pace
         self._size = size
         self._children: dict[int, Child] = {}
+        self._unbegun: deque[Turn] = deque()  # what children were given and did not come to
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(pace.grace)
         self._heartbeat = Heartbeat(engine=engine, pace=pace, chance=chance)
@@ -83,7 +87,7 @@ class Supervisor:
                 self._vigil.ready()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
-                if self._source.exhausted and not self._children and not self._taking_back:
+                if self._source.exhausted and not (self._children or self._unbegun or self._taking_back):
                     break
                 self._watch()
         finally:
@@ -109,7 +113,7 @@ class Supervisor:
         if not self._shutdown.asked:
             return True
         self._vigil.leave()
-        return bool(self._children or (self._taking_back and not self._shutdown.grace_over))
+        return bool(self._children or self._unbegun or (self._taking_back and not self._shutdown.grace_over))
 
     def _free(self) -> int:
         """Count the claims that could be taken now: none while the database is away, or when told to stop."""
@@ -118,21 +122,32 @@ class Supervisor:
         return self._size.most - sum(not child.idle for child in self._children.values())
 
     def _fill(self) -> None:
-        """Claim for the children that are free, or that could be forked."""
+        """Claim for the children that are free, or that could be forked; what one has not begun goes to another."""
+        while self._unbegun:
+            turn = self._unbegun.popleft()
+            if self._free() > 0:
+                self._assign(turn)
+            else:
+                for claims in turn:
+                    self._taking_back.unbegun(claims)
         free = self._free()
         if free <= 0:
             self._source.pause()
             return
-        for claims in self._source.take(self._worker, free):
+        for turn in self._source.take(self._worker, free):
             crash_points.reach("claimed")
-            try:
-                child = next((child for child in self._children.values() if child.idle), None) or self._fork()
-            except OSError as error:
-                self._taking_back.unfit(claims, f"no process could be had for it: {error}")
-            else:
-                child.assign(claims)
-                self._announcer.started(claims)
+            self._assign(turn)
         self._taking_back.pay()
+
+    def _assign(self, turn: Turn) -> None:
+        try:
+            child = next((child for child in self._children.values() if child.idle), None) or self._fork()
+        except OSError as error:
+            for claims in turn:
+                self._taking_back.unfit(claims, f"no process could be had for it: {error}")
+        else:
+            child.assign(turn)
+            self._announcer.started(child.claims)
 
     def _fit(self) -> None:
         """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
@@ -165,11 +180,14 @@ class Supervisor:
         self._selector.close()
         # A brother's channel left open here would never tell him that his parent has dismissed him.
         for child in self._children.values():
-            child.channel.close()
+            child.close()
 
     def _hear(self, child: Child) -> None:
-        self._announcer.changed(child.claims)
-        child.hear()
+        for news in child.hear():
+            self._announcer.changed(news.claims)
+            if news.took is not None:
+                self._source.learn(news.claims, news.took)
+                self._announcer.started(child.claims)
 
     def _watch(self) -> None:
         """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
@@ -195,6 +213,7 @@ class Supervisor:
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._limits.deadline(child) for child in self._children.values()]
+        moments += [child.since + LONG for child in self._children.values() if child.more]
         if self._taking_back:
             moments.append(self._taking_back.due)
         if self._shutdown.deadline is not None:
@@ -207,6 +226,8 @@ class Supervisor:
     def _enforce(self) -> None:
         """End what has run for too long; while stopping, ask every job to end, and when the grace is over make it."""
         for child in self._children.values():
+            if child.more and (self._shutdown.asked or monotonic() >= child.since + LONG):
+                self._take_unbegun(child)
             if self._shutdown.grace_over:
                 child.kill(causes.STOPPING)
                 continue
@@ -220,10 +241,15 @@ class Supervisor:
         self._selector.unregister(child.channel)
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
+        self._take_unbegun(child)
         code = child.reap()
         # What it left behind had it as parent until it died, and has us now.
         strays.end(spare=self._own_processes())
         self._taking_back.from_dead(child.claims, code, child.why(code))
+
+    def _take_unbegun(self, child: Child) -> None:
+        if turn := child.take_back():
+            self._unbegun.append(turn)
 
     def _own_processes(self) -> set[int]:
         sweeper = self._janitor.pid if self._janitor is not None else None
@@ -233,9 +259,11 @@ class Supervisor:
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
         pulse = self._heartbeat.beat(self._worker)
-        known = self._taking_back.tokens
+        known = self._taking_back.tokens | {
+            claim.token for turn in self._unbegun for claims in turn for claim in claims
+        }
         for child in self._children.values():
-            known |= {claim.token for claim in child.claims}
+            known |= child.tokens
             # Past the time after which others may take our jobs, we must not run them.
             if pulse.cut_off and child.claims:
                 child.kill(causes.CUT_OFF)

@@ -88,6 +88,11 @@ class TakingBack:
         """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""
         self._owe(claim, causes.UNHEARD, 0.0, counted=False)
 
+    def unbegun(self, claims: Group) -> None:
+        """Give back claims that would have to wait here until another job ends."""
+        for claim in claims:
+            self._owe(claim, causes.UNBEGUN, 0.0, counted=False)
+
     def pay(self) -> None:
         """Take back what is owed; while the database is away, try again every second or so."""
         if monotonic() < self.due:

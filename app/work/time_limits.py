@@ -46,6 +46,6 @@ class TimeLimits:
         if terms.longest_transaction is None:
             return whole
         # One that begins after this look is looked at before it can be too old.
-        open_since = child.in_transaction_since or monotonic()
+        open_since = max(child.in_transaction_since or monotonic(), child.since)
         longest = terms.longest_transaction
         return min(whole, (open_since + longest, causes.transaction_limit(longest)))

@@ -56,7 +56,7 @@ def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_blames_no_job
     world.odd = True
     claim = claim_here(world, world.enqueue({"how": "ok"}, handler=Odd))
     child = fork_child(Duty(run=run, jobs=1), before=lambda: None)
-    child.assign((claim,))
+    child.assign(((claim,),))
     code = child.reap()
     assert code == exit_codes.DATABASE_AWAY
     assert causes.of_end(code) == "the database could not be reached"

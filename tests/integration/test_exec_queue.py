@@ -94,7 +94,7 @@ def test_who_leaves_looks_once_more_after_giving_up_its_place(world: World, *, r
     engine = EngineLink(lambda: world.engine)
     source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, place=place)
     worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
-    assert [claim.job_id for (claim,) in source.take(worker, 1)] == ([place.left] if regained else [])
+    assert [claim.job_id for ((claim,),) in source.take(worker, 1)] == ([place.left] if regained else [])
     assert source.exhausted is not regained
 
 

@@ -15,6 +15,7 @@ from tests.mutants import (
     running,
     streams,
     tickets,
+    turns,
 )
 
 MUTANTS = (
@@ -30,4 +31,5 @@ MUTANTS = (
     *invoices.MUTANTS,
     *streams.MUTANTS,
     *broker.MUTANTS,
+    *turns.MUTANTS,
 )

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.jobs.claim import Claim, Group
+from app.jobs.claim import Claim, Group, Turn
 from app.jobs.message import Message
 from app.jobs.registry import Registry
 from app.work.broker_source import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
@@ -48,10 +48,13 @@ class Looks:
 
     processes: set[int] = set()  # noqa: RUF012 - never changed
 
-    def take(self, worker: UUID, free: int) -> list[Group]:
+    def take(self, worker: UUID, free: int) -> list[Turn]:
         del worker, free
         self.asked += 1
-        return [(a_claim(uuid4()),)]
+        return [((a_claim(uuid4()),),)]
+
+    def learn(self, claims: Group, seconds: float) -> None:
+        raise AssertionError(f"{claims} were not run here, in {seconds} s or any other time")
 
     def patience(self) -> float:
         return 0.5
@@ -121,7 +124,7 @@ def test_it_grants_what_is_free_and_no_more(scene: Scene) -> None:
     scene.source.take(WORKER, 3)
     assert scene.heard() == []
     scene.hands_over("1.1", MESSAGE)
-    ((claim,),) = scene.source.take(WORKER, 3)
+    (((claim,),),) = scene.source.take(WORKER, 3)
     assert claim.job_id == MESSAGE.job_id
     assert scene.heard() == ["done 1.1"]  # two are granted still, and two children are free
 

@@ -1,0 +1,22 @@
+"""How many short jobs of a tenant a child is given at a time, each with a transaction of its own."""
+
+WITHIN = 0.02  # seconds a turn should take: for so long the last of it waits, though another child may be free
+MOST = 16
+BELIEF = 0.25  # how much the latest duration counts against those before
+
+
+class TurnLengths:
+    """Learns from how long jobs of a type took; what is unknown, or slow just once, comes one at a time."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def of(self, job_type: str) -> int:
+        """Return how many jobs of this type are a turn."""
+        seconds = self._seconds.get(job_type)
+        return 1 if seconds is None else max(1, min(MOST, int(WITHIN / seconds)))
+
+    def learn(self, job_type: str, seconds: float) -> None:
+        """Note how long a job took: a slow one is believed at once, fast ones little by little."""
+        before = self._seconds.get(job_type, WITHIN)
+        self._seconds[job_type] = max(seconds, before + BELIEF * (seconds - before))

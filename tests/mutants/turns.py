@@ -1,0 +1,63 @@
+"""Guards of turns: several short jobs for one child, of which none may suffer for another."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SUPERVISOR = "app/work/supervisor.py"
+STOP = "app/work/stop.py"
+TURNS = "tests/acceptance/test_turns.py"
+LENGTHS = "tests/unit/test_turn_lengths.py"
+ALONE = "decision 0030: who dies or is overdue takes nobody along"
+NOT_LONG = "decision 0030: nobody waits for long"
+
+MUTANTS = (
+    Mutant(
+        "jobs wait behind a long one",
+        NOT_LONG,
+        SUPERVISOR,
+        "if child.more and (self._shutdown.asked or monotonic() >= child.since + LONG):",
+        "if child.more and self._shutdown.asked:",
+        (f"{TURNS}::test_behind_a_long_one_they_go_to_another_child",),
+    ),
+    Mutant(
+        "a worker that stops keeps what no child has begun",
+        NOT_LONG,
+        SUPERVISOR,
+        "if child.more and (self._shutdown.asked or monotonic() >= child.since + LONG):",
+        "if child.more and monotonic() >= child.since + LONG:",
+        (f"{TURNS}::test_a_worker_that_stops_gives_back_what_was_not_begun",),
+    ),
+    Mutant(
+        "who dies takes along what it had not begun",
+        ALONE,
+        SUPERVISOR,
+        "        self._take_unbegun(child)\n        code",
+        "        code",
+        (f"{TURNS}::test_who_dies_takes_nobody_along",),
+    ),
+    Mutant(
+        "what lies before a child is given back as if nobody had it",
+        "decision 0030: a job is a child's or its parent's, never both's",
+        SUPERVISOR,
+        "            known |= child.tokens\n",
+        "            known |= {claim.token for claim in child.claims}\n",
+        (f"{TURNS}::test_a_heartbeat_leaves_what_waits_in_its_place",),
+    ),
+    Mutant(
+        "the time limit of one job ends the next",
+        ALONE,
+        STOP,
+        "reason != self.TIME_LIMIT or number == self._number",
+        "True",
+        ("tests/unit/test_stop.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next",),
+    ),
+    Mutant(
+        "a slow job is believed to be fast",
+        NOT_LONG,
+        "app/work/turn_lengths.py",
+        "max(seconds, before + BELIEF * (seconds - before))",
+        "before + BELIEF * (seconds - before)",
+        (f"{LENGTHS}::test_a_slow_one_is_believed_at_once",),
+    ),
+)
