@@ -72,22 +72,11 @@ def begin(session: Session, claim: Claim) -> None:
         cursor.execute(BEGIN, (str(claim.token),))
 
 
-_COMPLETE: LiteralString = "SELECT job_complete(%s, %s, %s::jsonb)"
-
-
 def complete(session: Session, claim: Claim, result: str) -> None:
     """Write the end of the job into the handler's transaction; the caller commits."""
     with named_refusals():
-        _row(session, _COMPLETE, (claim.job_id, claim.token, result))
-
-
-def complete_and_commit(session: Session, claim: Claim, result: str) -> None:
-    """Complete and commit in one network round trip; what raises, the commit's own refusals too, undoes both."""
-    # As a parameter: what is part of the text may end up in the server's log.
-    with named_refusals(), session.pipeline(), session.cursor() as cursor:
-        cursor.execute(_COMPLETE, (claim.job_id, claim.token, result), prepare=False)
-        # Left to the pipeline's sync, a refused commit would be an error that psycopg does not expect there.
-        cursor.execute("COMMIT", prepare=False)
+        # As parameters: what is part of the text may end up in the server's log.
+        _row(session, "SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result))
 
 
 def fail(

@@ -77,9 +77,9 @@ class BrokerSource:
             self._granted += more
         return claims
 
-    def learn(self, claims: Group, seconds: float) -> None:
+    def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
         """Pass it on to who looks: what is heard of comes one by one."""
-        self._looks.learn(claims, seconds)
+        self._looks.learn(claims, seconds, first=first)
 
     def pause(self) -> None:
         """Have the courier hand over nothing, and give back what was not claimed."""

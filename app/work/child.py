@@ -19,10 +19,14 @@ LARGEST_PACKET = 65536  # bytes; a group of a hundred claims needs a third of it
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a child says of claims: that they moved, or after how many seconds their attempts were over."""
+    """What a child says of claims: that they moved, or after how many seconds their attempts were over.
+
+    `first` says that nothing was before them in their turn.
+    """
 
     claims: Group
     took: float | None = None
+    first: bool = False
 
 
 class Child:
@@ -43,6 +47,7 @@ class Child:
         self._groups: deque[Group] = deque()
         self._stop = stop
         self._ended = 0  # how many groups
+        self._first = True  # nothing of its turn has ended
         self._next()
 
     def _next(self) -> None:
@@ -70,6 +75,7 @@ class Child:
     def assign(self, turn: Turn) -> None:
         """Give the idle child something to run."""
         self._next()
+        self._first = True
         for group in turn:
             self._groups.append(group)
             self.channel.send(pickle.dumps(group))
@@ -89,8 +95,9 @@ class Child:
             if word == MOVED:
                 heard.append(News(self.claims))
                 continue
-            heard.append(News(self._groups.popleft(), monotonic() - self.since))
+            heard.append(News(self._groups.popleft(), monotonic() - self.since, first=self._first))
             self._ended += 1
+            self._first = False
             self._next()
             self.leaving = word == LEAVING
         return heard

@@ -60,7 +60,7 @@ class ExecSource:
         self.exhausted = True
         return []
 
-    def learn(self, claims: Group, seconds: float) -> None:
+    def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
         """Do nothing: the one child runs one job at a time."""
 
     def patience(self) -> float:

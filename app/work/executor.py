@@ -226,12 +226,12 @@ class Executor:
         """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
         try:
             crash_points.reach("completing")
-            attempts.complete_and_commit(attempt.transaction.connection, attempt.claim, decision.result)
+            attempts.complete(attempt.transaction.connection, attempt.claim, decision.result)
+            attempt.transaction.commit_and_clean()
         except (psycopg.Error, HandlerMisuse) as error:
             # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
             attempt.transaction.take_over()
             return self.record(attempt, self.decide(attempt, self.judge(error)))
-        self.stop.transaction_ends()
         crash_points.reach("completed")
         return "completed"
 

@@ -75,9 +75,9 @@ class PoolSource:
         self._rest(found=bool(groups), more=len(groups) == free)
         return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
 
-    def learn(self, claims: Group, seconds: float) -> None:
+    def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
         """Note how long one took; a grouped type says itself how many are a turn."""
-        self._lengths.learn(claims[0].type, seconds)
+        self._lengths.learn(claims[0].type, seconds, first=first)
 
     def patience(self) -> float:
         """Return the seconds until the next look."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from typing import Any, LiteralString, NoReturn, Protocol, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
@@ -13,10 +13,18 @@ from app.errors import HandlerMisuse
 from app.jobs.claim import Claim
 from app.store import attempts
 from app.work.stop import StopRequest
+from tenants.session import UNCHANGED
 from tenants.tenant import HandlerLogin
 
 RV = TypeVar("RV")
 T = TypeVar("T")
+
+# What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
+# would cost every job more than its own statements do.
+CLEAN: LiteralString = (
+    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
+    " DISCARD TEMP; DISCARD SEQUENCES; DEALLOCATE ALL"
+)
 
 
 class HandlerConnection(psycopg.Connection[TupleRow]):
@@ -24,6 +32,8 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
 
     # Why nothing may be run now, whichever cursor asks.
     refusal: str | None = None
+    # What it said of its user after it was cleaned; None once something may have been run in it since.
+    cleaned: psycopg.Cursor[TupleRow] | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Run a statement; raises HandlerMisuse while this is refused."""
@@ -44,10 +54,15 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         This one can be used no more, whoever has kept it.
         """
         fresh = type(self)(self.pgconn)
-        fresh.autocommit = True
+        fresh._autocommit = True  # noqa: SLF001 - its setter would refuse where a transaction is open
         self.refusal = "this session went back when its job ended; use job.connection of the present job"
         self._pool = None  # it is not left open: the new object has what it had
         return fresh
+
+    def clean(self, before: LiteralString = "") -> psycopg.Cursor[TupleRow]:
+        """Undo what a job may have done to the session; returns the answer to UNCHANGED. One network round trip."""
+        self.cleaned = self.execute(f"{before}{CLEAN}; {UNCHANGED}", prepare=False).set_result(-1)
+        return self.cleaned
 
     def commit(self) -> NoReturn:
         """Refuse: the handler's work commits together with its record."""
@@ -99,6 +114,13 @@ class JobTransaction:
             if error.sqlstate is None:
                 raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`") from error
             raise
+        self._stop.transaction_ends()
+
+    def commit_and_clean(self) -> None:
+        """Make everything since `begin` durable, and leave the session as the next job is to find it."""
+        # Afresh before that: nothing that the handler has kept may reach the session in between.
+        self.connection = self.connection.afresh()
+        self.connection.clean(before="COMMIT; ")
         self._stop.transaction_ends()
 
     @contextmanager

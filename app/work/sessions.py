@@ -3,21 +3,13 @@
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
-from typing import LiteralString
 
 import psycopg
 
 from app.work.session import HandlerConnection
-from tenants.session import UNCHANGED, NotConfined, believe_confined
+from tenants.session import NotConfined, believe_confined
 from tenants.tenant import HandlerLogin
 
-# What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
-# would cost every job more than its own statements do.
-CLEAN: LiteralString = (
-    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
-    " DISCARD TEMP; DISCARD SEQUENCES; DEALLOCATE ALL"
-)
-CLEAN_AND_UNCHANGED: LiteralString = f"{CLEAN}; {UNCHANGED}"
 IDLE_SECONDS = 30.0
 
 
@@ -76,10 +68,13 @@ class Sessions:
         if connection.busy:
             return None
         try:
-            clean = connection.afresh()
-            psycopg.Connection.rollback(clean)
-            answer = clean.execute(CLEAN_AND_UNCHANGED, prepare=False).set_result(-1)
+            answer = connection.cleaned
+            if answer is None:
+                connection = connection.afresh()
+                psycopg.Connection.rollback(connection)
+                answer = connection.clean()
             believe_confined(answer, login.role)
         except (psycopg.Error, NotConfined):
             return None
-        return clean
+        connection.cleaned = None
+        return connection

@@ -20,8 +20,8 @@ class Source(Protocol):
     def take(self, worker: UUID, free: int) -> list[Turn]:
         """Claim for up to `free` children; nothing means there is nothing to do now."""
 
-    def learn(self, claims: Group, seconds: float) -> None:
-        """Note how long a child took for what was claimed."""
+    def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
+        """Note how long a child took for what was claimed, and whether it was the first of its turn."""
 
     def pause(self) -> None:
         """Keep nothing from other workers: every child is busy, or this worker leaves."""

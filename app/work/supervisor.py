@@ -186,7 +186,7 @@ class Supervisor:
         for news in child.hear():
             self._announcer.changed(news.claims)
             if news.took is not None:
-                self._source.learn(news.claims, news.took)
+                self._source.learn(news.claims, news.took, first=news.first)
                 self._announcer.started(child.claims)
 
     def _watch(self) -> None:

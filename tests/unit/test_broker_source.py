@@ -53,8 +53,8 @@ class Looks:
         self.asked += 1
         return [((a_claim(uuid4()),),)]
 
-    def learn(self, claims: Group, seconds: float) -> None:
-        raise AssertionError(f"{claims} were not run here, in {seconds} s or any other time")
+    def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
+        raise AssertionError(f"{claims} were not run here, {seconds} s, {first}")
 
     def patience(self) -> float:
         return 0.5

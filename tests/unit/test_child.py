@@ -55,11 +55,12 @@ def test_it_runs_what_it_was_given_in_order(scene: Scene) -> None:
     one, two = a_group(), a_group()
     scene.child.assign((one, two))
     assert (scene.receives(), scene.child.claims, scene.child.more) == (one, one, True)
-    assert [news.claims for news in scene.says(FREE)] == [one]
+    assert [(news.claims, news.first) for news in scene.says(FREE)] == [(one, True)]
     assert (scene.receives(), scene.child.claims, scene.child.more) == (two, two, False)
     assert not scene.child.idle
     [news] = scene.says(FREE)
     assert news.took is not None
+    assert not news.first
     assert scene.child.idle
 
 

@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-from app.work.turn_lengths import MOST, WITHIN, TurnLengths
+from app.work.turn_lengths import COLD, MOST, WITHIN, TurnLengths
+
+
+def learnt(seconds: float, *, first: bool = False, times: int = 40) -> TurnLengths:
+    lengths = TurnLengths()
+    for _ in range(times):
+        lengths.learn("odd", seconds, first=first)
+    return lengths
 
 
 def test_what_is_unknown_comes_one_at_a_time() -> None:
-    lengths = TurnLengths()
-    lengths.learn("fast", 0.001)
-    assert lengths.of("unknown") == 1
+    assert learnt(0.001).of("unknown") == 1
 
 
 def test_fast_ones_are_believed_little_by_little_and_up_to_a_bound() -> None:
-    lengths, seen = TurnLengths(), []
-    for _ in range(40):
-        lengths.learn("fast", 0.0001)
-        seen.append(lengths.of("fast"))
+    seen = [learnt(0.0001, times=times).of("odd") for times in range(1, 40)]
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (1, MOST)
 
 
 def test_a_turn_takes_no_longer_than_others_may_be_kept_waiting() -> None:
-    lengths = TurnLengths()
-    for _ in range(40):
-        lengths.learn("middling", WITHIN / 4)
-    assert lengths.of("middling") in (3, 4)
+    assert learnt(WITHIN / 4).of("odd") in (3, 4)
 
 
 def test_a_slow_one_is_believed_at_once() -> None:
-    lengths = TurnLengths()
+    lengths = learnt(0.0001)
+    lengths.learn("odd", WITHIN, first=False)
+    assert lengths.of("odd") == 1
+
+
+def test_a_cold_session_keeps_nobody_from_trying_more() -> None:
+    lengths = learnt(0.9 * COLD, first=True)
+    assert lengths.of("odd") == 2
     for _ in range(40):
-        lengths.learn("odd", 0.0001)
-    lengths.learn("odd", WITHIN)
+        lengths.learn("odd", 0.0001, first=False)
+    assert lengths.of("odd") == MOST
+
+
+def test_a_first_that_was_slower_than_any_session_is_believed() -> None:
+    lengths = learnt(0.0001)
+    lengths.learn("odd", COLD, first=True)
     assert lengths.of("odd") == 1
