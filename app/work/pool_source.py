@@ -41,6 +41,7 @@ class PoolSource:
         self._types = [(handler.type, handler.version) for handler in handlers]
         self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
         self._lengths = TurnLengths()
+        self._plenty = False  # whether the last look found as much as it asked for
         self._backend = backend
         self._engine = engine
         self._hints = hints
@@ -58,22 +59,28 @@ class PoolSource:
         """Claim for up to `free` children if it is time to look; of short jobs several for each."""
         if monotonic() < self._due:
             return []
+        # After a silence, a lone job does not wait until it is known that there is no other.
+        slots = free if self._plenty else 1
         try:
             groups = self._engine.run(
                 tickets.claim_groups,
                 worker,
                 queues=self._queues,
                 types=self._types,
-                groups=[self._grouped.get(kind) or self._lengths.of(kind) for kind, _ in self._types],
+                groups=[self._together(kind) for kind, _ in self._types],
                 backend=self._backend,
-                slots=free,
+                slots=slots,
             )
         except psycopg.OperationalError as error:
             log.warning("no claim: the database does not answer: %s", error)
             groups = []
         # Fewer than asked for: nothing more waits, and whatever comes is hinted at or found by the next look.
-        self._rest(found=bool(groups), more=len(groups) == free)
+        self._plenty = len(groups) == slots
+        self._rest(found=bool(groups), more=self._plenty)
         return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
+
+    def _together(self, kind: str) -> int:
+        return self._grouped.get(kind) or (self._lengths.of(kind) if self._plenty else 1)
 
     def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
         """Note how long one took; a grouped type says itself how many are a turn."""

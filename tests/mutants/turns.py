@@ -53,6 +53,14 @@ MUTANTS = (
         ("tests/unit/test_stop.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next",),
     ),
     Mutant(
+        "a lone job waits until it is known that there is no other",
+        "PERFORMANCE section 2: pick-up",
+        "app/work/pool_source.py",
+        "slots = free if self._plenty else 1",
+        "slots = free",
+        ("tests/unit/test_pool_source.py::test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free",),
+    ),
+    Mutant(
         "a slow job is believed to be fast",
         NOT_LONG,
         "app/work/turn_lengths.py",

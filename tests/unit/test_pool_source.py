@@ -1,0 +1,84 @@
+"""What a resident worker asks for: one after a silence, then for all that are free, several at a time where short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from app.jobs.claim import Claim, Group
+from app.work.engine import EngineLink
+from app.work.pool_source import PoolSource
+from app.work.turn_lengths import MOST
+from tenants.tenant import HandlerLogin
+from tests.odd_handlers import REGISTRY, OddGrouped
+
+WORKER = uuid4()
+LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
+
+
+def a_claim(kind: str) -> Claim:
+    return Claim(job_id=uuid4(), token=uuid4(), attempt=1, type=kind, version=1, tenant_id=1, login=LOGIN)
+
+
+class Engine(EngineLink):
+    """Answers claims with `waiting`, one turn after another, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.waiting: list[str] = []
+        self.asked: list[int] = []
+
+    def run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
+        del operation, parameters
+        slots, sizes = options["slots"], dict(zip(options["types"], options["groups"], strict=True))
+        self.asked.append(slots)
+        found: list[Group] = []
+        while self.waiting and len(found) < slots:
+            kind = self.waiting[0]
+            turn = self.waiting[: sizes[kind, 1]]
+            del self.waiting[: len(turn)]
+            found.append(tuple(a_claim(kind) for _ in turn))
+        return found
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def source(engine: Engine) -> PoolSource:
+    return PoolSource(engine=engine, hints=engine, registry=REGISTRY, chance=lambda: 0.5)
+
+
+def take(source: PoolSource, worker: UUID = WORKER, free: int = 3) -> list[list[int]]:
+    """How many claims each transaction has, in each turn."""
+    return [[len(group) for group in turn] for turn in source.take(worker, free)]
+
+
+def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: Engine) -> None:
+    engine.waiting = ["odd"] * 3
+    assert [take(source), take(source), take(source)] == [[[1]], [[1], [1]], []]
+    assert engine.asked == [1, 3]
+
+
+def test_who_found_less_than_it_asked_for_waits_for_a_hint_or_its_time(source: PoolSource, engine: Engine) -> None:
+    assert take(source) == []
+    engine.waiting = ["odd"]
+    assert take(source) == []
+    assert engine.asked == [1]
+    assert 0 < source.patience() < 2
+
+
+def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: Engine) -> None:
+    for _ in range(40):
+        source.learn((a_claim("odd"),), 0.0001, first=False)
+    engine.waiting = ["odd"] * (1 + MOST + 2)
+    assert [take(source, free=1) for _ in range(3)] == [[[1]], [[1] * MOST], [[1, 1]]]
+
+
+def test_a_grouped_type_says_itself_how_many_share_a_transaction(source: PoolSource, engine: Engine) -> None:
+    engine.waiting = [OddGrouped.type] * 100
+    assert take(source, free=1) == [[OddGrouped.group]]
