@@ -1,6 +1,7 @@
 """The parent: claims for the children it forks, hears from them, sees them die."""
 
 import logging
+import math
 import os
 import random
 import selectors
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 HOST = socket.gethostname()
 LONG = 0.1  # seconds after which a job is not one of those that others may wait for
+HELD = 1.0  # seconds for which what a child has not begun waits for another of ours: about what others' polling takes
 
 
 class Supervisor:
@@ -63,7 +65,7 @@ class Supervisor:
         self._pace = pace
         self._size = size
         self._children: dict[int, Child] = {}
-        self._unbegun: deque[Turn] = deque()  # what children were given and did not come to
+        self._unbegun: deque[tuple[float, Turn]] = deque()  # since when children were given it and did not come to it
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(pace.grace)
         self._heartbeat = Heartbeat(engine=engine, pace=pace, chance=chance)
@@ -123,8 +125,8 @@ class Supervisor:
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked; what one has not begun goes to another."""
-        while self._unbegun:
-            turn = self._unbegun.popleft()
+        while self._unbegun and (self._free() > 0 or self._shutdown.asked or monotonic() >= self._give_up_at):
+            _, turn = self._unbegun.popleft()
             if self._free() > 0:
                 self._assign(turn)
             else:
@@ -138,6 +140,11 @@ class Supervisor:
             crash_points.reach("claimed")
             self._assign(turn)
         self._taking_back.pay()
+
+    @property
+    def _give_up_at(self) -> float:
+        """Return when the first of what was not begun goes back, so that another worker may find it."""
+        return self._unbegun[0][0] + HELD if self._unbegun else math.inf
 
     def _assign(self, turn: Turn) -> None:
         try:
@@ -209,7 +216,7 @@ class Supervisor:
             self._selector.unregister(hints)
 
     def _patience(self) -> float:
-        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due]
+        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._give_up_at]
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._limits.deadline(child) for child in self._children.values()]
@@ -249,7 +256,7 @@ class Supervisor:
 
     def _take_unbegun(self, child: Child) -> None:
         if turn := child.take_back():
-            self._unbegun.append(turn)
+            self._unbegun.append((monotonic(), turn))
 
     def _own_processes(self) -> set[int]:
         sweeper = self._janitor.pid if self._janitor is not None else None
@@ -260,7 +267,7 @@ class Supervisor:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
         pulse = self._heartbeat.beat(self._worker)
         known = self._taking_back.tokens | {
-            claim.token for turn in self._unbegun for claims in turn for claim in claims
+            claim.token for _, turn in self._unbegun for claims in turn for claim in claims
         }
         for child in self._children.values():
             known |= child.tokens

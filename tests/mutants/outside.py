@@ -180,8 +180,8 @@ MUTANTS = (
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
         "app/work/session.py",
-        "        self.connection = self.connection.afresh()\n",
-        "",
+        "        self.rollback()\n        self.connection = self.connection.afresh()\n",
+        "        self.rollback()\n",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),
 )

@@ -294,10 +294,26 @@ MUTANTS = (
     Mutant(
         "a handler leaves its settings to the next job",
         "section 5: between two jobs a session is made clean",
-        "app/work/sessions.py",
+        "app/work/session.py",
         " RESET ALL;",
         "",
         (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
+    ),
+    Mutant(
+        "what a handler has kept reaches the session after its commit",
+        "section 5: between two jobs a session is made clean",
+        "app/work/session.py",
+        "        self.connection = self.connection.afresh()\n        self.connection.clean(",
+        "        self.connection.clean(",
+        ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
+    ),
+    Mutant(
+        "a session that was clean once counts as clean for ever",
+        "section 5: between two jobs a session is made clean",
+        "app/work/sessions.py",
+        "        connection.cleaned = None\n",
+        "",
+        ("tests/integration/test_tenant_sessions.py::test_a_session_is_cleaned_after_each_use",),
     ),
     Mutant(
         "a listener that came back under its old number is not heard",
