@@ -55,8 +55,8 @@ MUTANTS = (
         "a busy worker forgets to say that it is alive",
         SIGNS_OF_LIFE,
         "app/work/supervisor.py",
-        "moments = [self._heartbeat.due, self._vigil.due, self._announcer.due]",
-        "moments = [self._heartbeat.due, self._announcer.due]",
+        "moments = [self._heartbeat.due, self._vigil.due, ",
+        "moments = [self._heartbeat.due, ",
         (f"{SIGNS}::test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck[path]",),
     ),
     Mutant(
