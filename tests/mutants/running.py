@@ -44,6 +44,14 @@ MUTANTS = (
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
+        "the engine's plan made for a small table is kept for a large one",
+        FEW,
+        "migrations/control/0011_lookups.sql",
+        "ALTER FUNCTION held SET enable_seqscan = off;\n",
+        "",
+        (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
+    ),
+    Mutant(
         "a group reads all tickets to find its own",
         FEW,
         OPEN,
