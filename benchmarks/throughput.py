@@ -38,7 +38,7 @@ PATIENCE = 120.0  # seconds that one turn may take
 def run(options: Options) -> Report:
     """Sample milliseconds a job, in turns; every job's end is durable, and each was completed exactly once."""
     report = Report("throughput", "ms a job")
-    jobs = 200 if options.quick else 3_000
+    jobs = 500 if options.quick else 3_000
     some = TENANTS[:2] if options.quick else TENANTS
     with open_ground() as ground, ExitStack() as stack:
         contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(Workers(skip_locked(ground))).turn(jobs)}

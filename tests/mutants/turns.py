@@ -64,8 +64,8 @@ MUTANTS = (
         "a slow job is believed to be fast",
         NOT_LONG,
         "app/work/turn_lengths.py",
-        "max(seconds, before + BELIEF * (seconds - before))",
-        "before + BELIEF * (seconds - before)",
-        (f"{LENGTHS}::test_a_slow_one_is_believed_at_once",),
+        "if first and seconds < COLD:",
+        "if first:",
+        (f"{LENGTHS}::test_a_first_that_was_slower_than_any_session_is_believed",),
     ),
 )

@@ -16,7 +16,7 @@ def test_what_is_unknown_comes_one_at_a_time() -> None:
     assert learnt(0.001).of("unknown") == 1
 
 
-def test_fast_ones_are_believed_little_by_little_and_up_to_a_bound() -> None:
+def test_short_ones_are_believed_little_by_little_and_up_to_a_bound() -> None:
     seen = [learnt(0.0001, times=times).of("odd") for times in range(1, 40)]
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (1, MOST)
@@ -26,9 +26,11 @@ def test_a_turn_takes_no_longer_than_others_may_be_kept_waiting() -> None:
     assert learnt(WITHIN / 4).of("odd") in (3, 4)
 
 
-def test_a_slow_one_is_believed_at_once() -> None:
-    lengths = learnt(0.0001)
+def test_a_hiccup_is_forgiven_and_a_long_job_is_not() -> None:
+    lengths = learnt(0.001)
     lengths.learn("odd", WITHIN, first=False)
+    assert 1 < lengths.of("odd") < MOST
+    lengths.learn("odd", 1, first=False)
     assert lengths.of("odd") == 1
 
 
