@@ -21,6 +21,14 @@ MUTANTS = (
         (f"{TURNS}::test_behind_a_long_one_they_go_to_another_child",),
     ),
     Mutant(
+        "what no child here comes to is kept from other workers",
+        NOT_LONG,
+        SUPERVISOR,
+        " or monotonic() >= self._give_up_at",
+        "",
+        (f"{TURNS}::test_behind_a_long_one_they_go_to_another_worker",),
+    ),
+    Mutant(
         "a worker that stops keeps what no child has begun",
         NOT_LONG,
         SUPERVISOR,
