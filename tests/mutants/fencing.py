@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 OPEN = "migrations/tenant/0011_open_jobs.sql"
 SQL = "migrations/tenant/0001_jobs.sql"
+FEWER = "migrations/tenant/0012_fewer_statements.sql"
 TESTS = "tests/integration/test_fencing.py"
 PROMISE = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
@@ -23,20 +24,20 @@ MUTANTS = (
         OPEN,
         HELD + "    IF NOT FOUND THEN\n        RAISE",
         HELD.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
-        (f"{ZOMBIE}[complete]",),
+        (f"{ZOMBIE}[fail]",),
     ),
     Mutant(
         "start does not ask for the claim",
         PROMISE,
-        SQL,
-        HOLD + "    SELECT t.attempt INTO run_number",
-        "    SELECT t.attempt INTO run_number",
+        FEWER,
+        "WHERE t.job_id = p_job AND t.token = p_token FOR UPDATE;",
+        "WHERE t.job_id = p_job FOR UPDATE;",
         (f"{TESTS}::test_a_zombie_does_not_start_a_job_that_another_has_claimed",),
     ),
     Mutant(
         "a job may be started twice",
         PROMISE,
-        SQL,
+        FEWER,
         "WHERE j.id = p_job AND j.status = 'pending'\n",
         "WHERE j.id = p_job\n",
         (f"{TESTS}::test_a_claim_is_started_once",),
@@ -68,9 +69,9 @@ MUTANTS = (
     Mutant(
         "completion does not ask for the claim",
         PROMISE,
-        SQL,
-        HOLD + "    PERFORM attempt_end(p_job, 'completed', NULL);",
-        "    PERFORM attempt_end(p_job, 'completed', NULL);",
+        FEWER,
+        "WHERE t.job_id = p_job AND t.token = p_token RETURNING",
+        "WHERE t.job_id = p_job RETURNING",
         (f"{ZOMBIE}[complete]",),
     ),
     Mutant(
@@ -116,9 +117,9 @@ MUTANTS = (
     Mutant(
         "completion does not ask for the attempt's mark",
         ONCE,
-        SQL,
-        CHECK + HOLD + "    PERFORM attempt_end(p_job, 'completed', NULL);",
-        HOLD + "    PERFORM attempt_end(p_job, 'completed', NULL);",
+        FEWER,
+        CHECK,
+        "",
         (f"{OUTSIDE}[complete]",),
     ),
 )
