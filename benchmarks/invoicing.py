@@ -13,10 +13,10 @@ import psycopg
 from app.dispatch.dispatcher import Submission, fingerprint
 from app.store import tickets
 from app.store.enqueue import ENQUEUE, NewJob
+from app.work.errand import Errand
 from app.work.executor import Executor
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
-from app.work.stop import StopRequest
 from benchmarks import processor
 from benchmarks.ground import ROOT, open_ground
 from benchmarks.report import Report
@@ -146,7 +146,7 @@ class Here:
         worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=os.getpid())
         claim = tickets.claim_job(self._engine, worker, job_id, types=registry.versions)
         assert claim is not None  # noqa: S101 - nobody else takes it
-        executor = Executor(registry=registry, sessions=self._sessions, worker="bench", stop=StopRequest())
+        executor = Executor(registry=registry, sessions=self._sessions, worker="bench", errand=Errand())
         before = self._spent()
         executor.execute(claim)
         took = self._spent() - before

@@ -24,6 +24,7 @@ from app.store.routing import Defaults
 from app.work.broker_source import BrokerSource
 from app.work.child_process import Duty
 from app.work.engine import EngineLink
+from app.work.errand import Errand
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
 from app.work.group import GroupExecutor
@@ -34,7 +35,6 @@ from app.work.pace import Pace, Size
 from app.work.pool_source import PoolSource
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
-from app.work.stop import StopRequest
 from app.work.supervisor import Supervisor
 from app.work.vigil import Vigil
 from handlers import build_registry
@@ -196,9 +196,9 @@ def _tidy(settings: Settings) -> None:
 
 
 def _duty(registry: Registry, lent: Sessions, *, jobs: int, memory_mb: int | None = None) -> Duty:
-    def run(claims: Group, stop: StopRequest, moved: Callable[[], None]) -> Mapping[Claim, str]:
+    def run(claims: Group, errand: Errand) -> Mapping[Claim, str]:
         name = f"{socket.gethostname()}:{os.getppid()}"
-        executor = Executor(registry=registry, sessions=lent, worker=name, stop=stop, moved=moved)
+        executor = Executor(registry=registry, sessions=lent, worker=name, errand=errand)
         if len(claims) > 1:
             return GroupExecutor(executor).execute(claims)
         return {claim: executor.execute(claim) for claim in claims}

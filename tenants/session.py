@@ -75,12 +75,11 @@ UNCHANGED: LiteralString = "SELECT session_user, current_user = session_user"
 
 def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
     """Raise NotConfined unless this session is `role`, has no memberships and no power over row security."""
-    believe_confined(connection.execute(CONFINED), role)
+    believe_confined(connection.execute(CONFINED).fetchone(), role)
 
 
-def believe_confined(answer: psycopg.Cursor[TupleRow], role: str) -> None:
+def believe_confined(row: TupleRow | None, role: str) -> None:
     """Raise NotConfined unless this answer to CONFINED or UNCHANGED is that of a session confined as `role`."""
-    row = answer.fetchone()
     if row is None or row[0] != role or not row[1]:
         raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
 

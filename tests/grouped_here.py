@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.store import tickets
+from app.work.errand import Errand
 from app.work.executor import Executor
 from app.work.group import GroupExecutor
 from app.work.session import HandlerConnection
@@ -44,7 +45,7 @@ def execute_group_here(
 ) -> dict[Claim, str]:
     """Run the group as a child does and return the statuses it reports."""
     lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
-    executor = Executor(registry=REGISTRY, sessions=lent, worker="test", stop=stop or StopRequest())
+    executor = Executor(registry=REGISTRY, sessions=lent, worker="test", errand=Errand(stop=stop or StopRequest()))
     try:
         return GroupExecutor(executor).execute(claims)
     finally:

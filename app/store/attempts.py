@@ -1,17 +1,20 @@
 """What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, LiteralString
+from typing import Any
+from uuid import UUID
 
 import psycopg
-from psycopg.rows import TupleRow, tuple_row
+from psycopg.pq.abc import PGresult
+from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
+from app.store.exchange import Statement, exchange, insist, rows_of
 
 Session = psycopg.Connection[Any]
 
@@ -45,38 +48,47 @@ def named_refusals() -> Iterator[None]:
         raise
 
 
-# That people see it need not survive the server: where it does not, nor does the session that works for it.
-_START: LiteralString = "SELECT * FROM job_start(%s, %s, %s)"
-BEGIN: LiteralString = "BEGIN; SELECT set_config('turno.attempt', %s, true)"
-_START_AND_BEGIN: LiteralString = f"BEGIN; SET LOCAL synchronous_commit = off; {_START}; COMMIT; {BEGIN}"
+def starting(claim: Claim, worker: str) -> list[Statement]:
+    """Return what starts an attempt and then begins its handler's transaction; `started` reads the answers."""
+    return [
+        *seen(("SELECT * FROM job_start($1, $2, $3)", (claim.job_id, claim.token, worker))),
+        *beginning(claim.token),
+    ]
 
 
-def start(session: Session, claim: Claim, worker: str) -> Started:
-    """Open the attempt in a transaction of its own, so that people see it; raises ClaimLost."""
+def started(session: Session, answers: Sequence[PGresult]) -> Started:
+    """Return what the attempt that was started finds; raises ClaimLost."""
     with named_refusals():
-        return Started(*_row(session, _START, (claim.job_id, claim.token, worker)))
-
-
-def start_and_begin(session: Session, claim: Claim, worker: str) -> Started:
-    """Start, then begin the handler's transaction, in one network round trip; raises ClaimLost."""
-    with named_refusals(), together(session) as cursor:
-        cursor.execute(_START_AND_BEGIN, (claim.job_id, claim.token, worker, str(claim.token)))
-        row = cursor.set_result(2).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
+        insist(session, answers)
+    (row,) = rows_of(session, answers[SEEN])
     return Started(*row)
 
 
+def seen(start: Statement) -> list[Statement]:
+    """Return a start in a transaction of its own, so that people see it; its answer is number SEEN.
+
+    That they do need not survive the server: where it does not, nor does the session that works for it.
+    """
+    return [("BEGIN", ()), ("SET LOCAL synchronous_commit = off", ()), start, COMMIT]
+
+
+SEEN = 2
+COMMIT: Statement = ("COMMIT", ())
+
+
+def beginning(mark: UUID) -> list[Statement]:
+    """Return what opens a handler's transaction and marks it as an attempt's; see attempt_check in the schema."""
+    return [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))]
+
+
 def begin(session: Session, claim: Claim) -> None:
-    """Open the handler's transaction and mark it as this attempt's; see attempt_check in the schema."""
-    with together(session) as cursor:
-        cursor.execute(BEGIN, (str(claim.token),))
+    """Open the handler's transaction and mark it as this attempt's."""
+    insist(session, exchange(session, beginning(claim.token)))
 
 
-def complete(session: Session, claim: Claim, result: str) -> None:
-    """Write the end of the job into the handler's transaction; the caller commits."""
-    with named_refusals():
-        # As parameters: what is part of the text may end up in the server's log.
-        _row(session, "SELECT job_complete(%s, %s, %s::jsonb)", (claim.job_id, claim.token, result))
+def completing(claim: Claim, result: str) -> Statement:
+    """Return what writes the end of the job into the handler's transaction."""
+    return ("SELECT job_complete($1, $2, $3::jsonb)", (claim.job_id, claim.token, result))
 
 
 def fail(
@@ -140,14 +152,6 @@ def writing_savepoints(session: Session) -> int:
         " WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted"
     )
     return int(_row(session, statement, ())[0])
-
-
-def together(session: Session) -> psycopg.ClientCursor[TupleRow]:
-    """Return a cursor whose statements, several with a `;` between them, go to the server as one message.
-
-    The first that fails undoes the transaction, and those after it are not run.
-    """
-    return psycopg.ClientCursor(session, row_factory=tuple_row)
 
 
 def now(session: Session) -> datetime:

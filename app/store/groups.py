@@ -2,19 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from app.jobs.claim import Claim
-from app.store.attempts import BEGIN, Started, named_refusals, together
+from app.store.attempts import SEEN, Started, beginning, seen
+from app.store.exchange import Statement, exchange, insist, rows_of
 
 Session = psycopg.Connection[Any]
-
-_START: LiteralString = "SELECT * FROM jobs_start(%s, %s, %s)"
-_START_AND_BEGIN: LiteralString = f"BEGIN; SET LOCAL synchronous_commit = off; {_START}; COMMIT; {BEGIN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +29,19 @@ def start(session: Session, claims: Sequence[Claim], worker: str, mark: UUID) ->
 
     One network round trip. Returns by job what its attempt finds; whose claim was lost is missing.
     """
-    with together(session) as cursor:
-        cursor.execute(_START_AND_BEGIN, (*_keys(claims), worker, str(mark)))
-        return {job_id: Started(*found) for job_id, *found in cursor.set_result(2)}
+    together: Statement = ("SELECT * FROM jobs_start($1, $2, $3)", (*_keys(claims), worker))
+    answers = exchange(session, [*seen(together), *beginning(mark)])
+    insist(session, answers)
+    return {job_id: Started(*found) for job_id, *found in rows_of(session, answers[SEEN])}
 
 
-def complete(session: Session, results: Sequence[Result], mark: UUID) -> None:
-    """Write the end of these jobs into the group's transaction and commit it; raises ClaimLost, HandlerMisuse.
-
-    All of them are completed, or nothing is committed.
-    """
-    with named_refusals(), session.cursor() as cursor, session.pipeline():
-        if results:
-            cursor.execute(
-                "SELECT jobs_complete(%s, %s, %s, %s, %s::integer[])",
-                (
-                    mark,
-                    *_keys([one.claim for one in results]),
-                    [one.result for one in results],
-                    [int(1000 * one.ran) for one in results],
-                ),
-                prepare=False,
-            )
-        cursor.execute("COMMIT", prepare=False)
+def completing(results: Sequence[Result], mark: UUID) -> list[Statement]:
+    """Return what writes the end of these jobs into the group's transaction: all of them are completed, or none."""
+    if not results:
+        return []
+    keys = _keys([one.claim for one in results])
+    texts, times = [one.result for one in results], [int(1000 * one.ran) for one in results]
+    return [("SELECT jobs_complete($1, $2, $3, $4, $5::integer[])", (mark, *keys, texts, times))]
 
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:

@@ -32,7 +32,8 @@ class News:
 class Child:
     """A process that runs the groups it was given one after another; without any it is idle.
 
-    What it has not begun lies in its inbox, from where either of us can take it, and nobody else.
+    What it has not begun lies in its inbox, from where either of us can take it, and nobody else. It may take the next
+    before it says that the present is over.
     """
 
     def __init__(self, pid: int, channel: socket.socket, inbox: socket.socket, stop: StopRequest) -> None:
@@ -48,6 +49,7 @@ class Child:
         self._stop = stop
         self._ended = 0  # how many groups
         self._first = True  # nothing of its turn has ended
+        self._untouched = False  # whether something may lie in the inbox
         self._next()
 
     def _next(self) -> None:
@@ -65,7 +67,12 @@ class Child:
     @property
     def more(self) -> bool:
         """Say whether it was given something that it has not come to, as far as we know."""
-        return len(self._groups) > 1
+        return self._untouched and len(self._groups) > 1
+
+    @property
+    def begun(self) -> Turn:
+        """Return what it may have begun together with the end of what it runs."""
+        return tuple(self._groups)[1:]
 
     @property
     def tokens(self) -> set[UUID]:
@@ -75,7 +82,7 @@ class Child:
     def assign(self, turn: Turn) -> None:
         """Give the idle child something to run."""
         self._next()
-        self._first = True
+        self._first = self._untouched = True
         for group in turn:
             self._groups.append(group)
             self.channel.send(pickle.dumps(group))
@@ -86,6 +93,7 @@ class Child:
         while packet := _packet(self._inbox):
             back.append(pickle.loads(packet))  # noqa: S301 - written by ourselves
             self._groups.remove(back[-1])
+        self._untouched = False
         return tuple(back)
 
     def hear(self) -> list[News]:

@@ -18,6 +18,7 @@ from app.errors import ClaimLost
 from app.jobs.claim import Claim, Group
 from app.work import exit_codes, limits, strays, title
 from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED, Child
+from app.work.errand import Errand
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
 
@@ -30,12 +31,11 @@ IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 class Duty:
     """What a child does with its life: how it runs a group, and after how much it is replaced.
 
-    `run` is handed the claims, how it hears of a stop, and what to call when others can see more of a job; it returns
-    the new status of each job that it could record. `jobs` and `memory_mb` (of resident memory) are looked at after
-    each turn; `at_rest` is called while idle.
+    `run` is handed the claims and their errand; it returns the new status of each job that it could record. `jobs` and
+    `memory_mb` (of resident memory) are looked at after each group; `at_rest` is called while idle.
     """
 
-    run: Callable[[Group, StopRequest, Callable[[], None]], Mapping[Claim, str]]
+    run: Callable[[Group, Errand], Mapping[Claim, str]]
     jobs: int
     memory_mb: int | None = None
     at_rest: Callable[[], None] = lambda: None
@@ -83,52 +83,81 @@ def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, be
         stop.listen()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         before()
-        code = _serve(duty, channel, stop)
+        code = Service(duty, channel, stop).run()
     finally:
         # Never through the interpreter's exit: that would close the parent's connection too.
         logging.shutdown()
         os._exit(code)
 
 
-def _serve(duty: Duty, channel: socket.socket, stop: StopRequest) -> int:
-    served = 0
-    title.show(())
-    while claims := _receive(duty, channel):
-        title.show(claims)
-        stop.begin()
-        code = _run(duty, claims, stop, lambda: _say_moved(channel))
-        if not strays.none():
-            strays.end()
-        if code != exit_codes.FINISHED:
-            return code
+class Service:
+    """A child's work: what it receives, one group after another, until it is dismissed or worn out."""
+
+    def __init__(self, duty: Duty, channel: socket.socket, stop: StopRequest) -> None:
+        self._duty = duty
+        self._channel = channel
+        self._stop = stop
+        self._errand = Errand(stop=stop, moved=self._say_moved, following=self._take_following)
+        self._served = 0
+        self._following: Group = ()
+
+    def run(self) -> int:
+        """Serve, then return the exit code."""
         title.show(())
-        served += len(claims)
-        last = served >= duty.jobs or _too_large(duty)
-        channel.send(LEAVING if last else FREE)
-        if last:
-            break
-    crash_points.reach("leaving")
-    return exit_codes.FINISHED
+        while claims := self._following or self._receive():
+            self._following = ()
+            self._served += len(claims)
+            title.show(claims)
+            self._stop.begin()
+            code = _run(self._duty, claims, self._errand)
+            if not strays.none():
+                strays.end()
+            if code != exit_codes.FINISHED:
+                return code
+            if not self._following:
+                title.show(())
+            last = not self._following and self._worn_out()
+            self._channel.send(LEAVING if last else FREE)
+            if last:
+                break
+        crash_points.reach("leaving")
+        return exit_codes.FINISHED
 
+    def _receive(self) -> Group:
+        """Wait for claims; none means that the parent dismissed this child or is gone."""
+        while True:
+            if not select.select([self._channel], [], [], IDLE_LOOK)[0]:
+                self._duty.at_rest()
+                continue
+            with suppress(BlockingIOError):  # the parent was faster, and has taken it back
+                return self._take()
 
-def _receive(duty: Duty, channel: socket.socket) -> Group:
-    """Wait for claims; none means that the parent dismissed this child or is gone."""
-    while True:
-        if not select.select([channel], [], [], IDLE_LOOK)[0]:
-            duty.at_rest()
-            continue
-        try:
-            packet = channel.recv(LARGEST_PACKET, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            continue  # the parent was faster, and has taken it back
+    def _take_following(self) -> Group:
+        """Take what comes next before the present is said to be over, unless it is somebody else's by then."""
+        if not (self._following or self._worn_out()):
+            with suppress(BlockingIOError):
+                self._following = self._take()
+        return self._following
+
+    def _take(self) -> Group:
+        packet = self._channel.recv(LARGEST_PACKET, socket.MSG_DONTWAIT)
         claims: Group = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
         return claims
 
+    def _say_moved(self) -> None:
+        # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
+        with suppress(OSError):
+            self._channel.send(MOVED, socket.MSG_DONTWAIT)
 
-def _run(duty: Duty, claims: Group, stop: StopRequest, moved: Callable[[], None]) -> int:
+    def _worn_out(self) -> bool:
+        most = self._duty.memory_mb
+        return self._served >= self._duty.jobs or (most is not None and limits.resident_megabytes() > most)
+
+
+def _run(duty: Duty, claims: Group, errand: Errand) -> int:
     extra = claims[0].log_fields
     try:
-        statuses = duty.run(claims, stop, moved)
+        statuses = duty.run(claims, errand)
     except ClaimLost as error:
         log.warning("%s", error, extra=extra)
     except MemoryError:
@@ -150,13 +179,3 @@ def _run(duty: Duty, claims: Group, stop: StopRequest, moved: Callable[[], None]
         for claim, status in statuses.items():
             log.info("attempt ended: %s", status, extra=claim.log_fields)
     return exit_codes.FINISHED
-
-
-def _say_moved(channel: socket.socket) -> None:
-    # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
-    with suppress(OSError):
-        channel.send(MOVED, socket.MSG_DONTWAIT)
-
-
-def _too_large(duty: Duty) -> bool:
-    return duty.memory_mb is not None and limits.resident_megabytes() > duty.memory_mb

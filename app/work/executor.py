@@ -49,10 +49,11 @@ from app.store import attempts, effects
 from app.store.attempts import Started
 from app.work import exit_codes
 from app.work.context import AttemptContext
+from app.work.errand import Errand
 from app.work.limits import limited_memory
 from app.work.results import serialise
 from app.work.session import HandlerConnection, JobTransaction, SessionSource, collided, describe
-from app.work.stop import HandBack, StopRequest
+from app.work.stop import HandBack
 
 log = logging.getLogger(__name__)
 
@@ -87,29 +88,27 @@ class Executor:
         registry: Registry,
         sessions: SessionSource,
         worker: str,
-        stop: StopRequest,
-        moved: Callable[[], None] = lambda: None,
+        errand: Errand,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
-        self._moved = moved
+        self._errand = errand
         self._chance = chance
         self.sessions = sessions
         self.worker = worker
-        self.stop = stop
+        self.stop = errand.stop
 
     def execute(self, claim: Claim) -> str:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
         handler = self.handler(claim)
-        with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
-            self.stop.transaction_begins()
-            started = transaction.insist(lambda session: attempts.start_and_begin(session, claim, self.worker))
+        with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
+            started = transaction.start()
             crash_points.reach("started")
             return self._run(self.attempt(handler, transaction, started))
 
     def resume(self, claim: Claim, started: Started, decision: Decision | None) -> str:
         """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
-        with closing(JobTransaction(claim, self.sessions, self.stop)) as transaction:
+        with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
             attempt = self.attempt(self.handler(claim), transaction, started)
             if decision is not None:
                 return self.record(attempt, decision)
@@ -133,7 +132,7 @@ class Executor:
             started=started,
             stop=self.stop,
             sessions=self.sessions,
-            moved=self._moved,
+            moved=self._errand.moved,
             grouped=handler.group > 1,
         )
         return Attempt(transaction.claim, handler, transaction, started, context, monotonic())
@@ -226,14 +225,22 @@ class Executor:
         """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
         try:
             crash_points.reach("completing")
-            attempts.complete(attempt.transaction.connection, attempt.claim, decision.result)
-            attempt.transaction.commit_and_clean()
+            attempt.transaction.end(
+                [attempts.completing(attempt.claim, decision.result)], self._following(attempt.claim)
+            )
         except (psycopg.Error, HandlerMisuse) as error:
             # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
             attempt.transaction.take_over()
             return self.record(attempt, self.decide(attempt, self.judge(error)))
         crash_points.reach("completed")
         return "completed"
+
+    def _following(self, claim: Claim) -> Claim | None:
+        """Take what comes next; returns it if it can be begun in the session of this claim."""
+        match self._errand.following():
+            case (following,) if following.login == claim.login:
+                return following
+        return None
 
 
 def _write(session: HandlerConnection, attempt: Attempt, decision: Retry | Fail | Release | Abandon | Park) -> str:

@@ -55,7 +55,8 @@ class GroupExecutor:
     def execute(self, claims: Group) -> dict[Claim, str]:
         """Run the attempts and return the status of each job that could be recorded."""
         statuses: dict[Claim, str] = {}
-        with closing(GroupTransaction(claims, self._executor.sessions, self._executor.stop)) as transaction:
+        lent, stop, worker = self._executor.sessions, self._executor.stop, self._executor.worker
+        with closing(GroupTransaction(claims, lent, stop, worker)) as transaction:
             members = self._start(transaction, claims)
             try:
                 self._work(transaction, members)
@@ -131,8 +132,7 @@ class GroupExecutor:
                 case decision:
                     statuses[member.claim] = self._executor.record(member.attempt, decision)
         crash_points.reach("completing")
-        groups.complete(transaction.connection, results, transaction.claim.token)
-        self._executor.stop.transaction_ends()
+        transaction.end(groups.completing(results, transaction.claim.token))
         crash_points.reach("completed")
         return statuses
 

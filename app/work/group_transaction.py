@@ -23,8 +23,8 @@ class TransactionEnded(HandlerMisuse):
 class GroupTransaction(JobTransaction):
     """The group's session and transaction; a job's work is kept or undone without touching that of the others."""
 
-    def __init__(self, claims: Group, sessions: SessionSource, stop: StopRequest) -> None:
-        super().__init__(claims[0], sessions, stop)
+    def __init__(self, claims: Group, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
+        super().__init__(claims[0], sessions, stop, worker)
         # The savepoint before is released together with the next one's making: one round trip a job.
         self._next: bytes | None = b"SAVEPOINT job"
 

@@ -1,17 +1,21 @@
 """The session a handler gets, and the transaction that the executor keeps around it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, LiteralString, NoReturn, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn, Protocol, Self, TypeVar
+from uuid import UUID
 
 import psycopg
 from psycopg.abc import PQGen
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
-from app.errors import HandlerMisuse
+from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
 from app.store import attempts
+from app.store.attempts import Started
+from app.store.exchange import Statement, exchange, insist, rows_of
 from app.work.stop import StopRequest
 from tenants.session import UNCHANGED
 from tenants.tenant import HandlerLogin
@@ -20,11 +24,25 @@ RV = TypeVar("RV")
 T = TypeVar("T")
 
 # What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
-# would cost every job more than its own statements do.
-CLEAN: LiteralString = (
-    "CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *;"
-    " DISCARD TEMP; DISCARD SEQUENCES; DEALLOCATE ALL"
+# would cost every job more than its own statements do. Then a look at whose session it is.
+CLEAN: tuple[Statement, ...] = (
+    ("CLOSE ALL", ()),
+    ("SET SESSION AUTHORIZATION DEFAULT", ()),
+    ("RESET ALL", ()),
+    ("UNLISTEN *", ()),
+    ("DISCARD TEMP", ()),
+    ("DISCARD SEQUENCES", ()),
+    ("DEALLOCATE ALL", ()),
+    (UNCHANGED, ()),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An attempt that was started, and whose transaction is open, before its turn has come."""
+
+    token: UUID
+    started: Started
 
 
 class HandlerConnection(psycopg.Connection[TupleRow]):
@@ -33,7 +51,9 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
     # Why nothing may be run now, whichever cursor asks.
     refusal: str | None = None
     # What it said of its user after it was cleaned; None once something may have been run in it since.
-    cleaned: psycopg.Cursor[TupleRow] | None = None
+    cleaned: TupleRow | None = None
+    # The attempt whose transaction is open in it while nobody has it.
+    begun: Begun | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Run a statement; raises HandlerMisuse while this is refused."""
@@ -59,10 +79,11 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         self._pool = None  # it is not left open: the new object has what it had
         return fresh
 
-    def clean(self, before: LiteralString = "") -> psycopg.Cursor[TupleRow]:
-        """Undo what a job may have done to the session; returns the answer to UNCHANGED. One network round trip."""
-        self.cleaned = self.execute(f"{before}{CLEAN}; {UNCHANGED}", prepare=False).set_result(-1)
-        return self.cleaned
+    def clean(self) -> None:
+        """Undo what a job may have done to the session. One network round trip."""
+        answers = exchange(self, CLEAN)
+        insist(self, answers)
+        (self.cleaned,) = rows_of(self, answers[-1])
 
     def commit(self) -> NoReturn:
         """Refuse: the handler's work commits together with its record."""
@@ -90,11 +111,26 @@ class SessionSource(Protocol):
 class JobTransaction:
     """Begins, commits and rolls back around a handler, and takes another session if one breaks."""
 
-    def __init__(self, claim: Claim, sessions: SessionSource, stop: StopRequest) -> None:
+    def __init__(self, claim: Claim, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
         self.claim = claim
         self._sessions = sessions
         self._stop = stop
+        self._worker = worker
         self.connection = sessions.take(claim.login)
+
+    def start(self) -> Started:
+        """Return what this attempt finds; its transaction is open since the end of the one before it, or from now on.
+
+        Raises ClaimLost.
+        """
+        self._stop.transaction_begins()
+        begun, self.connection.begun = self.connection.begun, None
+        if begun is not None and begun.token == self.claim.token:
+            return begun.started
+        return self.insist(self._start)
+
+    def _start(self, session: HandlerConnection) -> Started:
+        return attempts.started(session, exchange(session, attempts.starting(self.claim, self._worker)))
 
     def begin(self) -> None:
         """Open the job's transaction, marked as this attempt's."""
@@ -116,12 +152,25 @@ class JobTransaction:
             raise
         self._stop.transaction_ends()
 
-    def commit_and_clean(self) -> None:
-        """Make everything since `begin` durable, and leave the session as the next job is to find it."""
+    def end(self, ends: Sequence[Statement], following: Claim | None = None) -> None:
+        """Make everything since `begin` durable together with these ends, and leave the session to the next job.
+
+        It is clean then, and `following` is begun in it, if that can be. One network round trip. Raises what refuses
+        the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
+        """
         # Afresh before that: nothing that the handler has kept may reach the session in between.
-        self.connection = self.connection.afresh()
-        self.connection.clean(before="COMMIT; ")
+        session = self.connection = self.connection.afresh()
+        ending = [*ends, attempts.COMMIT, *CLEAN]
+        answers = exchange(session, ending + (attempts.starting(following, self._worker) if following else []))
+        with attempts.named_refusals():
+            insist(session, answers[: len(ending)])
         self._stop.transaction_ends()
+        if following is not None:
+            # Cleaning and starting share a transaction: who is refused one is without the other.
+            with suppress(ClaimLost):
+                session.begun = Begun(following.token, attempts.started(session, answers[len(ending) :]))
+        if following is None or session.begun is not None:
+            (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:

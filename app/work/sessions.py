@@ -40,7 +40,10 @@ class Sessions:
 
     def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
         """Keep a session for this tenant's next job if it can be cleaned, otherwise end it."""
-        if self._keep and login not in self._idle and (clean := self._cleaned(login, connection)):
+        if self._keep and (clean := self._cleaned(login, connection)):
+            # A job's second session comes back before its first, in which the next one may have been begun.
+            if login in self._idle:
+                psycopg.Connection.close(self._idle.pop(login)[0])
             self._idle[login] = (clean, self._clock())
             while len(self._idle) > self._keep:
                 _, (oldest, _) = self._idle.popitem(last=False)
@@ -68,12 +71,11 @@ class Sessions:
         if connection.busy:
             return None
         try:
-            answer = connection.cleaned
-            if answer is None:
+            if connection.cleaned is None:
                 connection = connection.afresh()
                 psycopg.Connection.rollback(connection)
-                answer = connection.clean()
-            believe_confined(answer, login.role)
+                connection.clean()
+            believe_confined(connection.cleaned, login.role)
         except (psycopg.Error, NotConfined):
             return None
         connection.cleaned = None

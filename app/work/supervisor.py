@@ -253,6 +253,9 @@ class Supervisor:
         # What it left behind had it as parent until it died, and has us now.
         strays.end(spare=self._own_processes())
         self._taking_back.from_dead(child.claims, code, child.why(code))
+        for claims in child.begun:
+            self._taking_back.unbegun(claims)  # their handler did not run
+        self._taking_back.pay()
 
     def _take_unbegun(self, child: Child) -> None:
         if turn := child.take_back():

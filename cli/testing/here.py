@@ -8,10 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from app.store import tickets
+from app.work.errand import Errand
 from app.work.executor import Executor
 from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
-from app.work.stop import StopRequest
 from tenants.session import handler_session
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Here:
             registry=self._registry,
             sessions=self._sessions,
             worker="here",
-            stop=StopRequest(),
+            errand=Errand(),
             chance=lambda: STEADY,
         )
         return executor.execute(claim)

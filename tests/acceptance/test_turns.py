@@ -57,6 +57,24 @@ def test_who_dies_takes_nobody_along(world: World) -> None:
     assert {(job["attempt"], job["crashes"]) for job in map(world.job, others)} == {(1, 0)}
 
 
+def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: World) -> None:
+    first, others = turn(world, "pid")
+    world.start_pool(TURNO_CRASH_AT="completed", **PATIENT)  # each child, when the next is begun already
+    assert becomes_true(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
+    assert {(job["errors"], job["crashes"]) for job in map(world.job, (first, *others))} == {(0, 0)}
+    released = world.rows("SELECT error FROM background_job_attempts WHERE outcome = 'released'")
+    assert {attempt["error"]["message"] for attempt in released} == {causes.UNBEGUN}
+
+
+def test_who_is_worn_out_leaves_the_rest_of_its_turn(world: World) -> None:
+    first, others = turn(world, "pid")
+    world.start_pool(POOL_JOBS_PER_CHILD="1", **PATIENT)
+    assert becomes_true(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
+    jobs = [world.job(job_id) for job_id in (first, *others)]
+    assert len({job["result"]["pid"] for job in jobs}) == JOBS
+    assert {job["attempt"] for job in jobs} == {1}
+
+
 def test_who_is_overdue_takes_nobody_along(world: World) -> None:
     overdue, others = turn(world, "loop_forever", OddHurried)
     world.start_pool(KILL_AFTER_SECONDS="0.1", **PATIENT)

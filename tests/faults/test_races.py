@@ -15,6 +15,7 @@ from app.errors import ClaimLost
 from app.store import attempts, recovery, tickets
 from app.work.session import HandlerConnection
 from tenants.session import handler_session, service_session
+from tests import attempt_steps
 from tests.world import World
 
 KINDS = (("batch_invoicing", 1),)
@@ -27,7 +28,7 @@ def lose_workers(world: World, number: int) -> None:
         claim = tickets.claim_job(world.engine, worker, job_id, types=KINDS)
         assert claim is not None
         with handler_session(world.logins, claim.login, application="test", kind=HandlerConnection) as session:
-            attempts.start(session, claim, "gone")
+            attempt_steps.start(session, claim, "gone")
             psycopg.Connection.close(session)
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
@@ -75,7 +76,7 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: World, seed: int) -
         session = handler_session(world.logins, claim.login, application="test", kind=HandlerConnection)
         stack.callback(psycopg.Connection.close, session)
         reaper = stack.enter_context(service_session(world.logins, world.logins.engine, application="reaper"))
-        attempts.start(session, claim, "test")
+        attempt_steps.start(session, claim, "test")
         attempts.begin(session, claim)
         waits = [chance.random() * 0.01, chance.random() * 0.01]
 
@@ -83,7 +84,7 @@ def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: World, seed: int) -
             start.wait()
             world_pause(session, waits[0])
             try:
-                attempts.complete(session, claim, "{}")
+                attempt_steps.complete(session, claim, "{}")
                 psycopg.Connection.commit(session)
             except (ClaimLost, psycopg.OperationalError):
                 return "lost"

@@ -17,6 +17,7 @@ from app.store import attempts, recovery, tickets, turns
 from app.work.session import HandlerConnection
 from cli.deadline import becomes_true
 from tenants.session import handler_session, service_session
+from tests import attempt_steps
 from tests.world import World
 
 KNOWN = [("work", 1)]
@@ -486,9 +487,9 @@ class Mill:
     def _end(self, held: Claim) -> None:
         session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
         try:
-            attempts.start(session, held, "test")
+            attempt_steps.start(session, held, "test")
             attempts.begin(session, held)
-            attempts.complete(session, held, "{}")
+            attempt_steps.complete(session, held, "{}")
             psycopg.Connection.commit(session)
         finally:
             psycopg.Connection.close(session)

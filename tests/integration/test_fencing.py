@@ -13,16 +13,17 @@ from app.jobs.claim import Claim
 from app.store import attempts, recovery, tickets
 from app.work.session import HandlerConnection
 from tenants.session import handler_session, service_session
+from tests import attempt_steps
 from tests.world import World
 
 Write = Callable[[HandlerConnection, Claim], Any]
 
 WRITES: dict[str, Write] = {
-    "start": lambda session, claim: attempts.start(session, claim, "test"),
+    "start": lambda session, claim: attempt_steps.start(session, claim, "test"),
     "progress": lambda session, claim: attempts.progress(session, claim, 1, 2, None),
     "items": lambda session, claim: attempts.items(session, claim, [{"key": "1", "state": "done"}], 1),
     "checkpoint": lambda session, claim: attempts.checkpoint(session, claim, {}),
-    "complete": lambda session, claim: attempts.complete(session, claim, "{}"),
+    "complete": lambda session, claim: attempt_steps.complete(session, claim, "{}"),
     "fail": lambda session, claim: attempts.fail(session, claim, "no", {}, timedelta(0)),
     "fail for good": lambda session, claim: attempts.fail(session, claim, "no", {}, None),
     "release": lambda session, claim: attempts.release(session, claim, "released", "no", datetime.now(UTC)),
@@ -90,10 +91,10 @@ def snapshot(world: World, claim: Claim) -> tuple[Any, ...]:
 @pytest.mark.parametrize("name", WRITES)
 def test_a_zombie_writes_nothing_while_another_attempt_runs(world: World, hands: Hands, name: str) -> None:
     old = hands.claim()
-    attempts.start(hands.session(old), old, "old")
+    attempt_steps.start(hands.session(old), old, "old")
     assert hands.rescue(old) == "pending"
     new = hands.claim_again(old.job_id)
-    attempts.start(hands.session(new), new, "new")
+    attempt_steps.start(hands.session(new), new, "new")
     before = snapshot(world, new)
     zombie = hands.session(old)
     attempts.begin(zombie, old)
@@ -109,16 +110,16 @@ def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: World, ha
     new = hands.claim_again(old.job_id)
     before = snapshot(world, new)
     with pytest.raises(ClaimLost):
-        attempts.start(hands.session(old), old, "old")
+        attempt_steps.start(hands.session(old), old, "old")
     assert snapshot(world, new) == before
 
 
 def test_a_claim_is_started_once(world: World, hands: Hands) -> None:
     claim = hands.claim()
-    attempts.start(hands.session(claim), claim, "test")
+    attempt_steps.start(hands.session(claim), claim, "test")
     before = snapshot(world, claim)
     with pytest.raises(ClaimLost, match="not waiting"):
-        attempts.start(hands.session(claim), claim, "again")
+        attempt_steps.start(hands.session(claim), claim, "again")
     assert snapshot(world, claim) == before
 
 
@@ -126,9 +127,9 @@ def test_a_claim_is_started_once(world: World, hands: Hands) -> None:
 def test_an_attempt_writes_nothing_after_its_job_ended(world: World, hands: Hands, name: str) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.start(session, claim, "test")
+    attempt_steps.start(session, claim, "test")
     attempts.begin(session, claim)
-    attempts.complete(session, claim, "{}")
+    attempt_steps.complete(session, claim, "{}")
     psycopg.Connection.commit(session)
     before = snapshot(world, claim)
     attempts.begin(session, claim)
@@ -142,7 +143,7 @@ def test_an_attempt_writes_nothing_after_its_job_ended(world: World, hands: Hand
 def test_work_outside_the_job_s_transaction_is_refused_by_name(world: World, hands: Hands, name: str) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.start(session, claim, "test")
+    attempt_steps.start(session, claim, "test")
     before = snapshot(world, claim)
     with pytest.raises(HandlerMisuse, match="ended the job's transaction itself"):
         WRITES[name](session, claim)
@@ -152,7 +153,7 @@ def test_work_outside_the_job_s_transaction_is_refused_by_name(world: World, han
 def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: World, hands: Hands) -> None:
     old = hands.claim()
     session = hands.session(old)
-    attempts.start(session, old, "old")
+    attempt_steps.start(session, old, "old")
     attempts.begin(session, old)
     attempts.items(session, old, [{"key": "1", "state": "done"}], 1)  # holds the ticket's lock
     assert hands.rescue(old) == "pending"
@@ -163,7 +164,7 @@ def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: World, hands: 
 
 def test_a_second_rescue_with_the_same_token_does_nothing(world: World, hands: Hands) -> None:
     claim = hands.claim()
-    attempts.start(hands.session(claim), claim, "test")
+    attempt_steps.start(hands.session(claim), claim, "test")
     assert hands.rescue(claim) == "pending"
     assert hands.rescue(claim) == "gone"
     assert world.job(claim.job_id)["crashes"] == 1
@@ -171,11 +172,11 @@ def test_a_second_rescue_with_the_same_token_does_nothing(world: World, hands: H
 
 def test_a_late_rescue_harms_no_later_attempt(world: World, hands: Hands) -> None:
     old = hands.claim()
-    attempts.start(hands.session(old), old, "old")
+    attempt_steps.start(hands.session(old), old, "old")
     assert hands.rescue(old) == "pending"
     new = hands.claim_again(old.job_id)
     session = hands.session(new)
-    attempts.start(session, new, "new")
+    attempt_steps.start(session, new, "new")
     # As if the first rescue had died before it closed the old attempt, whose backend's place the new one has.
     world.rows("UPDATE background_job_attempts SET finished_at = NULL, outcome = NULL WHERE attempt = 1")
     before = snapshot(world, new)
@@ -187,7 +188,7 @@ def test_a_late_rescue_harms_no_later_attempt(world: World, hands: Hands) -> Non
 def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: World, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.start(session, claim, "test")
+    attempt_steps.start(session, claim, "test")
     world.rows("UPDATE background_job_attempts SET backend_start = backend_start - interval '1 s'")
     assert hands.rescue(claim) == "pending"
     assert session.execute("SELECT 1").fetchone() == (1,)
@@ -196,7 +197,7 @@ def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: World, 
 def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: World, hands: Hands) -> None:
     """An attempt that had to open a new session works in one that is not written down."""
     claim = hands.claim()
-    attempts.start(hands.session(claim), claim, "test")
+    attempt_steps.start(hands.session(claim), claim, "test")
     session = hands.session(claim)
     attempts.begin(session, claim)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
@@ -212,7 +213,7 @@ def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: World, hands: Ha
 def test_the_third_crash_is_the_last(world: World, hands: Hands) -> None:
     claim = hands.claim()
     for crash in (1, 2, 3):
-        attempts.start(hands.session(claim), claim, "test")
+        attempt_steps.start(hands.session(claim), claim, "test")
         assert hands.rescue(claim) == ("failed" if crash == 3 else "pending")
         assert world.job(claim.job_id)["crashes"] == crash
         if crash < 3:
@@ -224,7 +225,7 @@ def test_the_third_crash_is_the_last(world: World, hands: Hands) -> None:
 def test_a_job_taken_back_without_blame_is_never_worn_out(world: World, hands: Hands) -> None:
     claim = hands.claim()
     for _ in range(5):
-        attempts.start(hands.session(claim), claim, "test")
+        attempt_steps.start(hands.session(claim), claim, "test")
         assert hands.rescue(claim, counted=False) == "pending"
         claim = hands.claim_again(claim.job_id)
     job = world.job(claim.job_id)
@@ -251,7 +252,7 @@ def test_the_tables_refuse_a_second_notification_of_one_job(world: World) -> Non
 def test_an_item_is_entered_into_the_ledger_once(world: World, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
-    attempts.start(session, claim, "test")
+    attempt_steps.start(session, claim, "test")
     attempts.begin(session, claim)
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 2)
     with pytest.raises(psycopg.errors.UniqueViolation):
@@ -291,7 +292,7 @@ def test_every_claim_has_a_fresh_token_and_a_higher_attempt(world: World, hands:
     job_id = world.enqueue({"order_ids": [1]})
     claims = [ROADS[road](hands, job_id)]
     for _ in range(3):
-        attempts.start(hands.session(claims[-1]), claims[-1], "test")
+        attempt_steps.start(hands.session(claims[-1]), claims[-1], "test")
         attempts.release(hands.session(claims[-1]), claims[-1], "released", "again", datetime(2000, 1, 1, tzinfo=UTC))
         claims.append(ROADS[road](hands, job_id))
     assert [claim.attempt for claim in claims] == [1, 2, 3, 4]

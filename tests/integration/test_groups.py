@@ -5,11 +5,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn, Self
 from uuid import UUID
 
 import psycopg
 import pytest
+from psycopg.pq import PipelineStatus
 
 from app.jobs.claim import Group
 from app.jobs.handler import JobContext, JobHandler
@@ -340,10 +341,10 @@ def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_comple
 @pytest.mark.parametrize("committed", [True, False])
 def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(world: World, *, committed: bool) -> None:
     jobs = put(world, "ok", "error", "transaction")
-    kind = ReplyLost if committed else NeverSent
-    kind.pipelines = 0
+    kind: type[Lossy] = ReplyLost if committed else NeverSent
+    kind.broke, kind.messages = False, 0
     execute_group_here(world, claim(world), kind=kind)
-    assert kind.pipelines > 0
+    assert kind.broke
     found = [world.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [
         ("completed", 1, 0), ("pending", 1, 1), ("completed", 1, 0),
@@ -355,32 +356,37 @@ def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(world
     assert [RUNS[job_id] for job_id in jobs] == ([1, 1, 1] if committed else [2, 1, 2])
 
 
-class ReplyLost(HandlerConnection):
-    """Loses the server's answer to the first pipeline, which ends the group; the server has done what it says."""
+class Lossy(HandlerConnection):
+    """Breaks at the first group's end, which is the second message to the server: the first is its start."""
 
-    pipelines = 0
-    sent = True
+    broke = False
+    messages = 0
 
-    @contextmanager
-    def pipeline(self) -> Iterator[Any]:
-        type(self).pipelines += 1
-        lost = type(self).pipelines == 1
-        if lost and not self.sent:
-            self.give_up()
-        with super().pipeline() as pipeline:
-            yield pipeline
-        if lost:
-            self.give_up()
-
-    def give_up(self) -> None:
+    def give_up(self) -> NoReturn:
+        type(self).broke = True
         psycopg.Connection.close(self)
         raise psycopg.OperationalError("the connection was lost")
 
 
-class NeverSent(ReplyLost):
-    """Breaks before the group's end is sent."""
+class ReplyLost(Lossy):
+    """Loses the server's answer; the server has done what the message says."""
 
-    sent = False
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        message = self.pgconn.pipeline_status == PipelineStatus.ON
+        answer = super().wait(gen, *arguments, **options)
+        type(self).messages += message
+        if message and self.messages == 2:
+            self.give_up()
+        return answer
+
+
+class NeverSent(Lossy):
+    """Breaks before the message is sent."""
+
+    def afresh(self) -> Self:
+        if not self.broke:
+            self.give_up()
+        return super().afresh()
 
 
 def test_the_size_of_a_group_is_checked_when_its_class_is_made() -> None:

@@ -27,6 +27,7 @@ from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
 from cli.testing.invariants import Judge, judge_of
 from tenants.session import handler_session
 from tenants.tenant import Tenant
+from tests import attempt_steps
 from tests.job_model import Held, Job
 from tests.world import LOOK_ALIKE, World
 
@@ -40,11 +41,11 @@ Write = Callable[[HandlerConnection, Claim], Any]
 
 # Everything that shows a token. Of these, whoever lost the claim can do nothing.
 WRITES: dict[str, Write] = {
-    "start": lambda session, claim: attempts.start(session, claim, "zombie"),
+    "start": lambda session, claim: attempt_steps.start(session, claim, "zombie"),
     "progress": lambda session, claim: attempts.progress(session, claim, 7, 7, "zombie"),
     "items": lambda session, claim: attempts.items(session, claim, [{"key": "zombie", "state": "done"}], 1),
     "checkpoint": lambda session, claim: attempts.checkpoint(session, claim, 666),
-    "complete": lambda session, claim: attempts.complete(session, claim, "{}"),
+    "complete": lambda session, claim: attempt_steps.complete(session, claim, "{}"),
     "fail": lambda session, claim: attempts.fail(session, claim, "zombie", {}, NOW),
     "fail for good": lambda session, claim: attempts.fail(session, claim, "zombie", {}, None),
     "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
@@ -210,7 +211,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=UNSTARTED)
     def start(self, held: Held) -> None:
         job = held.job
-        found = attempts.start(self._session(job.tenant), held.claim, "worker")
+        found = attempt_steps.start(self._session(job.tenant), held.claim, "worker")
         job.start()
         assert (found.attempt, found.errors, found.user_id) == (job.attempt, job.errors, job.user)
         assert (found.checkpoint, found.expired, found.cancelled) == (
@@ -285,7 +286,7 @@ class JobMachine(RuleBasedStateMachine):
         session = self._session(held.job.tenant)
         attempts.begin(session, held.claim)
         self._effect(session, held.claim, THE_END)
-        attempts.complete(session, held.claim, '{"ok": true}')
+        attempt_steps.complete(session, held.claim, '{"ok": true}')
         if committed:
             psycopg.Connection.commit(session)
             held.job.end("completed")
@@ -394,10 +395,10 @@ class JobMachine(RuleBasedStateMachine):
             return
         if meanwhile == "a claim lost" and zombies:
             with pytest.raises(ClaimLost):
-                groups.complete(session, [*results, Result(zombies[0].claim, "{}", 0.0)], mark)
+                attempt_steps.complete_group(session, [*results, Result(zombies[0].claim, "{}", 0.0)], mark)
             psycopg.Connection.rollback(session)
             return
-        groups.complete(session, results, mark)
+        attempt_steps.complete_group(session, results, mark)
         for one, end in fates:
             match end:
                 case "completed":

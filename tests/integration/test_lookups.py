@@ -11,6 +11,7 @@ from app.store import attempts, tickets
 from app.work.session import HandlerConnection
 from tenants.grants import TENANT
 from tenants.session import handler_session
+from tests import attempt_steps
 from tests.grouped_here import worker_here
 from tests.world import World
 
@@ -29,12 +30,12 @@ Life = Callable[[HandlerConnection, list[Claim]], None]
 
 def alone(session: HandlerConnection, claims: list[Claim]) -> None:
     (claim,) = claims
-    attempts.start(session, claim, "test")
+    attempt_steps.start(session, claim, "test")
     session.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),))
     attempts.progress(session, claim, 1, 2, "halfway")
     attempts.checkpoint(session, claim, {})
     attempts.items(session, claim, [{"key": "1", "state": "done"}], 1)
-    attempts.complete(session, claim, "{}")
+    attempt_steps.complete(session, claim, "{}")
 
 
 def together(session: HandlerConnection, claims: list[Claim]) -> None:

@@ -8,10 +8,11 @@ import psycopg
 import pytest
 
 from app.jobs.job import JobRef
-from app.store import attempts, tickets
+from app.store import tickets
 from app.work.engine import EngineLink
 from app.work.maintenance import Maintenance, Terms
 from tenants.session import handler_session, service_session
+from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.world import World
 
@@ -145,7 +146,7 @@ def test_a_job_that_is_being_claimed_does_not_expire(world: World) -> None:
     assert sweep(world)["expired"] == 0
     assert world.job(job["id"])["status"] == "pending"
     with handler_session(world.logins, held.login, application="test", kind=psycopg.Connection) as session:
-        assert attempts.start(session, held, "test").expired
+        assert attempt_steps.start(session, held, "test").expired
 
 
 def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: World) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from app.work.session import HandlerConnection
+from app.errors import ClaimLost
+from app.store.attempts import completing
+from app.work.session import HandlerConnection, JobTransaction
 from app.work.sessions import Sessions
+from app.work.stop import StopRequest
 from cli.wiring import sessions
+from tests.attempt_here import claim_here
 from tests.world import World
 
 
@@ -38,15 +43,48 @@ def test_a_session_is_cleaned_after_each_use(world: World, lent: Sessions) -> No
     lent.give_back(login, session)
 
 
-def test_what_was_committed_and_cleaned_at_once_is_both(world: World, lent: Sessions) -> None:
-    login = world.handler_login()
-    session = lent.take(login)
-    usual = setting(session)
-    session.execute("BEGIN; SET work_mem = '5MB'; LISTEN to_others")
-    session.execute("UPDATE customers SET country = 'written' WHERE id = (SELECT min(id) FROM customers)")
-    session.clean(before="COMMIT; ")
+def test_the_end_of_a_job_leaves_its_session_clean(world: World, lent: Sessions) -> None:
+    claim = claim_here(world, world.enqueue({"order_ids": [1]}))
+    with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:
+        usual = setting(transaction.connection)
+        transaction.start()
+        transaction.connection.execute("SET work_mem = '5MB'; LISTEN to_others")
+        transaction.connection.execute("UPDATE customers SET country = 'W' WHERE id = (SELECT min(id) FROM customers)")
+        transaction.end([completing(claim, "{}")])
+    assert world.job(claim.job_id)["status"] == "completed"
+    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'W'")) == 1
+    session = lent.take(claim.login)
     assert setting(session) == usual
     assert session.execute("SELECT * FROM pg_listening_channels()").fetchall() == []
-    assert len(world.rows("SELECT 1 FROM customers WHERE country = 'written'")) == 1
-    lent.give_back(login, session)
-    assert len(lent) == 1
+    lent.give_back(claim.login, session)
+
+
+def test_the_next_job_is_begun_with_the_end_of_the_one_before_it(world: World, lent: Sessions) -> None:
+    first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
+    with closing(JobTransaction(first, lent, StopRequest(), "test")) as transaction:
+        transaction.start()
+        backend = transaction.connection.info.backend_pid
+        transaction.connection.execute("SET work_mem = '5MB'")
+        transaction.end([completing(first, "{}")], second)
+    assert [world.job(claim.job_id)["status"] for claim in (first, second)] == ["completed", "running"]
+    with closing(JobTransaction(second, lent, StopRequest(), "test")) as transaction:
+        found = transaction.start()
+        assert (found.payload, found.attempt) == ({"order_ids": [2]}, 1)
+        assert transaction.connection.info.backend_pid == backend
+        assert setting(transaction.connection) != "5MB"
+        transaction.end([completing(second, "{}")])
+    assert world.job(second.job_id)["status"] == "completed"
+
+
+def test_a_next_job_that_somebody_else_has_is_not_begun(world: World, lent: Sessions) -> None:
+    first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
+    world.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
+    with closing(JobTransaction(first, lent, StopRequest(), "test")) as transaction:
+        transaction.start()
+        transaction.connection.execute("SET work_mem = '5MB'")
+        transaction.end([completing(first, "{}")], second)
+    assert [world.job(claim.job_id)["status"] for claim in (first, second)] == ["completed", "pending"]
+    with closing(JobTransaction(second, lent, StopRequest(), "test")) as transaction:
+        assert setting(transaction.connection) != "5MB"
+        with pytest.raises(ClaimLost):
+            transaction.start()

@@ -23,6 +23,7 @@ from app.work.session import HandlerConnection
 from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
 from cli.testing.invariants import Judge, judge_of
 from tenants.session import handler_session, service_session
+from tests import attempt_steps
 from tests.permutations import Session, Stage, Step, interleavings
 from tests.world import World
 
@@ -93,7 +94,7 @@ class Meeting:
 
     def started(self, by: str = "handler", **options: Any) -> Claim:
         claim = self.claimed(**options)
-        attempts.start(self.session(by), claim, "test")
+        attempt_steps.start(self.session(by), claim, "test")
         return claim
 
     def without_ticket(self) -> None:
@@ -222,7 +223,7 @@ def does(claim: Claim, item: str) -> Step:
 def completes(claim: Claim) -> Step:
     def step(handler: Session) -> str:
         handler.execute(EFFECT, (str(claim.job_id), THE_END, str(claim.token)))
-        attempts.complete(handler, claim, "{}")
+        attempt_steps.complete(handler, claim, "{}")
         return "completed"
 
     return step
@@ -241,7 +242,7 @@ def progresses(claim: Claim) -> Step:
 
 
 def starts(claim: Claim) -> Step:
-    return lambda handler: "started" if attempts.start(handler, claim, "test") else ""
+    return lambda handler: "started" if attempt_steps.start(handler, claim, "test") else ""
 
 
 def closes_gate(gate: Session) -> None:

@@ -64,6 +64,16 @@ def test_it_runs_what_it_was_given_in_order(scene: Scene) -> None:
     assert scene.child.idle
 
 
+def test_it_may_take_the_next_before_it_says_that_the_present_is_over(scene: Scene) -> None:
+    one, two, three = a_group(), a_group(), a_group()
+    scene.child.assign((one, two, three))
+    assert [scene.receives(), scene.receives()] == [one, two]
+    assert (scene.child.take_back(), scene.child.claims, scene.child.begun) == ((three,), one, (two,))
+    assert not scene.child.more
+    scene.says(FREE)
+    assert (scene.child.claims, scene.child.begun) == (two, ())
+
+
 def test_what_moved_has_not_ended(scene: Scene) -> None:
     one = a_group()
     scene.child.assign((one,))
