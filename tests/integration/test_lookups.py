@@ -1,6 +1,7 @@
 """What names a job finds it by that: how much is read does not depend on how many others wait or have ended."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -48,7 +49,7 @@ def together(session: HandlerConnection, claims: list[Claim]) -> None:
     )
 
 
-def tuples(session: HandlerConnection) -> int:
+def tuples(session: psycopg.Connection[Any]) -> int:
     (read,) = session.execute(READ).fetchone() or (0,)
     return int(read)
 
@@ -119,3 +120,17 @@ def test_no_plan_made_for_a_small_table_outlives_it(world: World) -> None:
             sorted(functions),
         )
         assert {row["proname"] for row in settled} == set(functions)
+
+
+def test_whose_a_role_is_is_found_without_reading_every_tenant(world: World) -> None:
+    """Row-level security asks this for each statement about tickets."""
+    world.rows(
+        "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)"
+        " SELECT 'more' || n, (SELECT min(id) FROM turno.companies), 't_' || lpad(to_hex(n), 12, '0'),"
+        " 'owner' || n, 'handler' || n, 'api' || n FROM generate_series(1, %s) AS n",
+        OTHERS,
+    )
+    with psycopg.connect(world.url) as session:
+        before = tuples(session)
+        assert session.execute("SELECT turno.tenant_of(%s)", [world.one.owner_role]).fetchone() == (world.one.id,)
+        assert tuples(session) - before < OTHERS / 4

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 OPEN = "migrations/tenant/0011_open_jobs.sql"
 SQL = "migrations/tenant/0003_grouped.sql"
+FEWER = "migrations/tenant/0012_fewer_statements.sql"
 CLAIM = "migrations/control/0002_grouped.sql"
 GROUP = "app/work/group.py"
 TESTS = "tests/integration/test_groups.py"
@@ -75,25 +76,33 @@ MUTANTS = (
         (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
     ),
     Mutant(
-        "the tokens of a group are not compared",
+        "a group starts what another has claimed",
         FENCED,
-        OPEN,
-        "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
-        "t.job_id = ANY (p_jobs)",
-        (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]", f"{LOSER}[1-running]"),
+        FEWER,
+        "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens) ORDER BY",
+        "t.job_id = ANY (p_jobs) ORDER BY",
+        (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
+    ),
+    Mutant(
+        "the tokens of a group are not compared at its end",
+        FENCED,
+        FEWER,
+        "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)\n        RETURNING",
+        "t.job_id = ANY (p_jobs)\n        RETURNING",
+        (f"{LOSER}[1-running]",),
     ),
     Mutant(
         "a group is completed with a claim that was lost",
         FENCED,
-        OPEN,
-        "IF cardinality(jobs_held(p_jobs, p_tokens)) < cardinality(p_jobs) THEN",
+        FEWER,
+        "IF ended < cardinality(p_jobs) THEN",
         "IF false THEN",
         (f"{LOSER}[1-running]",),
     ),
     Mutant(
         "a group is completed outside its transaction",
         ONCE,
-        OPEN,
+        FEWER,
         "    PERFORM attempt_check(p_mark);\n",
         "",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),

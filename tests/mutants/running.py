@@ -44,6 +44,14 @@ MUTANTS = (
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
+        "whose a role is is looked up by reading every tenant",
+        FEW,
+        "migrations/control/0012_tenant_of.sql",
+        ' COLLATE "default"',
+        "",
+        (f"{LOOKUPS}::test_whose_a_role_is_is_found_without_reading_every_tenant",),
+    ),
+    Mutant(
         "the engine's plan made for a small table is kept for a large one",
         FEW,
         "migrations/control/0011_lookups.sql",
