@@ -23,6 +23,7 @@ from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
 from app.work.heartbeat import Heartbeat
 from app.work.janitor import Janitor
+from app.work.leisure import Leisure
 from app.work.pace import Pace, Size
 from app.work.shutdown import Shutdown
 from app.work.source import Source
@@ -65,6 +66,7 @@ class Supervisor:
         self._pace = pace
         self._size = size
         self._children: dict[int, Child] = {}
+        self._leisure = Leisure(self._children, fewest=size.fewest, patience=pace.idle_child)
         self._unbegun: deque[tuple[float, Turn]] = deque()  # since when children were given it and did not come to it
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(pace.grace)
@@ -148,7 +150,7 @@ class Supervisor:
 
     def _assign(self, turn: Turn) -> None:
         try:
-            child = next((child for child in self._children.values() if child.idle), None) or self._fork()
+            child = next(iter(self._leisure.idle), None) or self._fork()
         except OSError as error:
             for claims in turn:
                 self._taking_back.unfit(claims, f"no process could be had for it: {error}")
@@ -158,9 +160,8 @@ class Supervisor:
 
     def _fit(self) -> None:
         """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
-        idle = [child for child in self._children.values() if child.idle]
         if self._shutdown.asked or self._source.exhausted:
-            for child in idle:
+            for child in self._leisure.idle:
                 child.dismiss()
             return
         while len(self._children) < self._size.fewest:
@@ -169,10 +170,7 @@ class Supervisor:
             except OSError as error:
                 log.warning("no child could be started: %s", error)
                 break
-        spare = len(self._children) - self._size.fewest
-        for child in idle[:spare]:
-            if monotonic() >= child.since + self._pace.idle_child:
-                child.dismiss()
+        self._leisure.dismiss()
 
     def _fork(self) -> Child:
         child = fork_child(self._duty, before=self._drop_in_child)
@@ -216,10 +214,10 @@ class Supervisor:
             self._selector.unregister(hints)
 
     def _patience(self) -> float:
-        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._give_up_at]
+        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._leisure.due, self._give_up_at]
         if self._janitor is not None:
             moments.append(self._janitor.due)
-        moments += [self._limits.deadline(child) for child in self._children.values()]
+        moments += [self._limits.deadline(child) for child in self._children.values() if child.claims]
         moments += [child.since + LONG for child in self._children.values() if child.more]
         if self._taking_back:
             moments.append(self._taking_back.due)

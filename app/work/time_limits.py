@@ -20,9 +20,7 @@ class TimeLimits:
         self._pace = pace
 
     def deadline(self, child: Child) -> float:
-        """Return when something is to be done about the child, by the monotonic clock."""
-        if not child.claims:
-            return child.since + self._pace.idle_child + 1
+        """Return when something is to be done about a child that runs something, by the monotonic clock."""
         if child.overdue:
             return child.overdue_since + self._pace.kill_after
         deadline, _ = self._limit(child)

@@ -356,6 +356,22 @@ MUTANTS = (
         (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
     ),
     Mutant(
+        "a worker with nothing to do is in a hurry to dismiss those that stay",
+        "section 7: polling is the contract, and an idle worker rests",
+        "app/work/leisure.py",
+        "return self.idle[: max(0, staying - self._fewest)]",
+        "return self.idle",
+        ("tests/unit/test_leisure.py::test_the_fewest_are_left_alone_however_long_they_idle",),
+    ),
+    Mutant(
+        "one goes too many while another is leaving",
+        "section 7: the fewest children stay",
+        "app/work/leisure.py",
+        "staying = sum(not child.leaving for child in self._children.values())",
+        "staying = len(self._children)",
+        ("tests/unit/test_leisure.py::test_who_is_spare_goes_and_nobody_in_his_place",),
+    ),
+    Mutant(
         "two processes maintain at once",
         "section 7: the same passes run inside any resident process, one at a time",
         "migrations/control/0001_control.sql",

@@ -1,0 +1,56 @@
+"""Who has nothing to do goes after a while, if he is not one of the fewest; nobody else is looked at."""
+
+from __future__ import annotations
+
+import math
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from app.work.child import Child
+from app.work.leisure import Leisure
+from app.work.stop import StopRequest
+
+Children = dict[int, Child]
+
+
+@pytest.fixture
+def children() -> Iterator[Children]:
+    """Three idle children, of which only the pid is real."""
+    processes = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
+    children = {process.pid: Child(process.pid, *socket.socketpair(), StopRequest()) for process in processes}
+    yield children
+    for process in processes:
+        process.communicate()
+    for child in children.values():
+        child.close()
+
+
+def leaving(children: Children) -> int:
+    return sum(child.leaving for child in children.values())
+
+
+def test_the_fewest_are_left_alone_however_long_they_idle(children: Children) -> None:
+    leisure = Leisure(children, fewest=3, patience=0.0)
+    assert leisure.due == math.inf
+    leisure.dismiss()
+    assert leaving(children) == 0
+
+
+def test_who_is_spare_goes_and_nobody_in_his_place(children: Children) -> None:
+    leisure = Leisure(children, fewest=2, patience=0.0)
+    assert leisure.due < math.inf
+    for _ in range(2):
+        leisure.dismiss()
+        assert leaving(children) == 1
+        assert leisure.due == math.inf
+    assert len(leisure.idle) == 2
+
+
+def test_nobody_goes_before_his_time(children: Children) -> None:
+    leisure = Leisure(children, fewest=1, patience=60.0)
+    leisure.dismiss()
+    assert leaving(children) == 0
