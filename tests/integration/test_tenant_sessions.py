@@ -43,6 +43,18 @@ def test_a_session_is_cleaned_after_each_use(world: World, lent: Sessions) -> No
     lent.give_back(login, session)
 
 
+@pytest.mark.parametrize("answer", [("another", True), (None, False)], ids=["of", "under"])
+def test_a_session_of_or_under_another_role_is_ended(
+    world: World, lent: Sessions, answer: tuple[str | None, bool]
+) -> None:
+    login = world.handler_login()
+    session = lent.take(login)
+    session.clean()
+    session.cleaned = (answer[0] or login.role, answer[1])
+    lent.give_back(login, session)
+    assert (len(lent), session.closed) == (0, True)
+
+
 def test_the_end_of_a_job_leaves_its_session_clean(world: World, lent: Sessions) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:

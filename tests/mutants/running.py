@@ -324,6 +324,14 @@ MUTANTS = (
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),
     Mutant(
+        "nobody looks whose a cleaned session is",
+        "section 5: between two jobs a session is made clean, and it is asserted",
+        "app/work/sessions.py",
+        "            believe_confined(connection.cleaned, login.role)\n",
+        "",
+        ("tests/integration/test_tenant_sessions.py::test_a_session_of_or_under_another_role_is_ended[of]",),
+    ),
+    Mutant(
         "a session that was clean once counts as clean for ever",
         "section 5: between two jobs a session is made clean",
         "app/work/sessions.py",
