@@ -35,6 +35,12 @@ def take_lease(engine: Engine, name: str, holder: str, period: timedelta) -> boo
     return bool(_value(engine, "SELECT lease_take(%s, %s, %s)", (name, holder, period)))
 
 
+def lease_gap(engine: Engine, name: str) -> timedelta:
+    """Return how long nobody has had this lease; nothing if somebody has it, or nobody ever had."""
+    gap: timedelta = _value(engine, "SELECT lease_gap(%s)", (name,))
+    return gap
+
+
 def stop_worker(engine: Engine, worker: UUID) -> None:
     """Take a worker that ends in good order off the list."""
     engine.execute("SELECT worker_stop(%s)", (worker,))

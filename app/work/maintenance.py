@@ -15,6 +15,7 @@ from app.work.engine import EngineLink
 log = logging.getLogger(__name__)
 
 RESCUE_PAUSE = timedelta(seconds=5)
+NONE = timedelta(0)
 SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
 OFFERS = 256  # more workers than any host has slots for
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
@@ -48,9 +49,11 @@ class Maintenance:
 
     def run_leased(self, holder: str) -> None:
         """Run the passes whose period has come and that no other process of the installation runs."""
+        # After an outage all workers were silent: what nobody could hear is no sign of anybody's death.
+        unheard = self._engine.run(tickets.lease_gap, "sweep")
         if self._engine.run(tickets.take_lease, "sweep", holder, SWEEP):
-            often = {
-                "rescued": self.rescue,
+            often: dict[str, Callable[..., int]] = {
+                "rescued": lambda dry_run: self.rescue(dry_run=dry_run, unheard=unheard),
                 "promoted": self.promote,
                 "restamped": self.restamp,
                 "offered": self.offer,
@@ -96,10 +99,11 @@ class Maintenance:
             raise PassesFailed("; ".join(failed))
         return counts
 
-    def rescue(self, *, dry_run: bool) -> int:
-        """Take back the jobs of workers whose heartbeat is missing."""
-        self._engine.run(tickets.bury_workers, self._terms.dead_after, dry_run=dry_run)
-        orphans = self._engine.run(tickets.orphans, self._terms.dead_after if dry_run else None)
+    def rescue(self, *, dry_run: bool, unheard: timedelta = NONE) -> int:
+        """Take back the jobs of workers whose heartbeat is missing, apart from when nobody could be heard."""
+        silence = self._terms.dead_after + unheard
+        self._engine.run(tickets.bury_workers, silence, dry_run=dry_run)
+        orphans = self._engine.run(tickets.orphans, silence if dry_run else None)
         if dry_run:
             return len(orphans)
         return sum(self._rescue(orphan) for orphan in orphans)

@@ -23,6 +23,14 @@ ON_TICKET = "WHERE job_id = p_job AND token = p_token AND state = 'running' FOR 
 
 MUTANTS = (
     Mutant(
+        "after an outage the first one back buries the others",
+        "section 7: the database's clock decides, and an outage is nobody's fault",
+        "app/work/maintenance.py",
+        "silence = self._terms.dead_after + unheard",
+        "silence = self._terms.dead_after",
+        ("tests/integration/test_maintenance.py::test_silence_in_which_nobody_could_be_heard_is_no_sign_of_death",),
+    ),
+    Mutant(
         "a client that vanished keeps its locks",
         "RELIABILITY row 43: a network that swallows",
         "tenants/logins.py",
