@@ -166,8 +166,8 @@ class JobTransaction:
             insist(session, answers[: len(ending)])
         self._stop.transaction_ends()
         if following is not None:
-            # Cleaning and starting share a transaction: who is refused one is without the other.
-            with suppress(ClaimLost):
+            # Cleaning and starting share a transaction: who is refused one is without the other, and starts by himself.
+            with suppress(ClaimLost, psycopg.Error):
                 session.begun = Begun(following.token, attempts.started(session, answers[len(ending) :]))
         if following is None or session.begun is not None:
             (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
