@@ -25,19 +25,23 @@ class Cut(NamedTuple):
     old: str
     new: str
 
+    def found(self, tree: Path) -> list[Path]:
+        """Return where it stands; raises GuardNotFound."""
+        files = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
+        if not files:
+            raise GuardNotFound(f"{self.old!r} stands nowhere in {self.files}")
+        return files
+
     def apply(self, tree: Path) -> None:
         """Cut it out; raises GuardNotFound."""
-        found = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
-        if not found:
-            raise GuardNotFound(f"{self.old!r} stands nowhere in {self.files}")
-        for path in found:
+        for path in self.found(tree):
             path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
 
 
 DOC_END = '."""\n'
 TENANT = "migrations/tenant/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
-    "token": (Cut(TENANT, " AND token = p_token", ""),),
+    "token": (Cut(TENANT, " AND token = p_token", ""), Cut(TENANT, " AND t.token = p_token", "")),
     "sweep": (
         Cut(MAINTENANCE, "        waiting = self._engine", "        return 0\n        waiting = self._engine"),
         Cut(
@@ -49,8 +53,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "rescue": (
         Cut(
             MAINTENANCE,
-            f"whose heartbeat is missing{DOC_END}",
-            f"whose heartbeat is missing{DOC_END}        return 0\n",
+            f"apart from when nobody could be heard{DOC_END}",
+            f"apart from when nobody could be heard{DOC_END}        return 0\n",
         ),
     ),
     "unique": (
