@@ -380,6 +380,11 @@ def change_the_modes(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def change_the_modes_and_give_up(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    change_the_modes(job, payload)
+    raise PermanentFailure("enough")
+
+
 def begin_again(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     job.connection.execute("COMMIT; BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY")
     return {}
@@ -568,6 +573,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "use_a_kept_session": use_a_kept_session,
     "change_the_adapters": change_the_adapters,
     "change_the_modes": change_the_modes,
+    "change_the_modes_and_give_up": change_the_modes_and_give_up,
     "begin_again": begin_again,
     "leave_a_copy": leave_a_copy,
     "fork_and_close": fork_and_close,

@@ -20,6 +20,7 @@ DEEDS: list[tuple[str, str, str | None, str]] = [
     ("rollback", "failed", "HandlerMisuse", ""),
     ("close", "failed", "HandlerMisuse", ""),
     ("change_the_modes", "failed", "HandlerMisuse", ""),
+    ("change_the_modes_and_give_up", "failed", "PermanentFailure", ""),
     ("leave_a_copy", "failed", "HandlerMisuse", ""),
     ("become_another", "failed", "InsufficientPrivilege", "pg_read_all_data"),
     ("fork_and_close", "failed", "OperationalError", ""),

@@ -25,16 +25,12 @@ class Cut(NamedTuple):
     old: str
     new: str
 
-    def found(self, tree: Path) -> list[Path]:
-        """Return where it stands; raises GuardNotFound."""
-        files = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
-        if not files:
-            raise GuardNotFound(f"{self.old!r} stands nowhere in {self.files}")
-        return files
-
     def apply(self, tree: Path) -> None:
         """Cut it out; raises GuardNotFound."""
-        for path in self.found(tree):
+        found = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
+        if not found:
+            raise GuardNotFound(f"{self.old!r} stands nowhere in {self.files}")
+        for path in found:
             path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
 
 

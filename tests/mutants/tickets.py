@@ -33,6 +33,14 @@ MUTANTS = (
         "migrations/tenant/0007_waits.sql",
         "waited_until - least(job.run_at, waited_until)",
         "waited_until - job.created_at",
+        ("tests/integration/test_outcomes.py::test_a_job_cancelled_before_its_time_never_waited",),
+    ),
+    Mutant(
+        "a completed job's wait counts from its creation",
+        "issue 3: a fairness metric",
+        "migrations/tenant/0012_fewer_statements.sql",
+        "closed.started_at - c.run_at",
+        "closed.started_at - (SELECT created_at FROM background_jobs WHERE id = p_job)",
         ("tests/integration/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",),
     ),
     Mutant(

@@ -9,7 +9,6 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.copied_tree import ROOT
 from tests.mutants.hunt import Fate, hunt, what_fails_unmutated
 from tests.mutants.mutant import Mutant
-from tests.mutants.nemesis import CUTS
 
 NOTICED = Mutant(
     "four attempts are five",
@@ -66,11 +65,6 @@ def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     lost = [mutant.name for mutant in MUTANTS if (ROOT / mutant.file).read_text().count(mutant.old) != 1]
     assert not lost
-
-
-@pytest.mark.parametrize("guard", CUTS)
-def test_what_the_nemesis_does_without_is_there_to_be_cut_out(guard: str) -> None:
-    assert all(cut.found(ROOT) for cut in CUTS[guard])
 
 
 # What issue and design ask to be proved by a mutant, each with the mutants that do it.
