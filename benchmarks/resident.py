@@ -167,9 +167,3 @@ def anonymous_megabytes(pid: int) -> float:
     """Return a process's memory that no file backs, whoever shares it."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) / 1024
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time a process used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, LiteralString
 from benchmarks import processor
 from benchmarks.ground import open_ground
 from benchmarks.report import Report
-from benchmarks.resident import Client, children, cpu_seconds, pss_megabytes, resident
+from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure, quantile
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _judge(report: Report, seen: list[dict[str, float]]) -> None:
     first, last = seen[0], seen[-1]
     report.facts |= {
         "memory ratio": last["idle PSS, MB"] / first["idle PSS, MB"],
-        # A hundredth of a second a tick: less than half a percent cannot be told from nothing.
+        # Less than half a percent is nothing.
         "cpu ratio": max(last["idle CPU, %"], 0.5) / max(first["idle CPU, %"], 0.5),
         "pick-up ratio": last["warm p50, ms"] / first["warm p50, ms"],
         "pick-up ratio, processor": last["processor ms a pick-up"] / first["processor ms a pick-up"],
@@ -88,7 +88,7 @@ def _measured(
         time.sleep(REST)
         facts["sessions after"] = min(_count(ground, SESSIONS) for _ in range(100))
         facts["idle PSS, MB"] = sum(map(pss_megabytes, (pool.pid, *children(pool))))
-        facts["idle CPU, %"] = _idle_percent(pool, 5 if quick else 20)
+        facts["idle CPU, %"] = _idle_percent(pool, 10 if quick else 20)
     return took, facts
 
 
@@ -100,9 +100,9 @@ def _processes(ground: Ground, pool: subprocess.Popen[bytes]) -> list[int]:
 
 def _idle_percent(pool: subprocess.Popen[bytes], seconds: float) -> float:
     processes = (pool.pid, *children(pool))
-    before = sum(map(cpu_seconds, processes))
-    time.sleep(seconds)
-    return (sum(map(cpu_seconds, processes)) - before) / seconds * 100
+    before = processor.milliseconds(*processes)
+    time.sleep(seconds)  # whole periods of the maintenance, or chance would say how many rounds of it are counted
+    return (processor.milliseconds(*processes) - before) / seconds / 10
 
 
 def _count(ground: Ground, question: LiteralString) -> int:
