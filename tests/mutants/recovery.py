@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "after an outage the first one back buries the others",
         "section 7: the database's clock decides, and an outage is nobody's fault",
-        "app/work/maintenance.py",
+        f"{WORK}/maintenance.py",
         "silence = self._terms.dead_after + unheard",
         "silence = self._terms.dead_after",
         ("tests/integration/test_maintenance.py::test_silence_in_which_nobody_could_be_heard_is_no_sign_of_death",),
