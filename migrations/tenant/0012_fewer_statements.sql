@@ -112,8 +112,8 @@ DECLARE
 BEGIN
     PERFORM attempt_check(p_mark);
     WITH held AS (
-        DELETE FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
-        RETURNING t.job_id, t.tenant_id
+        SELECT t.job_id, t.tenant_id FROM turno.tickets t
+        WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens) ORDER BY t.job_id FOR UPDATE
     ), completed AS (
         UPDATE background_jobs j
         SET status = 'completed', reason = NULL, result = c.result::jsonb, error = NULL, finished_at = clock_timestamp()
@@ -129,6 +129,8 @@ BEGIN
         SELECT c.id, c.user_id, 'completed',
                jsonb_build_object('type', c.type, 'reason', NULL, 'done', p.done, 'failed', p.failed, 'total', p.total)
         FROM completed c LEFT JOIN background_job_progress p ON p.job_id = ANY (p_jobs) AND p.job_id = c.id
+    ), gone AS (
+        DELETE FROM turno.tickets t USING held h WHERE t.job_id = ANY (p_jobs) AND t.job_id = h.job_id
     )
     INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)
     SELECT c.tenant_id, c.type, 'completed',

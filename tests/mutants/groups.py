@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 OPEN = "migrations/tenant/0011_open_jobs.sql"
 SQL = "migrations/tenant/0003_grouped.sql"
 FEWER = "migrations/tenant/0012_fewer_statements.sql"
+STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
+ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
 CLAIM = "migrations/control/0002_grouped.sql"
 GROUP = "app/work/group.py"
 TESTS = "tests/integration/test_groups.py"
@@ -79,16 +81,16 @@ MUTANTS = (
         "a group starts what another has claimed",
         FENCED,
         FEWER,
-        "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens) ORDER BY",
-        "t.job_id = ANY (p_jobs) ORDER BY",
+        STARTED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
+        STARTED + "t.job_id = ANY (p_jobs)",
         (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
     ),
     Mutant(
         "the tokens of a group are not compared at its end",
         FENCED,
         FEWER,
-        "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)\n        RETURNING",
-        "t.job_id = ANY (p_jobs)\n        RETURNING",
+        ENDED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
+        ENDED + "t.job_id = ANY (p_jobs)",
         (f"{LOSER}[1-running]",),
     ),
     Mutant(

@@ -63,8 +63,8 @@ MUTANTS = (
         "a group reads all tickets to find its own",
         FEW,
         "migrations/tenant/0012_fewer_statements.sql",
-        "WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens) ORDER BY",
-        "WHERE t.token = ANY (p_tokens) ORDER BY",
+        "t.attempt FROM turno.tickets t\n            WHERE t.job_id = ANY (p_jobs) AND t.token",
+        "t.attempt FROM turno.tickets t\n            WHERE t.token",
         (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[together]",),
     ),
     Mutant(
