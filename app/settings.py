@@ -12,6 +12,7 @@ from app.errors import InvalidSettings
 Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
+ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
 
 
 def _whole(low: int, high: int) -> Callable[[str], int]:
@@ -57,8 +58,25 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _origins(text: str) -> tuple[str, ...]:
     for origin in _words(text):
-        if not re.fullmatch(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?", origin):
+        if not ORIGIN.fullmatch(origin):
             raise ValueError("expected origins such as https://erp.example, lower case and without a path")
+    return _words(text)
+
+
+def _origin(text: str) -> str:
+    if not ORIGIN.fullmatch(text):
+        raise ValueError("expected an address such as https://turno.example, lower case and without a path")
+    return text
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    from ipaddress import ip_network  # noqa: PLC0415 - a spawned worker is told of no proxy
+
+    for word in _words(text):
+        try:
+            ip_network(word)
+        except ValueError:
+            raise ValueError("expected addresses or networks by comma, such as 10.0.0.5,10.1.0.0/16") from None
     return _words(text)
 
 
@@ -121,6 +139,14 @@ class Settings:
     )
     demo_token: str = _setting("", "token that the sign-in page gives to anybody; for `turno demo`", secret=True)
     web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
+    public_url: str = _setting(
+        "",
+        "address that people open, such as https://turno.example; requests for other hosts are refused",
+        _origin,
+    )
+    trusted_proxies: tuple[str, ...] = _setting(
+        ("127.0.0.1", "::1"), "addresses or networks of proxies that may say how a request came, by comma", _networks
+    )
     web_workers: int = _setting(1, "web processes", _whole(1, 64))
     web_threads: int = _setting(16, "threads per web process", _whole(1, 4096))
     web_streams: int = _setting(2000, "live streams per web process", _whole(1, 100_000))
@@ -161,6 +187,8 @@ class Settings:
             problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
         if self.demo_token and not self.web_bind.startswith(LOOPBACK):
             problems.append("DEMO_TOKEN lets anybody in, so WEB_BIND must be a loopback address such as 127.0.0.1:8080")
+        if self.demo_token and self.public_url.startswith("https:"):
+            problems.append("DEMO_TOKEN lets anybody in, so it must not be set where PUBLIC_URL says who may come")
         return problems
 
     def require(self, *names: str) -> Self:

@@ -21,6 +21,9 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         "threads": settings.web_threads,
         "worker_connections": settings.web_threads + SPARE_CONNECTIONS,
         "graceful_timeout": max(1, round(settings.shutdown_grace_seconds)),
+        # Who may say that a request came over HTTPS. Paths and prefixes in headers are nobody's business here.
+        "forwarded_allow_ips": ",".join(settings.trusted_proxies),
+        "forwarder_headers": "",
         # Each process opens its own pool after the fork; a connection shared by two would answer both wrongly.
         "preload_app": False,
         # A socket in the home folder that can reload the server; nobody here asks for it.

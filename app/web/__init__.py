@@ -26,6 +26,7 @@ from app.web.pages.home import home
 from app.web.pages.job_page import job_page
 from app.web.pages.sign_in import sign_in
 from app.web.payloads import Payloads
+from app.web.public_url import install_host_check
 from app.web.security_headers import install_security_headers
 from app.web.services import Clock, Inline, Readiness, Services
 from app.web.stream_tickets import stream_tickets
@@ -90,6 +91,7 @@ def create_app(
     services.serve(app)
     install_error_responses(app)
     install_security_headers(app)
+    install_host_check(app, settings.public_url)
     install_other_origins(app)
     for blueprint in (*BLUEPRINTS, *PAGES):
         app.register_blueprint(blueprint)

@@ -2,6 +2,8 @@
 
 from flask import Flask, Response, g, request
 
+from app.web.public_url import over_https
+
 # A page that needs more sets its own policy first.
 DEFAULTS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -22,7 +24,7 @@ def install_security_headers(app: Flask) -> None:
 def _complete(response: Response) -> Response:
     for name, value in DEFAULTS.items():
         response.headers.setdefault(name, value)
-    if request.is_secure:
+    if over_https(request):
         response.headers.setdefault("Strict-Transport-Security", ONE_YEAR)
     if "correlation_id" in g:
         response.headers["X-Correlation-Id"] = g.correlation_id

@@ -5,6 +5,7 @@ import hmac
 
 from flask import Request, Response
 
+from app.web.public_url import over_https
 from app.web.tokens import Principal
 
 # Browsers drop a cookie that is larger than 4096 bytes with its name and attributes.
@@ -30,13 +31,13 @@ def begin(request: Request, response: Response, token: str, principal: Principal
         httponly=True,
         # Not Strict: a link in a mail leads to the page and not to the sign-in. What changes state is checked apart.
         samesite="Lax",
-        secure=request.is_secure,
+        secure=over_https(request),
     )
 
 
 def end(request: Request, response: Response) -> None:
     """Take the cookie away; the token itself lives on until it expires or is revoked."""
-    response.delete_cookie(_name(request), path="/", httponly=True, samesite="Lax", secure=request.is_secure)
+    response.delete_cookie(_name(request), path="/", httponly=True, samesite="Lax", secure=over_https(request))
 
 
 def form_token(token: str) -> str:
@@ -46,4 +47,4 @@ def form_token(token: str) -> str:
 
 def _name(request: Request) -> str:
     # A browser accepts __Host- from this very host alone, so a neighbouring subdomain cannot plant a session.
-    return _SECURE if request.is_secure else _PLAIN
+    return _SECURE if over_https(request) else _PLAIN

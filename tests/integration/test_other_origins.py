@@ -67,3 +67,5 @@ def test_the_demo_s_open_door_is_for_this_machine_alone() -> None:
     assert Settings.read({"DEMO_TOKEN": "x", "WEB_BIND": "127.0.0.1:80"}).demo_token == "x"
     with pytest.raises(InvalidSettings, match="DEMO_TOKEN"):
         Settings.read({"DEMO_TOKEN": "x", "WEB_BIND": "0.0.0.0:80"})
+    with pytest.raises(InvalidSettings, match="DEMO_TOKEN"):
+        Settings.read({"DEMO_TOKEN": "x", "PUBLIC_URL": "https://turno.example"})

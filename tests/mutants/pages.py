@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 SESSION = "tests/integration/test_pages_session.py"
 PAGES = "tests/integration/test_pages.py"
+PUBLIC = "tests/integration/test_public_url.py"
 ORIGINS = "tests/integration/test_other_origins.py"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
@@ -71,9 +72,49 @@ MUTANTS = (
         "a neighbouring host may plant a session",
         COOKIE,
         "app/web/session_cookie.py",
-        "return _SECURE if request.is_secure else _PLAIN",
+        "return _SECURE if over_https(request) else _PLAIN",
         "return _PLAIN",
         (f"{SESSION}::test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session",),
+    ),
+    Mutant(
+        "a proxy that is not believed takes Secure from the cookies",
+        COOKIE,
+        "app/web/public_url.py",
+        "return request.is_secure or ",
+        "return request.is_secure or False and ",
+        (f"{PUBLIC}::test_every_cookie_is_secure_and_hsts_is_sent_whatever_headers_arrive",),
+    ),
+    Mutant(
+        "a session begins without TLS",
+        COOKIE,
+        "app/web/pages/sign_in.py",
+        "if over_https(request) and not request.is_secure:",
+        "if False:",
+        (f"{PUBLIC}::test_a_session_begins_over_https_alone",),
+    ),
+    Mutant(
+        "every host is ours",
+        COOKIE,
+        "app/web/public_url.py",
+        "if request.blueprint == PROBES or host_is_trusted(",
+        "if True or host_is_trusted(",
+        (f"{PUBLIC}::test_no_other_host_counts_as_ours",),
+    ),
+    Mutant(
+        "everybody may say that a request came over TLS",
+        "TRUSTED_PROXIES: this machine alone unless named",
+        "cli/web_server.py",
+        '",".join(settings.trusted_proxies)',
+        '"*"',
+        (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
+    ),
+    Mutant(
+        "a header may say which path was asked for",
+        "TRUSTED_PROXIES: a scheme, and nothing else",
+        "cli/web_server.py",
+        '        "forwarder_headers": "",\n',
+        "",
+        (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
     ),
     Mutant(
         "the sign-in leads anywhere",

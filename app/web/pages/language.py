@@ -4,6 +4,8 @@ from typing import Literal, get_args
 
 from flask import Request, Response
 
+from app.web.public_url import over_https
+
 Language = Literal["en", "es"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
 
@@ -22,5 +24,5 @@ def remember_language(request: Request, response: Response) -> None:
     """Keep a language that was switched to."""
     if request.args.get("lang") in LANGUAGES:
         response.set_cookie(
-            _NAME, language_of(request), max_age=_ONE_YEAR, httponly=True, samesite="Lax", secure=request.is_secure
+            _NAME, language_of(request), max_age=_ONE_YEAR, httponly=True, samesite="Lax", secure=over_https(request)
         )

@@ -1,12 +1,17 @@
 """POST /sign-in, /sign-in/demo and /sign-out."""
 
+import logging
+
 from flask import Response, request
 
 from app.web import session_cookie
 from app.web.own_site import require_own_site
 from app.web.pages.page_routes import Pages, go, local, sign_in_page
 from app.web.problems import Kind, Problem
+from app.web.public_url import over_https
 from app.web.services import services
+
+log = logging.getLogger(__name__)
 
 sign_in = Pages("sign_in", __name__)
 
@@ -39,6 +44,11 @@ def sign_out() -> Response:
 
 
 def _begin(token: str) -> Response:
+    if over_https(request) and not request.is_secure:
+        log.warning(
+            "sign-in refused: it came over HTTP from %s, which TRUSTED_PROXIES may have to name", request.remote_addr
+        )
+        return sign_in_page(status=403, notice="not over https")
     if len(token) > session_cookie.LONGEST:
         return sign_in_page(status=400, notice="token too long")
     try:

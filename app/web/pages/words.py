@@ -45,6 +45,12 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "This token cannot be used: it is damaged, expired or meant for another service. Ask for a new one.",
         "es": "Este token no sirve: está dañado, vencido o es de otro servicio. Pedí uno nuevo.",
     },
+    "not over https": {
+        "en": "Nobody can sign in over an unencrypted connection. Open this page with https://; if you did, tell your "
+        "administrator: the server does not trust the proxy in front of it.",
+        "es": "No se puede entrar por una conexión sin cifrar. Abrí esta página con https://; si ya lo hiciste, "
+        "avisale a tu administrador: el servidor no confía en el proxy que tiene delante.",
+    },
     "token too long": {
         "en": "This token is too long for a browser's cookie; use it with the API.",
         "es": "Este token es demasiado largo para una cookie; usalo con la API.",
