@@ -1,19 +1,23 @@
 """Invoice many orders of one branch; an order that cannot be invoiced does not stop the others."""
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from app.errors import InvalidPayload
 from app.jobs.handler import JobContext, JobHandler
+from app.jobs.payload import AtMost
 from app.jobs.retry import RetryPolicy
 from handlers.services.invoicing import invoice_order
+
+LARGEST_BATCH = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInvoicingPayload:
-    """The orders to invoice, each once, and the point of sale that numbers the invoices."""
+    """The orders to invoice, each once and at most 10,000, and the point of sale that numbers the invoices."""
 
-    order_ids: tuple[int, ...]
+    order_ids: Annotated[tuple[int, ...], AtMost(LARGEST_BATCH)]
     point_of_sale: int = 1
 
 
@@ -29,8 +33,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
         """Refuse an empty batch and an order named twice."""
         if not payload.order_ids:
             raise InvalidPayload([{"field": "order_ids", "problem": "name at least one order to invoice"}])
-        if len(set(payload.order_ids)) < len(payload.order_ids):
-            twice = sorted({order for order in payload.order_ids if payload.order_ids.count(order) > 1})[:5]
+        if twice := sorted(order for order, times in Counter(payload.order_ids).items() if times > 1)[:5]:
             problem = f"named more than once: {', '.join(map(str, twice))}; name each order once"
             raise InvalidPayload([{"field": "order_ids", "problem": problem}])
 

@@ -1,7 +1,8 @@
-"""Rebuild a handler's payload, a plain dataclass, from the JSON that the door accepted and stored."""
+"""A handler's payload: what its dataclass may bound, and how it is rebuilt from the JSON that was stored."""
 
 import types
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -15,6 +16,17 @@ _FROM_TEXT: dict[type, Any] = {
     Decimal: Decimal,
     UUID: UUID,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """In a payload's dataclass, `Annotated[tuple[int, ...], AtMost(10_000)]`: how many items the web accepts there."""
+
+    items: int
+
+    def __get_pydantic_core_schema__(self, annotated: Any, schema_of: Callable[[Any], dict[str, Any]]) -> Any:
+        """Bound what pydantic checks and documents; a worker, which only rebuilds, does not load pydantic."""
+        return schema_of(annotated) | {"max_length": self.items}
 
 
 def rebuild(expected: Any, value: Any) -> Any:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 TYPE_ROOT = "/docs#"
+# Listed in one answer: somebody mends these first, and what lists all of a large body is larger than the body.
+MOST_LISTED = 100
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,12 @@ class Problem(Exception):
 
 
 def invalid(errors: Sequence[FieldProblem]) -> Problem:
-    """Return the 400 that lists every wrong field."""
+    """Return the 400 that lists the wrong fields, MOST_LISTED at most, and says how many more there are."""
     what = "one field is" if len(errors) == 1 else f"{len(errors)} fields are"
-    return Problem(Kind.INVALID_REQUEST, f"Nothing was done: {what} not valid; see errors.", errors=errors)
+    listed = list(errors[:MOST_LISTED])
+    if len(errors) > MOST_LISTED:
+        listed.append(FieldProblem("body", f"has {len(errors) - MOST_LISTED} more problems like these"))
+    return Problem(Kind.INVALID_REQUEST, f"Nothing was done: {what} not valid; see errors.", errors=listed)
 
 
 def no_such_job() -> Problem:

@@ -10,6 +10,8 @@ import pytest
 from psycopg_pool import PoolTimeout
 
 from app.jobs.registry import Registry
+from app.web.pages import commands
+from handlers.batch_invoicing import LARGEST_BATCH
 from tests.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -73,6 +75,16 @@ def test_all_means_what_the_page_counted(service: Service, ana: Visitor) -> None
     start(ana, "k1", which="all", q="söhne", last="5")
     start(ana, "k2", which="all", q="7", last="60")
     assert jobs_of(service, ana) == [([1, 2, 3, 4, 5],), ([7],)]
+
+
+def test_more_orders_than_a_batch_takes_leave_some_for_the_next(
+    service: Service, ana: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert commands.LARGEST_BATCH == LARGEST_BATCH
+    monkeypatch.setattr(commands, "LARGEST_BATCH", 3)
+    answer = start(ana, "k1", which="all", last="5")
+    assert jobs_of(service, ana) == [([1, 2, 3],)]
+    assert "The others stay in the list" in ana.get(answer.headers["Location"]).text
 
 
 def test_nothing_chosen_is_told(ana: Visitor) -> None:

@@ -12,9 +12,11 @@ JOBS = "tests/integration/test_api_jobs.py"
 TURNS = "tests/integration/test_turns.py"
 REFUSALS = "tests/integration/test_api_refusals.py"
 FOREIGN = "tests/integration/test_api_isolation.py"
+LARGE = "tests/integration/test_large_bodies.py"
 FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
+HELD = "promise 9: one tenant's requests hold the web for nobody else"
 ONE_KEY = "section 6: one key and one body are one job"
 ONE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
 
@@ -98,6 +100,46 @@ MUTANTS = (
         'ConfigDict(extra="forbid")',
         'ConfigDict(extra="ignore")',
         (f"{REFUSALS}::test_all_that_is_wrong_is_told_at_once",),
+    ),
+    Mutant(
+        "a name that stands twice is looked for in quadratic time",
+        HELD,
+        "app/web/request_body.py",
+        "times = Counter(name for name, _ in pairs)\n        twice = next(name for name in times if times[name] > 1)",
+        "names = [name for name, _ in pairs]\n        twice = next(name for name in names if names.count(name) > 1)",
+        (f"{LARGE}::test_the_last_of_many_names_stands_twice",),
+    ),
+    Mutant(
+        "an order that stands twice is looked for in quadratic time",
+        HELD,
+        "handlers/batch_invoicing.py",
+        "for order, times in Counter(payload.order_ids).items() if times > 1",
+        "for order in {*payload.order_ids} if payload.order_ids.count(order) > 1",
+        (f"{LARGE}::test_the_last_of_many_orders_stands_twice",),
+    ),
+    Mutant(
+        "a batch has no limit",
+        HELD,
+        "handlers/batch_invoicing.py",
+        "AtMost(LARGEST_BATCH)",
+        "AtMost(LARGEST_BATCH**2)",
+        (f"{LARGE}::test_a_batch_has_a_documented_limit",),
+    ),
+    Mutant(
+        "every problem of a body is told",
+        HELD,
+        "app/web/problems.py",
+        "list(errors[:MOST_LISTED])",
+        "list(errors)",
+        (f"{LARGE}::test_fields_that_nobody_knows_are_cut_with_their_number",),
+    ),
+    Mutant(
+        "every problem of a payload is named before all but some are cut",
+        HELD,
+        "app/web/payloads.py",
+        "if (count := error.error_count()) > MOST_NAMED:",
+        "if (count := error.error_count()) < 0:",
+        (f"{LARGE}::test_a_quarter_of_a_million_items_are_wrong",),
     ),
     Mutant(
         "a worker passes over fields of another version",

@@ -22,6 +22,8 @@ from tenants.session import as_api
 log = logging.getLogger(__name__)
 commands = Pages("commands", __name__)
 
+LARGEST_BATCH = 10_000  # orders, as the handler takes them; what is left is listed for the next batch
+
 
 @commands.form("/batches")
 def start(visit: Visit) -> Response:
@@ -35,7 +37,7 @@ def start(visit: Visit) -> Response:
     if earlier := _started_before(visit, key):
         return go(visit.to("/", job=earlier, notice="replayed"))
     handler = services().registry.load(BATCH)
-    payload, problems = services().payloads.check(handler, {"order_ids": chosen} | point)
+    payload, problems = services().payloads.check(handler, {"order_ids": chosen[:LARGEST_BATCH]} | point)
     if not chosen or problems:
         return go(visit.to("/", q=request.form.get("q"), notice="none"))
     wanted = Submission(
@@ -52,7 +54,7 @@ def start(visit: Visit) -> Response:
     log.info("job %s", verdict.word, extra={"tenant": visit.branch, "job_id": str(verdict.job_id), "type": BATCH})
     match verdict.word:
         case "accepted":
-            return go(visit.to("/", job=verdict.job_id))
+            return go(visit.to("/", job=verdict.job_id, notice="cut" if len(chosen) > LARGEST_BATCH else None))
         case "quota":
             return go(visit.to("/", notice="quota"))
         case _:

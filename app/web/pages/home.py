@@ -32,7 +32,7 @@ SHOWN: Mapping[str, tuple[Status, ...]] = {
     "failed": (Status.FAILED,),
     "cancelled": (Status.CANCELLED,),
 }
-NOTICES = ("replayed", "none", "quota", "ended", "not_retryable", "done", "refused")
+NOTICES = ("replayed", "cut", "none", "quota", "ended", "not_retryable", "done", "refused")
 
 
 def _text_or_none(given: str) -> str:

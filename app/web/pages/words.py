@@ -216,6 +216,10 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "This batch had been started already; nothing was started twice.",
         "es": "Este lote ya había empezado; no se empezó nada dos veces.",
     },
+    "notice cut": {
+        "en": "A batch takes 10,000 orders. The others stay in the list for the next one.",
+        "es": "Un lote toma 10.000 pedidos. Los otros quedan en la lista para el próximo.",
+    },
     "notice none": {"en": "Choose at least one order first.", "es": "Primero elegí al menos un pedido."},
     "notice quota": {
         "en": "You have as many jobs open as you may. Wait for one to end, or cancel one.",

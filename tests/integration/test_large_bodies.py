@@ -1,0 +1,72 @@
+"""A body that is wrong in many places costs the web no more than one that is right, and its answer is short."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from time import thread_time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handlers import build_registry
+from handlers.batch_invoicing import LARGEST_BATCH
+from tests.api import SETTINGS, Caller
+from tests.problems import problem_of
+
+if TYPE_CHECKING:
+    from tests.api import Service
+
+LIMIT = 1_048_576
+SECONDS = 1.0  # of this thread's processor time; without their guards these bodies take from 2 to 16
+
+
+@pytest.fixture(scope="module")
+def caller(service: Service) -> Caller:
+    app = service.build(registry=build_registry(), settings=replace(SETTINGS, max_body_bytes=LIMIT))
+    return Caller(app, "north")
+
+
+def refused(caller: Caller, body: bytes, *, within: float = SECONDS) -> dict[str, Any]:
+    assert len(body) <= LIMIT
+    before = thread_time()
+    answer = caller.post("/api/jobs/batch_invoicing", data=body, headers={"Content-Type": "application/json"})
+    assert thread_time() - before < within
+    assert len(answer.data) < 20_000
+    return problem_of(answer, 400)
+
+
+def orders(numbers: list[Any]) -> bytes:
+    return json.dumps({"payload": {"order_ids": numbers}}, separators=(",", ":")).encode()
+
+
+def test_the_last_of_many_names_stands_twice(caller: Caller) -> None:
+    names = [f'"f{number}":1' for number in range(20_000)]
+    body = f"{{{','.join([*names, names[-1]])}}}".encode()
+    assert "'f19999' twice" in refused(caller, body)["detail"]
+
+
+def test_the_last_of_many_orders_stands_twice(caller: Caller) -> None:
+    numbers = [*range(2, LARGEST_BATCH + 1), LARGEST_BATCH]
+    [error] = refused(caller, orders(numbers), within=0.25)["errors"]  # it takes 0.02, and in quadratic time 0.7
+    assert error["field"] == "payload.order_ids"
+    assert f"more than once: {LARGEST_BATCH};" in error["problem"]
+
+
+def test_a_quarter_of_a_million_items_are_wrong(caller: Caller) -> None:
+    assert "250000 problems" in refused(caller, orders([""] * 250_000))["errors"][0]["problem"]
+
+
+def test_fields_that_nobody_knows_are_cut_with_their_number(caller: Caller) -> None:
+    unknown = {f"f{number:05}": 1 for number in range(90_000)}
+    of_request = refused(caller, json.dumps({"payload": {"order_ids": [1]}} | unknown, separators=(",", ":")).encode())
+    assert (len(of_request["errors"]), of_request["errors"][-1]["problem"][:14]) == (101, "has 89900 more")
+    of_payload = refused(caller, json.dumps({"payload": {"order_ids": [1]} | unknown}, separators=(",", ":")).encode())
+    assert "90000 problems" in of_payload["errors"][0]["problem"]
+
+
+def test_a_batch_has_a_documented_limit(caller: Caller) -> None:
+    [error] = refused(caller, orders([*range(1, LARGEST_BATCH + 2)]))["errors"]
+    assert error == {"field": "payload.order_ids", "problem": "takes at most 10000 items"}
+    schemas = caller.get("/openapi.json").get_json()["components"]["schemas"]
+    assert schemas["BatchInvoicingPayload"]["properties"]["order_ids"]["maxItems"] == LARGEST_BATCH
