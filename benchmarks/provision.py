@@ -55,7 +55,9 @@ def _add(ground: Ground) -> Contestant:
 def _bare(admin: psycopg.Connection[Any]) -> Contestant:
     """Return what runs the same files in a database beside, as its superuser, each schema in one transaction."""
     install(admin, Logins(f"dbname={admin.info.dbname}", KEY.encode()))
-    files = [migration.up.text.encode() for migration in packaged().tenant.values()]
+    ours = packaged().tenant
+    scripts = [*(step.up for step in ours.steps.values()), *ours.functions.values()]
+    files = [script.text.encode() for script in scripts]
     names = (f"bare_{number}" for number in count())
 
     def add() -> None:

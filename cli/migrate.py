@@ -61,7 +61,7 @@ def _change(options: argparse.Namespace, connect: Connect, known: Logins) -> lis
     if not options.dry_run:
         with opened(connect) as admin:
             progress.control(install(admin, known))
-    return migrate(connect, known, canary=options.canary, regrant=options.regrant, **shared)
+    return migrate(connect, known, canary=options.canary, redefine=options.redefine, **shared)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -78,7 +78,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser.add_argument("--tenant", action="append", metavar="SLUG", help="take back only this one; may be repeated")
     parser.add_argument("--canary", metavar="SLUG", help="migrate this tenant first, and no other if it fails")
     parser.add_argument(
-        "--regrant", action="store_true", help="make every right anew, not only where the matrix changed"
+        "--redefine", action="store_true", help="make all functions and rights anew, not only where their text changed"
     )
     parser.add_argument("--jobs", type=_count, default=4, metavar="N", help="tenants at a time (default: 4)")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be done")

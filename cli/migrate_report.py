@@ -27,7 +27,7 @@ class Report:
         if self._bars:
             self._bars.show([Bar("migrating", ended, total, outcome.slug)])
         elif not outcome.error:
-            what = "its rights anew" if outcome.regranted else versions(outcome.done)
+            what = "its functions and rights anew" if outcome.redefined else versions(outcome.done)
             print(f"{ended}/{total} {outcome.slug} {self._done} {what}", flush=True)
 
     def control(self, done: Sequence[int]) -> None:
@@ -44,13 +44,13 @@ def print_standings(standings: Sequence[Standing]) -> int:
             s.schema,
             f"{s.at:04d}",
             versions(s.pending),
-            "old" if s.regrant else "right",
+            "old" if s.redefine else "current",
             s.trouble,
         )
         for s in standings
     ]
-    print_table(("tenant", "schema", "at", "pending", "rights", "trouble"), rows)
-    return int(any(s.pending or s.regrant or s.trouble for s in standings))
+    print_table(("tenant", "schema", "at", "pending", "definitions", "trouble"), rows)
+    return int(any(s.pending or s.redefine or s.trouble for s in standings))
 
 
 def print_findings(findings: Sequence[object]) -> int:

@@ -205,6 +205,7 @@ CONTROL = Matrix(
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "stream_tickets": {},
         "schema_migrations": _may(web="SELECT"),
+        "schema_functions": {},
     },
     columns={
         ("tenants", column): _may(operator="UPDATE")
@@ -263,6 +264,7 @@ TENANT = Matrix(
         "external_doubt": {},
         "notifications": _may(api="SELECT"),
         "schema_migrations": {},
+        "schema_functions": {},
         "billable_orders": _SHOWN_VIEW,
         "invoice_totals": _SHOWN_VIEW,
         "invoicing_points": _SHOWN_VIEW,

@@ -1,20 +1,22 @@
 """Which migrations each schema has had: a table in the schema itself, so that it is restored with it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from psycopg import Connection, sql
 
-from tenants.migration_files import Migration
+from tenants.definitions import digest_of
+from tenants.migration_files import Files, Migration
 from tenants.schemas import Schema
 
 # One statement reads this many schemas: each costs it two locks, and the server's lock table is finite.
 TOGETHER = 500
 Applied = dict[int, str]
-# Not a migration: its checksum is the digest of the matrix that the schema's rights were last made from.
-RIGHTS = 0
+# Not a migration: its checksum is the digest of what the schema's functions and rights were last made from.
+DEFINITIONS = 0
+FIRST = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class Standing:
     """Where one schema is, held against the files.
 
     `pending` are still to come, `drifted` were changed after they were applied, `unknown` have no file:
-    a newer release was here. `at` is the highest version applied, 0 for none. `regrant` says that the matrix
-    has changed since the schema's rights were made from it.
+    a newer release was here. `at` is the highest version applied, 0 for none. `redefine` says that a function's text
+    or the matrix of rights has changed since the schema's were made.
     """
 
     schema: str
@@ -32,13 +34,14 @@ class Standing:
     pending: tuple[int, ...]
     drifted: tuple[int, ...]
     unknown: tuple[int, ...]
-    regrant: bool
+    redefine: bool
 
     @classmethod
-    def of(cls, schema: Schema, applied: Applied, known: Mapping[int, Migration]) -> Self:
+    def of(cls, schema: Schema, applied: Applied, files: Files) -> Self:
         """Hold what was applied against what is known."""
         applied = dict(applied)
-        digest = applied.pop(RIGHTS, None)
+        digest = applied.pop(DEFINITIONS, None)
+        known = files.steps
         return cls(
             schema=schema.name,
             slug=schema.slug,
@@ -46,12 +49,17 @@ class Standing:
             pending=tuple(sorted(known.keys() - applied.keys())),
             drifted=tuple(sorted(v for v in known.keys() & applied.keys() if known[v].checksum != applied[v])),
             unknown=tuple(sorted(applied.keys() - known.keys())),
-            regrant=digest != schema.matrix.digest,
+            redefine=digest != digest_of(schema.matrix.digest, files),
         )
 
     @property
     def trouble(self) -> str | None:
         """Why this schema must not be migrated by this release, or None."""
+        if FIRST in self.drifted:
+            return (
+                "the schema was made by a commit before the first release, from which there is no upgrade; "
+                "make a new database (for the demo: remove its folder .turno)"
+            )
         if self.unknown:
             return f"version {self.unknown[-1]:04d} was applied by a newer release; use that one"
         if self.drifted:
@@ -100,6 +108,11 @@ def strike(admin: Connection[Any], version: int) -> None:
     admin.execute("DELETE FROM schema_migrations WHERE version = %s", [version])
 
 
+def strike_definitions(admin: Connection[Any]) -> None:
+    """Note on the schema of the search_path that its functions and rights are to be made anew, by whichever release."""
+    strike(admin, DEFINITIONS)
+
+
 def has(admin: Connection[Any], version: int) -> bool:
     """Return whether the schema of the search_path has this migration; make its ledger if it has none."""
     admin.execute(
@@ -112,12 +125,17 @@ def has(admin: Connection[Any], version: int) -> bool:
     return admin.execute("SELECT FROM schema_migrations WHERE version = %s", [version]).rowcount > 0
 
 
-def record_rights(admin: Connection[Any], schema: Schema) -> None:
-    """Note on the schema of the search_path which matrix its rights were made from."""
+def any_step(admin: Connection[Any]) -> bool:
+    """Return whether the schema of the search_path has had any migration that was not taken back."""
+    return admin.execute("SELECT FROM schema_migrations WHERE version <> %s LIMIT 1", [DEFINITIONS]).rowcount > 0
+
+
+def record_definitions(admin: Connection[Any], digest: str) -> None:
+    """Note on the schema of the search_path what its functions and rights were made from."""
     admin.execute(
         """
-        INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, 'rights', %s)
+        INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, 'definitions', %s)
         ON CONFLICT (version) DO UPDATE SET checksum = excluded.checksum, applied_at = clock_timestamp()
         """,
-        [RIGHTS, schema.matrix.digest],
+        [DEFINITIONS, digest],
     )

@@ -1,9 +1,9 @@
-"""The migrations as files: NNNN_name.sql, and NNNN_name.down.sql where it can be taken back."""
+"""The SQL of a schema as files: steps in `schema`, and in `functions` the whole current text of each function."""
 
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Self
@@ -11,6 +11,7 @@ from typing import Self
 FILE = re.compile(r"(\d{4})_([a-z0-9_]+)(\.down)?\.sql")
 NO_TRANSACTION = re.compile(r"^-- no-transaction$", re.MULTILINE)
 # Outside a transaction the server wants one statement at a time; such files hold no function bodies.
+FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(", re.MULTILINE)
 END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
 
 
@@ -58,17 +59,47 @@ class Migration:
         return hashlib.sha256(self.up.text.encode()).hexdigest()
 
 
+class BadFunctionFile(ValueError):
+    """A file in `functions` creates (by CREATE OR REPLACE) the one it is named for and none of another file's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name}: {self.__doc__}")
+
+
+@dataclass(frozen=True)
+class Files:
+    """What one schema is made of: its steps by version, and the files of its functions by name."""
+
+    steps: dict[int, Migration]
+    functions: dict[str, Script]
+
+    @cached_property
+    def function_names(self) -> frozenset[str]:
+        """Every function that the files create."""
+        return frozenset(name for script in self.functions.values() for name in FUNCTION.findall(script.text))
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes whenever the text of a function does."""
+        texts = (script.text for _, script in sorted(self.functions.items()))
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Migrations:
-    """Every step of the control schema and of a tenant's, by version."""
+    """The files of the control schema and of a tenant's."""
 
-    control: dict[int, Migration]
-    tenant: dict[int, Migration]
+    control: Files
+    tenant: Files
 
     @classmethod
     def read(cls, root: Traversable) -> Self:
         """Read the folders `control` and `tenant` below this one."""
         return cls(_read(root / "control"), _read(root / "tenant"))
+
+
+def _read(folder: Traversable) -> Files:
+    return Files(_steps(folder / "schema"), _functions(folder / "functions"))
 
 
 @cache
@@ -77,7 +108,7 @@ def packaged() -> Migrations:
     return Migrations.read(files("migrations"))
 
 
-def _read(folder: Traversable) -> dict[int, Migration]:
+def _steps(folder: Traversable) -> dict[int, Migration]:
     ups: dict[int, tuple[str, Script]] = {}
     downs: dict[str, Script] = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
@@ -94,3 +125,18 @@ def _read(folder: Traversable) -> dict[int, Migration]:
     if orphans := downs.keys() - {name for name, _ in ups.values()}:
         raise BadMigrationName(f"{min(orphans)}.down.sql")
     return {version: Migration(version, name, up, downs.get(name)) for version, (name, up) in ups.items()}
+
+
+def _functions(folder: Traversable) -> dict[str, Script]:
+    functions: dict[str, Script] = {}
+    created: set[str] = set()
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if not file.name.endswith(".sql"):
+            continue
+        script = Script(file.read_text(encoding="utf-8"))
+        names = FUNCTION.findall(script.text)
+        if file.name.removesuffix(".sql") not in names or created.intersection(names) or len(set(names)) < len(names):
+            raise BadFunctionFile(file.name)
+        created.update(names)
+        functions[file.name.removesuffix(".sql")] = script
+    return functions

@@ -35,7 +35,7 @@ def migrate(
     jobs: int = 1,
     dry_run: bool = False,
     canary: str | None = None,
-    regrant: bool = False,
+    redefine: bool = False,
     progress: Progress = _silent,
     migrations: Migrations | None = None,
 ) -> list[Outcome]:
@@ -43,7 +43,7 @@ def migrate(
 
     Returns one outcome for each schema that had something pending or is in trouble: an empty list means there was
     nothing to do. A failed control schema or a failed `canary` (the slug of the tenant taken first) stops the rest.
-    Rights are made anew where the matrix has changed, and with `regrant` everywhere.
+    Functions and rights are made anew where their text has changed, and with `redefine` everywhere.
     """
     migrations = migrations or packaged()
 
@@ -52,10 +52,10 @@ def migrate(
 
     with opened(connect) as admin:
         control = plan(admin, [control_schema(logins)], migrations.control)
-        outcomes = [one(admin, planned) for planned in _to_do(control, regrant=regrant)]
+        outcomes = [one(admin, planned) for planned in _to_do(control, redefine=redefine)]
         if failed(outcomes) or (dry_run and not control[0].standing.at):
             return outcomes
-        behind = _to_do(plan(admin, tenant_schemas(admin, logins), migrations.tenant), regrant=regrant)
+        behind = _to_do(plan(admin, tenant_schemas(admin, logins), migrations.tenant), redefine=redefine)
     first = [planned for planned in behind if planned.schema.slug == canary]
     outcomes += fan_out(connect, first, one, jobs=1, progress=progress)
     if failed(outcomes):
@@ -96,5 +96,5 @@ def failed(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.error]
 
 
-def _to_do(planned: Iterable[Planned], *, regrant: bool) -> list[Planned]:
-    return [one for one in planned if regrant or one.standing.pending or one.standing.trouble or one.standing.regrant]
+def _to_do(planned: Iterable[Planned], *, redefine: bool) -> list[Planned]:
+    return [one for one in planned if redefine or one.standing.pending or one.standing.trouble or one.standing.redefine]

@@ -1,6 +1,6 @@
 """Bring one schema to this release's version, or back, step by step up to the first error."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,8 @@ import psycopg
 from psycopg import Connection
 
 from tenants.ledger import Standing, read_ledgers
-from tenants.migration_files import Migration, Migrations, packaged
-from tenants.migration_step import Irreversible, step_down, step_rights, step_up
+from tenants.migration_files import Files, Migration, Migrations, packaged
+from tenants.migration_step import Irreversible, step_down, step_up
 from tenants.schemas import Schema
 
 
@@ -17,14 +17,14 @@ from tenants.schemas import Schema
 class Outcome:
     """What happened to one schema: the versions done, in order, and the error that stopped it, if one did.
 
-    `regranted` tells that its rights were made anew without a new version.
+    `redefined` tells that functions and rights were made anew without a new version.
     """
 
     schema: str
     slug: str
     done: tuple[int, ...] = ()
     error: str | None = None
-    regranted: bool = False
+    redefined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Planned:
 
     schema: Schema
     standing: Standing
-    known: Mapping[int, Migration]
+    files: Files
 
-    def outcome(self, done: Iterable[int] = (), *, error: str | None = None, regranted: bool = False) -> Outcome:
+    def outcome(self, done: Iterable[int] = (), *, error: str | None = None, redefined: bool = False) -> Outcome:
         """Return what happened to this schema."""
-        return Outcome(self.schema.name, self.schema.slug, tuple(done), error, regranted)
+        return Outcome(self.schema.name, self.schema.slug, tuple(done), error, redefined)
 
 
 class MigrationFailed(RuntimeError):
@@ -47,10 +47,10 @@ class MigrationFailed(RuntimeError):
         super().__init__(f"{outcome.slug or outcome.schema}: {outcome.error}")
 
 
-def plan(admin: Connection[Any], schemas: Sequence[Schema], known: Mapping[int, Migration]) -> list[Planned]:
+def plan(admin: Connection[Any], schemas: Sequence[Schema], files: Files) -> list[Planned]:
     """Return where each of these schemas stands; their ledgers are read together."""
     ledgers = read_ledgers(admin, [schema.name for schema in schemas])
-    return [Planned(s, Standing.of(s, ledgers.get(s.name, {}), known), known) for s in schemas]
+    return [Planned(s, Standing.of(s, ledgers.get(s.name, {}), files), files) for s in schemas]
 
 
 def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[int, ...]:
@@ -64,18 +64,40 @@ def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | No
 
 
 def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) -> Outcome:
-    """Apply what is pending, in order; with nothing pending, make the rights what the matrix says."""
+    """Apply what is pending, in order, then make functions and rights what the files and the matrix say.
+
+    All of it is one transaction, but for steps that cannot be in one: what was done before such a step is committed.
+    """
     pending = planned.standing.pending
     if planned.standing.trouble:
         return planned.outcome(error=planned.standing.trouble)
     if dry_run:
-        return planned.outcome(pending, regranted=not pending)
-    if pending:
-        return _steps(admin, planned, pending, step_up)
-    try:
-        return planned.outcome(regranted=step_rights(admin, planned.schema))
-    except psycopg.Error as error:
-        return planned.outcome(error=f"rights: {error}")
+        return planned.outcome(pending, redefined=not pending)
+    done: list[int] = []
+    rights_changed = False
+    transactions = _transactions([planned.files.steps[version] for version in pending])
+    for steps in transactions:
+        files = planned.files if steps is transactions[-1] else None
+        try:
+            stepped = step_up(admin, planned.schema, steps, files)
+        except psycopg.Error as error:
+            return planned.outcome(done, error=": ".join([*getattr(error, "__notes__", []), str(error)]))
+        done += stepped.versions
+        rights_changed = stepped.rights_changed
+    return planned.outcome(done, redefined=not pending and (rights_changed or planned.standing.redefine))
+
+
+def _transactions(steps: Sequence[Migration]) -> list[list[Migration]]:
+    """Return the steps in groups that can share a transaction; the last is one that can, and may be empty."""
+    transactions: list[list[Migration]] = []
+    together: list[Migration] = []
+    for step in steps:
+        if step.up.transactional:
+            together.append(step)
+            continue
+        transactions += [together, [step]] if together else [[step]]
+        together = []
+    return [*transactions, together]
 
 
 def downgrade(
@@ -84,21 +106,14 @@ def downgrade(
     """Take back the last `steps` versions, or all above `to`, newest first."""
     if planned.standing.trouble:
         return planned.outcome(error=planned.standing.trouble)
-    applied = sorted(planned.known.keys() - set(planned.standing.pending), reverse=True)
+    applied = sorted(planned.files.steps.keys() - set(planned.standing.pending), reverse=True)
     versions = applied[:steps] if to is None else [version for version in applied if version > to]
     if dry_run:
         return planned.outcome(versions)
-    return _steps(admin, planned, versions, step_down)
-
-
-Step = Callable[[Connection[Any], Schema, Migration], bool]
-
-
-def _steps(admin: Connection[Any], planned: Planned, versions: Iterable[int], step: Step) -> Outcome:
     done: list[int] = []
-    for migration in (planned.known[version] for version in versions):
+    for migration in (planned.files.steps[version] for version in versions):
         try:
-            if step(admin, planned.schema, migration):
+            if step_down(admin, planned.schema, migration):
                 done.append(migration.version)
         except (psycopg.Error, Irreversible) as error:
             return planned.outcome(done, error=f"{migration.name}: {error}")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cli.embedded_postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = sorted({file.name[:4] for file in (ROOT / "migrations" / "tenant").glob("*.sql")})
+STEPS = sorted({file.name[:4] for file in (ROOT / "migrations" / "tenant" / "schema").glob("*.sql")})
 KEY = "the command line's tests' own key, long enough"
 
 # What an attempt leaves behind that parked its job for an effect in doubt.
@@ -134,7 +134,7 @@ def test_a_right_too_many_is_found(installed: Installation) -> None:
     found = installed.run("migrate", "--check")
     assert found.returncode == 1
     assert "tickets" in found.stdout
-    installed.succeed("migrate", "--regrant")
+    installed.succeed("migrate", "--redefine")
     installed.succeed("migrate", "--check")
 
 

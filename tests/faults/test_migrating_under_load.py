@@ -43,7 +43,7 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     world.backend = "pool"
     folder = tmp_path / "migrations"
     shutil.copytree(ROOT / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
-    (folder / "tenant" / "9000_colour.sql").write_text(STEP, encoding="utf-8")
+    (folder / "tenant" / "schema" / "9000_colour.sql").write_text(STEP, encoding="utf-8")
     steps = Migrations.read(folder)
     before = versions(world, steps)
     jobs = [

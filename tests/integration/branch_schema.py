@@ -8,7 +8,7 @@ from psycopg import Connection, sql
 
 import migrations
 
-_TENANT_MIGRATIONS = Path(migrations.__file__).parent / "tenant"
+_TENANT_MIGRATIONS = Path(migrations.__file__).parent / "tenant" / "schema"
 
 
 def connect(database: str, schema: str) -> Connection[Any]:

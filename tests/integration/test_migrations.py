@@ -1,4 +1,5 @@
 import contextlib
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -84,11 +85,14 @@ def packaged(database: str) -> Iterator[Place]:
 @pytest.fixture
 def place(database: str, tmp_path: Path) -> Iterator[Place]:
     for room in ("tenant", "control"):
-        (tmp_path / room).mkdir()
+        shutil.copytree(PACKAGED / room / "functions", tmp_path / room / "functions")
+        (tmp_path / room / "schema").mkdir()
         # All that is packaged as one first step, however many files it has by now.
-        ups = [file for file in sorted((PACKAGED / room).glob("*.sql")) if not file.name.endswith(".down.sql")]
+        ups = [
+            file for file in sorted((PACKAGED / room / "schema").glob("*.sql")) if not file.name.endswith(".down.sql")
+        ]
         whole = "\n".join(file.read_text(encoding="utf-8") for file in ups)
-        (tmp_path / room / "0001_whole.sql").write_text(whole, encoding="utf-8")
+        (tmp_path / room / "schema" / "0001_whole.sql").write_text(whole, encoding="utf-8")
     with psycopg.connect(database, autocommit=True) as admin:
         place = Place(database, tmp_path, Logins(database, KEY), admin, [])
         set_up(place)
@@ -96,14 +100,14 @@ def place(database: str, tmp_path: Path) -> Iterator[Place]:
 
 
 def test_a_second_run_has_nothing_to_do(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert [outcome.done for outcome in place.migrate()] == [(2,)] * 3
     assert place.migrate() == []
     assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 2)
 
 
 def test_new_things_have_their_rights_at_once(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.migrate()
     assert check(place.admin, place.logins) == []
     row = place.in_schema(
@@ -113,14 +117,14 @@ def test_new_things_have_their_rights_at_once(place: Place) -> None:
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert [outcome.done for outcome in place.migrate(dry_run=True)] == [(2,)] * 3
     assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
 
 
 def test_an_empty_database_can_be_asked(database: str) -> None:
     logins = Logins(database, KEY)
-    steps = tuple(sorted(Migrations.read(PACKAGED).control))
+    steps = tuple(sorted(Migrations.read(PACKAGED).control.steps))
     with psycopg.connect(database, autocommit=True) as admin:
         (control,) = status(admin, logins)
         assert (control.at, control.pending) == (0, steps)
@@ -130,8 +134,8 @@ def test_an_empty_database_can_be_asked(database: str) -> None:
 
 def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
     place.in_schema(place.tenants[1], "CREATE TABLE widgets ()")
-    place.write("tenant/0002_widgets.sql", WIDGETS)
-    place.write("tenant/0003_more.sql", "ALTER TABLE widgets ADD COLUMN size integer;")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0003_more.sql", "ALTER TABLE widgets ADD COLUMN size integer;")
     (bad,) = failed(place.migrate(jobs=2))
     assert bad.slug == "suc0002"
     assert bad.done == ()
@@ -141,28 +145,29 @@ def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
 
 
 def test_a_failed_step_leaves_nothing_and_the_next_run_goes_on(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
-    place.write("tenant/0003_broken.sql", "CREATE TABLE half (); SELECT 1 / 0;")
-    assert {outcome.done for outcome in failed(place.migrate())} == {(2,)}
-    assert place.in_schema(place.tenants[0], "SELECT to_regclass('half')").fetchone() == (None,)
-    place.write("tenant/0003_broken.sql", "CREATE TABLE half ();")
-    assert {outcome.done for outcome in place.migrate()} == {(3,)}
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0003_broken.sql", "CREATE TABLE half (); SELECT 1 / 0;")
+    assert {outcome.done for outcome in failed(place.migrate())} == {()}
+    left = place.in_schema(place.tenants[0], "SELECT to_regclass('widgets'), to_regclass('half')").fetchone()
+    assert left == (None, None)
+    place.write("tenant/schema/0003_broken.sql", "CREATE TABLE half ();")
+    assert {outcome.done for outcome in place.migrate()} == {(2, 3)}
 
 
 def test_a_failed_canary_spares_the_others(place: Place) -> None:
-    place.write("tenant/0002_broken.sql", "SELECT 1 / 0;")
+    place.write("tenant/schema/0002_broken.sql", "SELECT 1 / 0;")
     (only,) = place.migrate(canary="suc0002")
     assert only.slug == "suc0002"
     assert only.error
 
 
 def test_a_canary_that_lives_is_followed_by_the_others(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert [outcome.slug for outcome in place.migrate(canary="suc0002")] == ["suc0002", "suc0001", "suc0003"]
 
 
 def test_several_at_a_time_tell_of_each(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     told: list[tuple[str, int, int]] = []
     place.migrate(jobs=3, progress=lambda outcome, ended, total: told.append((outcome.slug, ended, total)))
     assert {slug for slug, _, _ in told} == set(SLUGS)
@@ -170,7 +175,7 @@ def test_several_at_a_time_tell_of_each(place: Place) -> None:
 
 
 def test_an_interrupt_drops_what_has_not_begun(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
 
     def interrupted(_outcome: Outcome, _ended: int, _total: int) -> None:
         raise KeyboardInterrupt
@@ -182,7 +187,7 @@ def test_an_interrupt_drops_what_has_not_begun(place: Place) -> None:
 
 
 def test_two_runs_at_once_apply_each_step_once(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS + "SELECT pg_sleep(0.05);")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS + "SELECT pg_sleep(0.05);")
     outcomes: list[Outcome] = []
     runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=2))) for _ in range(2)]
     for run in runs:
@@ -194,10 +199,10 @@ def test_two_runs_at_once_apply_each_step_once(place: Place) -> None:
 
 
 def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.migrate()
-    place.write("tenant/0002_widgets.sql", WIDGETS + "-- changed\n")
-    place.write("tenant/0003_more.sql", "CREATE TABLE more ();")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS + "-- changed\n")
+    place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
     outcomes = place.migrate()
     assert {outcome.error for outcome in outcomes} == {
         "version 0002 was changed after it was applied here; restore the file"
@@ -207,10 +212,10 @@ def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None
 
 
 def test_a_newer_schema_is_left_alone(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.migrate()
-    (place.folder / "tenant" / "0002_widgets.sql").unlink()
-    place.write("tenant/0003_more.sql", "CREATE TABLE more ();")
+    (place.folder / "tenant" / "schema" / "0002_widgets.sql").unlink()
+    place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
     assert {outcome.error for outcome in place.migrate()} == {
         "version 0002 was applied by a newer release; use that one"
     }
@@ -220,9 +225,9 @@ def test_a_newer_schema_is_left_alone(place: Place) -> None:
 
 
 def test_a_step_without_a_transaction(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.write(
-        "tenant/0003_by_name.sql",
+        "tenant/schema/0003_by_name.sql",
         "-- no-transaction\n"
         "DROP INDEX CONCURRENTLY IF EXISTS by_name;\n"
         "CREATE INDEX CONCURRENTLY by_name ON widgets (name);\n"
@@ -230,7 +235,7 @@ def test_a_step_without_a_transaction(place: Place) -> None:
         "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_size ON widgets (length(name));\n",
     )
     place.write(
-        "tenant/0003_by_name.down.sql",
+        "tenant/schema/0003_by_name.down.sql",
         "-- no-transaction\nDROP INDEX CONCURRENTLY by_name;\n",
     )
     assert {outcome.done for outcome in place.migrate(jobs=2)} == {(2, 3)}
@@ -242,7 +247,7 @@ def test_a_step_without_a_transaction(place: Place) -> None:
 
 def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
     place.write(
-        "tenant/0002_by_status.sql",
+        "tenant/schema/0002_by_status.sql",
         "-- no-transaction\nCREATE INDEX CONCURRENTLY by_status ON background_jobs (status);\n",
     )
     outcomes: list[Outcome] = []
@@ -266,20 +271,79 @@ def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
 
 def test_a_step_without_a_transaction_that_fails_is_repeated_from_the_top(place: Place) -> None:
     step = "-- no-transaction\nCREATE TABLE IF NOT EXISTS half ();\nSELECT 1 / {};\n"
-    place.write("tenant/0002_half.sql", step.format(0))
+    place.write("tenant/schema/0002_half.sql", step.format(0))
     assert len(failed(place.migrate())) == 3
     assert set(place.versions().values()) == {1}
-    place.write("tenant/0002_half.sql", step.format(1))
+    place.write("tenant/schema/0002_half.sql", step.format(1))
     assert {outcome.done for outcome in place.migrate()} == {(2,)}
     # The session is itself again: it was the owner outside of any transaction.
     assert check(place.admin, place.logins) == []
 
 
+def test_functions_follow_their_files(place: Place) -> None:
+    answer = "CREATE OR REPLACE FUNCTION answer() RETURNS integer LANGUAGE sql\nRETURN {};\n"
+    place.write("tenant/functions/answer.sql", answer.format(41))
+    place.in_schema(place.tenants[0], "CREATE FUNCTION their_own() RETURNS integer LANGUAGE sql RETURN 1")
+    assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert [(outcome.done, outcome.redefined) for outcome in place.migrate()] == [((), True)] * 3
+    place.write("tenant/functions/answer.sql", answer.format(42))
+    place.migrate()
+    assert place.in_schema(place.tenants[0], "SELECT answer()").fetchone() == (42,)
+    (place.folder / "tenant" / "functions" / "answer.sql").unlink()
+    place.migrate()
+    assert place.migrate() == []
+    left = place.in_schema(
+        place.tenants[0],
+        "SELECT proname FROM pg_proc WHERE proname IN ('answer', 'their_own') "
+        "AND pronamespace = current_schema()::regnamespace",
+    ).fetchall()
+    assert left == [("their_own",)]
+
+
+def test_a_step_and_its_functions_are_one_transaction(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write(
+        "tenant/functions/widget_count.sql",
+        "CREATE OR REPLACE FUNCTION widget_count() RETURNS bigint LANGUAGE sql\n"
+        "RETURN (SELECT sum(size) FROM widgets);",
+    )
+    assert {(one.done, (one.error or "").split(":")[0]) for one in place.migrate()} == {((), "functions and rights")}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('widgets')").fetchone() == (None,)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS.replace("name text", "name text, size bigint"))
+    assert {outcome.done for outcome in place.migrate()} == {(2,)}
+
+
+CREATE = "CREATE OR REPLACE FUNCTION {}() RETURNS integer LANGUAGE sql RETURN 1;\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("empty", "SELECT 1;"),
+        ("other", CREATE.format("another")),
+        ("job_again", CREATE.format("job_again") + CREATE.format("job_end")),
+    ],
+)
+def test_a_function_stands_in_the_one_file_of_its_name(place: Place, name: str, text: str) -> None:
+    place.write(f"tenant/functions/{name}.sql", text)
+    with pytest.raises(ValueError, match=r"^job_end.sql: |^(empty|other).sql: "):
+        _ = place.migrations
+
+
+def test_a_database_from_before_the_first_release_is_refused_with_a_sentence(place: Place) -> None:
+    place.in_schema(place.tenants[0], "UPDATE schema_migrations SET checksum = 'of another commit' WHERE version = 1")
+    (outcome,) = place.migrate()
+    assert outcome.slug == "suc0001"
+    assert outcome.error
+    assert "made by a commit before the first release" in outcome.error
+    assert "make a new database" in outcome.error
+
+
 def test_steps_back(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
-    place.write("tenant/0002_widgets.down.sql", "DROP TABLE widgets;")
-    place.write("tenant/0003_more.sql", "CREATE TABLE more ();")
-    place.write("tenant/0003_more.down.sql", "DROP TABLE more;")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.down.sql", "DROP TABLE widgets;")
+    place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
+    place.write("tenant/schema/0003_more.down.sql", "DROP TABLE more;")
     place.migrate()
     assert [outcome.done for outcome in place.rollback(slugs=["suc0001"])] == [(3,)]
     assert place.versions() == {"": 1, "suc0001": 2, "suc0002": 3, "suc0003": 3}
@@ -290,7 +354,7 @@ def test_steps_back(place: Place) -> None:
 
 
 def test_what_cannot_be_taken_back_says_so(place: Place) -> None:
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.migrate()
     errors = {outcome.error for outcome in place.rollback()}
     assert errors == {"0002_widgets: A migration without a .down.sql cannot be taken back."}
@@ -302,13 +366,14 @@ def test_the_packaged_steps_go_down_and_up(packaged: Place) -> None:
     rollback(connect, packaged.logins, to=0)
     for tenant in packaged.tenants:
         left = {found.thing for found in live_things(packaged.admin, [tenant.schema])}
-        assert left == {Thing(Kind.SCHEMA, tenant.schema), Thing(Kind.TABLE, "schema_migrations")}
+        ledger_tables = {Thing(Kind.TABLE, name) for name in ("schema_migrations", "schema_functions")}
+        assert left == {Thing(Kind.SCHEMA, tenant.schema)} | ledger_tables
     assert failed(migrate(connect, packaged.logins)) == []
     assert check(packaged.admin, packaged.logins) == []
 
 
 def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
-    place.write("tenant/0002_column.sql", "ALTER TABLE background_jobs ADD COLUMN colour text;")
+    place.write("tenant/schema/0002_column.sql", "ALTER TABLE background_jobs ADD COLUMN colour text;")
     with place.connect() as holder:
         holder.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(place.tenants[0].schema, "background_jobs")))
         release = threading.Timer(3, holder.rollback)
@@ -323,15 +388,15 @@ def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
     place.in_schema(place.tenants[2], f"REVOKE ALL ON background_jobs FROM {place.tenants[2].handler_role}")
     assert place.migrate() == []
     assert check(place.admin, place.logins) != []
-    assert [outcome.regranted for outcome in place.migrate(regrant=True)] == [False, True, True, True]
+    assert [outcome.redefined for outcome in place.migrate(redefine=True)] == [False, True, True, True]
     assert check(place.admin, place.logins) == []
 
 
 def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other = grants.Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
     monkeypatch.setattr("tenants.schemas.TENANT", other)
-    assert {one.regrant for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
-    assert [outcome.regranted for outcome in place.migrate()] == [True] * 3
+    assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert [outcome.redefined for outcome in place.migrate()] == [True] * 3
     assert place.migrate() == []
 
 
@@ -342,7 +407,8 @@ def test_ledgers_are_read_together_whatever_their_number(place: Place, monkeypat
 
 def test_a_path_leads_to_no_other_schema(place: Place) -> None:
     place.write(
-        "tenant/0002_path.sql", "CREATE TABLE path AS SELECT current_setting('search_path') AS is, current_user AS me;"
+        "tenant/schema/0002_path.sql",
+        "CREATE TABLE path AS SELECT current_setting('search_path') AS is, current_user AS me;",
     )
     place.migrate()
     tenant = place.tenants[0]
@@ -365,10 +431,10 @@ def test_a_broken_connection_costs_one_schema(database: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("tenant/2_short.sql", ""),
-        ("tenant/0001_again.sql", ""),
-        ("tenant/0002_up.down.sql", ""),
-        ("tenant/0002-dash.sql", ""),
+        ("tenant/schema/2_short.sql", ""),
+        ("tenant/schema/0001_again.sql", ""),
+        ("tenant/schema/0002_up.down.sql", ""),
+        ("tenant/schema/0002-dash.sql", ""),
     ],
 )
 def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
@@ -378,11 +444,11 @@ def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
 
 
 def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:
-    place.write("control/0002_broken.sql", "SELECT 1 / 0;")
-    place.write("tenant/0002_widgets.sql", WIDGETS)
+    place.write("control/schema/0002_broken.sql", "SELECT 1 / 0;")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     (only,) = place.migrate()
     assert only.schema == "turno"
     with pytest.raises(MigrationFailed, match="turno: 0002_broken"):
         install(place.admin, place.logins, migrations=place.migrations)
-    place.write("control/0002_broken.sql", "CREATE TABLE gauges ();")
+    place.write("control/schema/0002_broken.sql", "CREATE TABLE gauges ();")
     assert install(place.admin, place.logins, migrations=place.migrations) == (2,)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("before", "after", "named"),
     [
-        ("DELETE FROM turno.schema_migrations WHERE version = 6",
-         "INSERT INTO turno.schema_migrations (version, name, checksum) VALUES (6, 'again', '')", "0006"),
+        ("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1",
+         "UPDATE turno.schema_migrations SET version = 1 WHERE version = 9999", "0001"),
         ("REVOKE SELECT ON turno.schema_migrations FROM {web}", "GRANT SELECT ON turno.schema_migrations TO {web}", ""),
     ],
     ids=["a step is missing", "the right to look is missing"],
@@ -37,9 +37,9 @@ def test_pending_migrations_are_told(world: World, before: str, after: str, name
 def test_readyz_says_so_and_is_content_afterwards(world: World) -> None:
     with web_of(world) as web:
         assert ask(web, "GET", "/readyz", {}) == (200, {"status": "ok"})
-        world.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 6")
+        world.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1")
         status, problem = ask(web, "GET", "/readyz", {})
         assert (status, problem["type"]) == (503, "/docs#unavailable")
-        assert "0006" in problem["detail"]
-        world.rows("UPDATE turno.schema_migrations SET version = 6 WHERE version = 9999")
+        assert "0001" in problem["detail"]
+        world.rows("UPDATE turno.schema_migrations SET version = 1 WHERE version = 9999")
         assert ask(web, "GET", "/readyz", {})[0] == 200

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LOOKUPS = "migrations/control/0011_lookups.sql"
-SQL = "migrations/control/0008_broker.sql"
 RELAY = "tests/integration/test_relay_sql.py"
 BACKENDS = "tests/integration/test_backends.py"
 CONSUMER = "tests/acceptance/test_consumer.py"
@@ -30,7 +28,7 @@ MUTANTS = (
     Mutant(
         "a message is believed about its tenant",
         DECIDES,
-        SQL,
+        "migrations/control/functions/claim_message.sql",
         "WHERE t.job_id = p_job AND n.schema = p_schema;",
         "WHERE t.job_id = p_job;",
         (f"{RELAY}::test_a_message_is_believed_only_as_far_as_the_ticket_agrees",),
@@ -38,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a busy tenant's whole backlog goes into the broker",
         WINDOW,
-        SQL,
+        "migrations/control/functions/unpublished.sql",
         "ORDER BY t.run_at, t.job_id LIMIT greatest(0, r.places)) AS next",
         "ORDER BY t.run_at, t.job_id) AS next",
         (f"{RELAY}::test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied",),
@@ -46,7 +44,7 @@ MUTANTS = (
     Mutant(
         "what a cap holds back is published",
         WINDOW,
-        SQL,
+        "migrations/control/functions/unpublished.sql",
         "               least(p_window, n.cap - (SELECT",
         "               least(p_window, p_window + (SELECT",
         (f"{RELAY}::test_what_could_not_be_claimed_is_not_published",),
@@ -54,7 +52,7 @@ MUTANTS = (
     Mutant(
         "one tenant's messages come before another's",
         WINDOW,
-        SQL,
+        "migrations/control/functions/unpublished.sql",
         "ORDER BY r.priority, next.turn, r.id",
         "ORDER BY r.priority, r.id, next.turn",
         (f"{RELAY}::test_each_band_has_a_window_and_tenants_take_turns_within_it",),
@@ -62,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a late mark hides the next attempt from the relay",
         NEVER_LOST,
-        LOOKUPS,
+        "migrations/control/functions/mark_published.sql",
         "AND t.attempt = sent.attempt\n",
         "\n",
         (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
@@ -70,7 +68,7 @@ MUTANTS = (
     Mutant(
         "two relays at a time",
         ONE,
-        LOOKUPS,
+        "migrations/control/functions/lease_keep.sql",
         "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp();",
         "    WHERE true;",
         (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
@@ -78,7 +76,7 @@ MUTANTS = (
     Mutant(
         "what others run is stamped over",
         FLIP,
-        SQL,
+        "migrations/control/functions/restamp.sql",
         "                     WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND cardinality(alive) > 0",
         "                     WHERE t.state = 'ready' AND t.backend <> target AND cardinality(alive) > 0",
         (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),
@@ -86,7 +84,7 @@ MUTANTS = (
     Mutant(
         "what runs is moved to another backend",
         FLIP,
-        SQL,
+        "migrations/control/functions/reroute.sql",
         "WHERE w.state <> 'running' AND w.backend <> c.backend",
         "WHERE w.backend <> c.backend",
         (f"{BACKENDS}::test_what_waits_goes_along_and_what_runs_stays",),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-OPEN = "migrations/tenant/0011_open_jobs.sql"
-SQL = "migrations/tenant/0001_jobs.sql"
 SCOPE = "app/web/tenant_scope.py"
 TOKENS = "app/web/tokens.py"
 JOBS = "tests/integration/test_api_jobs.py"
@@ -32,7 +30,7 @@ MUTANTS = (
     Mutant(
         "users read each other's notifications",
         SAME,
-        SQL,
+        "migrations/tenant/functions/notification_read.sql",
         "WHERE id = p_notification AND user_id = p_user;",
         "WHERE id = p_notification;",
         (f"{FOREIGN}::test_every_id_of_others_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
@@ -152,7 +150,7 @@ MUTANTS = (
     Mutant(
         "a user may have any number of jobs waiting",
         "section 8: 429",
-        OPEN,
+        "migrations/tenant/functions/job_enqueue.sql",
         "            verdict := 'quota';\n",
         "            NULL;\n",
         (f"{JOBS}::test_the_quota_is_per_user_and_says_when_to_come_back",),
@@ -160,7 +158,7 @@ MUTANTS = (
     Mutant(
         "two requests at once see the same room",
         "section 8: 429",
-        OPEN,
+        "migrations/tenant/functions/job_enqueue.sql",
         "        PERFORM pg_advisory_xact_lock(turno.tenant_of(current_user), hashtext(p_user));\n",
         "",
         (f"{TURNS}::test_the_second_of_two_submissions_counts_the_first",),
@@ -168,7 +166,7 @@ MUTANTS = (
     Mutant(
         "a key may stand for two bodies",
         ONE_KEY,
-        OPEN,
+        "migrations/tenant/functions/job_enqueue.sql",
         "CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END",
         "'replayed'",
         (f"{JOBS}::test_the_same_key_with_another_body_is_refused",),
@@ -176,7 +174,7 @@ MUTANTS = (
     Mutant(
         "a second request with a key is a fault",
         ONE_KEY,
-        OPEN,
+        "migrations/tenant/functions/job_enqueue.sql",
         "        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n",
         "",
         (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
@@ -184,7 +182,7 @@ MUTANTS = (
     Mutant(
         "the loser of a race for a key hears nothing",
         ONE_KEY,
-        OPEN,
+        "migrations/tenant/functions/job_enqueue.sql",
         "WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;\n",
         "WHERE false;\n        verdict := 'unknown';\n",
         (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
@@ -192,7 +190,7 @@ MUTANTS = (
     Mutant(
         "a job may be retried twice",
         ONE_RETRY,
-        SQL,
+        "migrations/tenant/functions/job_retry.sql",
         "ELSIF old.successor_id IS NOT NULL THEN",
         "ELSIF false THEN",
         (f"{JOBS}::test_an_ended_job_is_retried_as_one_new_job[failed]",),
@@ -200,7 +198,7 @@ MUTANTS = (
     Mutant(
         "two retries at once make two jobs",
         ONE_RETRY,
-        SQL,
+        "migrations/tenant/functions/job_retry.sql",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user);",
         (f"{TURNS}::test_the_second_of_two_retries_finds_the_first_one_s_job",),

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-OPEN = "migrations/tenant/0011_open_jobs.sql"
-SQL = "migrations/tenant/0003_grouped.sql"
-FEWER = "migrations/tenant/0012_fewer_statements.sql"
 STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
 ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
-CLAIM = "migrations/control/0002_grouped.sql"
 GROUP = "app/work/group.py"
 TESTS = "tests/integration/test_groups.py"
 FAULTS = "tests/faults/test_groups_that_break.py"
@@ -32,7 +28,7 @@ MUTANTS = (
     Mutant(
         "a job that a worker died with brings others along",
         ALONE,
-        CLAIM,
+        "migrations/control/functions/claim_groups.sql",
         "    IF head.crashes > 0 THEN\n",
         "    IF false THEN\n",
         (DIED,),
@@ -40,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a job that a worker died with is brought along",
         ALONE,
-        CLAIM,
+        "migrations/control/functions/claim_groups.sql",
         "                  AND r.crashes = 0\n",
         "",
         (DIED,),
@@ -48,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a ticket forgets that a worker died with its job",
         ALONE,
-        SQL,
+        "migrations/tenant/functions/job_requeue.sql",
         "        crashes = crashes + p_crashes\n",
         "        crashes = 0\n",
         (DIED,),
@@ -56,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a repaired ticket forgets that a worker died with its job",
         ALONE,
-        OPEN,
+        "migrations/tenant/functions/job_repair.sql",
         "p_backend, j.attempt, j.crashes\n",
         "p_backend, j.attempt, 0\n",
         (f"{TESTS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
@@ -64,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a group is larger than its tenant's cap",
         "section 6: caps hold",
-        CLAIM,
+        "migrations/control/functions/claim_groups.sql",
         "room := least(room, tenant_room(head.tenant_id));",
         "room := room;",
         (f"{TESTS}::test_a_cap_holds_for_groups[tenant]",),
@@ -72,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a group is larger than its type's cap",
         "section 6: caps hold",
-        CLAIM,
+        "migrations/control/functions/claim_groups.sql",
         "room := least(room, type_room(head.type));",
         "room := room;",
         (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
@@ -80,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a group starts what another has claimed",
         FENCED,
-        FEWER,
+        "migrations/tenant/functions/jobs_start.sql",
         STARTED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
         STARTED + "t.job_id = ANY (p_jobs)",
         (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
@@ -88,7 +84,7 @@ MUTANTS = (
     Mutant(
         "the tokens of a group are not compared at its end",
         FENCED,
-        FEWER,
+        "migrations/tenant/functions/jobs_complete.sql",
         ENDED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
         ENDED + "t.job_id = ANY (p_jobs)",
         (f"{LOSER}[1-running]",),
@@ -96,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a group is completed with a claim that was lost",
         FENCED,
-        FEWER,
+        "migrations/tenant/functions/jobs_complete.sql",
         "IF ended < cardinality(p_jobs) THEN",
         "IF false THEN",
         (f"{LOSER}[1-running]",),
@@ -104,7 +100,7 @@ MUTANTS = (
     Mutant(
         "a group is completed outside its transaction",
         ONCE,
-        FEWER,
+        "migrations/tenant/functions/jobs_complete.sql",
         "    PERFORM attempt_check(p_mark);\n",
         "",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),

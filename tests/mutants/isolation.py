@@ -17,7 +17,7 @@ MUTANTS = (
     Mutant(
         "tickets have no row security",
         APART,
-        "migrations/control/0001_control.sql",
+        "migrations/control/schema/0001_control.sql",
         "ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;\n",
         "",
         (f"{ATTACKS}::test_an_owner_sees_and_makes_its_own_tickets_only",),
@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "row security lets every ticket through",
         APART,
-        "migrations/control/0001_control.sql",
+        "migrations/control/schema/0001_control.sql",
         "CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(current_user)));",
         "CREATE POLICY own_tickets ON tickets USING (true);",
         (f"{ATTACKS}::test_the_real_token_of_another_tenant_opens_nothing",),
@@ -33,11 +33,11 @@ MUTANTS = (
     Mutant(
         "a function's path is its caller's",
         APART,
-        "migrations/tenant/0001_jobs.sql",
-        "CREATE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
-        "LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$",
-        "CREATE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
-        "LANGUAGE plpgsql SECURITY DEFINER AS $$",
+        "migrations/tenant/functions/job_checkpoint.sql",
+        "CREATE OR REPLACE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
+        "LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$",
+        "CREATE OR REPLACE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
+        "LANGUAGE plpgsql SECURITY DEFINER SET enable_seqscan = off AS $$",
         (CATALOG,),
     ),
     Mutant(

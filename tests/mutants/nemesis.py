@@ -35,7 +35,7 @@ class Cut(NamedTuple):
 
 
 DOC_END = '."""\n'
-TENANT = "migrations/tenant/*.sql"
+TENANT = "migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "token": (Cut(TENANT, " AND token = p_token", ""), Cut(TENANT, " AND t.token = p_token", "")),
     "sweep": (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SQL = "migrations/tenant/0004_external_effects.sql"
 EFFECTS = "app/work/effects.py"
 TESTS = "tests/integration/test_once.py"
 API = "tests/integration/test_api_effects.py"
@@ -51,7 +50,7 @@ MUTANTS = (
     Mutant(
         "an intent is forgotten",
         NEVER_BLIND,
-        SQL,
+        "migrations/tenant/functions/effect_intend.sql",
         "            effect.caller_gone := true;\n            verdict := 'doubt';\n",
         "            verdict := 'issue';\n",
         (f"{TESTS}::test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too",),
@@ -59,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a stored result is not looked at",
         "section 6: a settled key returns its result without a call",
-        SQL,
+        "migrations/tenant/functions/effect_intend.sql",
         "        ELSIF effect.state = 'done' THEN\n            verdict := 'done';\n",
         "",
         (f"{TESTS}::test_an_intent_that_comes_just_too_late_gets_the_result",),
@@ -67,7 +66,7 @@ MUTANTS = (
     Mutant(
         "two jobs call at once",
         NEVER_BLIND,
-        SQL,
+        "migrations/tenant/functions/effect_intend.sql",
         "            verdict := 'elsewhere';\n",
         "            verdict := 'doubt';\n            effect.caller_gone := true;\n",
         (f"{TESTS}::test_while_another_job_calls_nobody_else_does",),
@@ -75,7 +74,7 @@ MUTANTS = (
     Mutant(
         "two jobs issue again what both found absent",
         NEVER_BLIND,
-        SQL,
+        "migrations/tenant/functions/effect_reissue.sql",
         "    WHERE key = p_key AND state = 'intended' AND token = p_intent;\n    RETURN FOUND;",
         "    WHERE key = p_key;\n    RETURN FOUND;",
         (f"{TESTS}::test_two_jobs_in_doubt_issue_it_again_once",),
@@ -83,7 +82,7 @@ MUTANTS = (
     Mutant(
         "a zombie settles",
         FENCED,
-        SQL,
+        "migrations/tenant/functions/effect_settle.sql",
         HOLD + "    PERFORM waiting_hold(p_key);\n    RETURN effect_close",
         "    PERFORM waiting_hold(p_key);\n    RETURN effect_close",
         (f"{TESTS}::test_a_zombie_s_answer_is_refused_and_looked_up",),
@@ -91,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a key of another type gives its result",
         "decision 0015: a key belongs to the job type that used it first",
-        SQL,
+        "migrations/tenant/functions/effect_intend.sql",
         "        IF effect.type <> job.type THEN\n",
         "        IF false THEN\n",
         (f"{TESTS}::test_a_key_of_another_type_is_a_mistake",),
@@ -99,7 +98,7 @@ MUTANTS = (
     Mutant(
         "the work before the call is not asked for the attempt's mark",
         "promise 2: what a job does in our database happens exactly once",
-        SQL,
+        "migrations/tenant/functions/job_hold.sql",
         "    PERFORM attempt_check(p_token);\n",
         "",
         (f"{TESTS}::test_after_a_commit_behind_our_back_it_is_refused",),
@@ -147,7 +146,7 @@ MUTANTS = (
     Mutant(
         "a restored database is believed",
         "section 2, row 66: effects outside newer than the database",
-        SQL,
+        "migrations/tenant/functions/effect_intend.sql",
         "    unsure boolean := EXISTS (SELECT FROM external_doubt);\n",
         "    unsure boolean := false;\n",
         (f"{TESTS}::test_after_a_restore_even_the_first_call_waits_for_a_look_up",),
@@ -155,7 +154,7 @@ MUTANTS = (
     Mutant(
         "a person settles what is under way",
         BY_PEOPLE,
-        SQL,
+        "migrations/tenant/functions/effect_decide.sql",
         "        verdict := 'busy';\n",
         SETTLE_ALL_THE_SAME,
         (f"{API}::test_what_may_be_under_way_is_left_alone",),
@@ -163,7 +162,7 @@ MUTANTS = (
     Mutant(
         "a job that reached outside expires",
         "decision 0015: a job that has an intent no longer expires",
-        SQL,
+        "migrations/tenant/functions/effect_intend.sql",
         "        UPDATE background_jobs SET expires_at = NULL WHERE id = p_job AND expires_at IS NOT NULL;\n",
         "",
         (f"{TESTS}::test_a_job_that_reached_outside_never_expires",),

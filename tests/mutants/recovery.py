@@ -5,10 +5,6 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 WORK = "app/work"
-LOOKUPS = "migrations/control/0011_lookups.sql"
-OPEN = "migrations/tenant/0011_open_jobs.sql"
-CONTROL = "migrations/control/0001_control.sql"
-SQL = "migrations/tenant/0001_jobs.sql"
 FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
 NETWORK = "tests/faults/test_network_without_answers.py"
@@ -45,7 +41,7 @@ MUTANTS = (
     Mutant(
         "a rescue does not compare the token",
         FENCED,
-        SQL,
+        "migrations/tenant/functions/job_rescue.sql",
         ON_TICKET + "        RETURN 'gone'",
         ON_TICKET.replace("AND token = p_token ", "") + "        RETURN 'gone'",
         (f"{FENCING}::test_a_late_rescue_harms_no_later_attempt",),
@@ -53,7 +49,7 @@ MUTANTS = (
     Mutant(
         "a rescue ends a later attempt's backend",
         FENCED,
-        SQL,
+        "migrations/tenant/functions/job_rescue.sql",
         "WHERE a.job_id = p_job AND a.token = p_token AND a.finished_at IS NULL;",
         "WHERE a.job_id = p_job AND a.finished_at IS NULL;",
         (f"{FENCING}::test_a_late_rescue_harms_no_later_attempt",),
@@ -61,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a rescue ends whoever has the pid now",
         FENCED,
-        SQL,
+        "migrations/tenant/functions/job_rescue.sql",
         "ON s.pid = a.backend_pid AND s.backend_start = a.backend_start",
         "ON s.pid = a.backend_pid",
         (f"{FENCING}::test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid",),
@@ -69,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a rescue leaves the old backend alone",
         FENCED,
-        SQL,
+        "migrations/tenant/functions/job_rescue.sql",
         "PERFORM pg_terminate_backend(s.pid, 5000)",
         "PERFORM s.pid",
         (f"{FENCING}::test_a_rescue_ends_the_old_backend_and_frees_its_locks",),
@@ -77,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a claim is looked at and not held",
         FENCED,
-        OPEN,
+        "migrations/tenant/functions/claim_hold.sql",
         "AND token = p_token FOR UPDATE;\n    IF NOT FOUND THEN\n        RAISE",
         "AND token = p_token;\n    IF NOT FOUND THEN\n        RAISE",
         (f"{FENCING}::test_a_rescue_waits_for_a_session_that_it_cannot_end",),
@@ -85,7 +81,7 @@ MUTANTS = (
     Mutant(
         "a fourth crash is allowed",
         CRASHES,
-        SQL,
+        "migrations/tenant/functions/job_rescue.sql",
         "ELSIF p_counted AND job.crashes >= 2 THEN",
         "ELSIF p_counted AND job.crashes >= 3 THEN",
         (f"{FENCING}::test_the_third_crash_is_the_last",),
@@ -93,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a job taken back without blame is blamed",
         CRASHES,
-        SQL,
+        "migrations/tenant/functions/job_rescue.sql",
         "crash, 0, p_counted::integer);",
         "crash, 0, 1);",
         (f"{FENCING}::test_a_job_taken_back_without_blame_is_never_worn_out",),
@@ -101,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a job handed back is blamed",
         CRASHES,
-        SQL,
+        "migrations/tenant/functions/job_release.sql",
         "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);",
         "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 1, 0);",
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -117,7 +113,7 @@ MUTANTS = (
     Mutant(
         "a job may end twice",
         "promise 2: the end commits once",
-        "migrations/tenant/0007_waits.sql",
+        "migrations/tenant/functions/job_end.sql",
         "WHERE id = p_job AND status IN ('pending', 'running')\n    RETURNING * INTO job;",
         "WHERE id = p_job\n    RETURNING * INTO job;",
         (f"{FENCING}::test_a_job_that_has_ended_does_not_end_again",),
@@ -125,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a job may have two notifications",
         "promise 2: the end commits once",
-        "migrations/tenant/0004_external_effects.sql",
+        "migrations/tenant/schema/0001_jobs.sql",
         "CREATE UNIQUE INDEX notifications_of_an_end",
         "CREATE INDEX notifications_of_an_end",
         (f"{FENCING}::test_the_tables_refuse_a_second_notification_of_one_job",),
@@ -133,7 +129,7 @@ MUTANTS = (
     Mutant(
         "an item may be entered twice",
         "promise 2: each piece of work commits with its own record",
-        SQL,
+        "migrations/tenant/schema/0001_jobs.sql",
         "    PRIMARY KEY (job_id, key),\n",
         "",
         (f"{FENCING}::test_an_item_is_entered_into_the_ledger_once",),
@@ -141,7 +137,7 @@ MUTANTS = (
     Mutant(
         "workers are buried for their age",
         ALIVE,
-        CONTROL,
+        "migrations/control/functions/bury_workers.sql",
         "DELETE FROM workers WHERE alive_at < clock_timestamp() - p_silent_for;",
         "DELETE FROM workers WHERE started_at < clock_timestamp() - p_silent_for;",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -149,7 +145,7 @@ MUTANTS = (
     Mutant(
         "every running job is an orphan",
         ALIVE,
-        CONTROL,
+        "migrations/control/functions/orphans.sql",
         "AND NOT EXISTS (SELECT FROM workers w WHERE w.id = t.worker_id",
         "AND NOT EXISTS (SELECT FROM workers w WHERE false",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -157,7 +153,7 @@ MUTANTS = (
     Mutant(
         "a lost ticket is not made again",
         NEVER_LOST,
-        OPEN,
+        "migrations/tenant/functions/job_repair.sql",
         "AND j.status = 'pending' AND NOT EXISTS",
         "AND false AND NOT EXISTS",
         (f"{MENDS}[lose_a_ticket-repaired]",),
@@ -165,7 +161,7 @@ MUTANTS = (
     Mutant(
         "a running job that lost its ticket stays so",
         NEVER_LOST,
-        OPEN,
+        "migrations/tenant/functions/job_repair.sql",
         "FROM lost WHERE j.id = lost.id AND j.status = 'running';",
         "FROM lost WHERE false;",
         (f"{MAINTENANCE}::test_a_running_job_without_a_ticket_waits_once_more",),
@@ -173,7 +169,7 @@ MUTANTS = (
     Mutant(
         "a ticket without a job stays",
         "section 2: tickets are repairable from the jobs",
-        OPEN,
+        "migrations/tenant/functions/job_repair.sql",
         "    DELETE FROM turno.tickets t\n    WHERE NOT EXISTS",
         "    DELETE FROM turno.tickets t\n    WHERE false AND NOT EXISTS",
         (f"{MENDS}[leave_a_ticket_behind-repaired]",),
@@ -181,7 +177,7 @@ MUTANTS = (
     Mutant(
         "a job that is being claimed expires",
         FENCED,
-        OPEN,
+        "migrations/tenant/functions/job_expire.sql",
         "WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;",
         "WHERE job_id = job FOR UPDATE SKIP LOCKED;",
         (f"{MAINTENANCE}::test_a_job_that_is_being_claimed_does_not_expire",),
@@ -189,7 +185,7 @@ MUTANTS = (
     Mutant(
         "a dead letter is purged with its job",
         NEVER_LOST,
-        SQL,
+        "migrations/tenant/functions/job_purge.sql",
         "WHERE d.job_id = j.id AND d.replayed_at IS NULL)",
         "WHERE false)",
         (f"{MAINTENANCE}::test_a_dead_letter_nobody_has_replayed_outlives_the_retention",),
@@ -197,7 +193,7 @@ MUTANTS = (
     Mutant(
         "old jobs are purged though they have not ended",
         NEVER_LOST,
-        SQL,
+        "migrations/tenant/functions/job_purge.sql",
         "WHERE j.finished_at < clock_timestamp() - p_older_than",
         "WHERE j.created_at < clock_timestamp() - p_older_than",
         (f"{MAINTENANCE}::test_pending_and_running_jobs_are_never_purged",),
@@ -213,7 +209,7 @@ MUTANTS = (
     Mutant(
         "a job is offered again at once",
         "section 6: an offer is a hint, not a storm",
-        CONTROL,
+        "migrations/control/functions/unclaimed.sql",
         "t.backend = p_backend AND t.run_at <= clock_timestamp() - p_waiting_for",
         "t.backend = p_backend AND t.run_at <= clock_timestamp()",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
@@ -221,7 +217,7 @@ MUTANTS = (
     Mutant(
         "a dry run buries",
         DRY,
-        CONTROL,
+        "migrations/control/functions/bury_workers.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO buried",
         "IF false THEN\n        SELECT count(*) INTO buried",
         (f"{MENDS}[lose_a_worker-rescued]",),
@@ -229,7 +225,7 @@ MUTANTS = (
     Mutant(
         "a dry run promotes",
         DRY,
-        LOOKUPS,
+        "migrations/control/functions/promote.sql",
         "IF p_dry_run THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         "IF false THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         (f"{MENDS}[be_due-promoted]",),
@@ -237,7 +233,7 @@ MUTANTS = (
     Mutant(
         "a dry run repairs",
         DRY,
-        OPEN,
+        "migrations/tenant/functions/job_repair.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO n",
         "IF false THEN\n        SELECT count(*) INTO n",
         (f"{MENDS}[lose_a_ticket-repaired]",),
@@ -245,7 +241,7 @@ MUTANTS = (
     Mutant(
         "a dry run expires",
         DRY,
-        OPEN,
+        "migrations/tenant/functions/job_expire.sql",
         "IF p_dry_run THEN\n            expired := expired + 1;",
         "IF false THEN\n            expired := expired + 1;",
         (f"{MENDS}[expire-expired]",),
@@ -253,7 +249,7 @@ MUTANTS = (
     Mutant(
         "a dry run purges",
         DRY,
-        SQL,
+        "migrations/tenant/functions/job_purge.sql",
         "IF p_dry_run OR old IS NULL THEN",
         "IF old IS NULL THEN",
         (f"{MENDS}[grow_old-purged]",),
@@ -261,7 +257,7 @@ MUTANTS = (
     Mutant(
         "a dry run forgets outcomes",
         DRY,
-        CONTROL,
+        "migrations/control/functions/prune_outcomes.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO pruned",
         "IF false THEN\n        SELECT count(*) INTO pruned",
         (f"{MENDS}[grow_old-purged]",),

@@ -22,7 +22,6 @@ RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last 
 NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
 PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
 
-OPEN = "migrations/tenant/0011_open_jobs.sql"
 LOOKUPS = "tests/integration/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: what is done for one job does not depend on how many others wait"
 
@@ -30,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a list of open jobs offers itself to who names one job",
         FEW,
-        OPEN,
+        "migrations/tenant/schema/0001_jobs.sql",
         "ON background_jobs (user_id) WHERE finished_at IS NULL;",
         "ON background_jobs (user_id) WHERE status IN ('pending', 'running');",
         (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[alone]",),
@@ -38,15 +37,15 @@ MUTANTS = (
     Mutant(
         "a plan made for a small table is kept for a large one",
         FEW,
-        OPEN,
-        "ALTER FUNCTION job_fail SET enable_seqscan = off;\n",
+        "migrations/tenant/functions/job_fail.sql",
+        " SET enable_seqscan = off",
         "",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
         "whose a role is is looked up by reading every tenant",
         FEW,
-        "migrations/control/0012_tenant_of.sql",
+        "migrations/control/functions/tenant_of.sql",
         ' COLLATE "default"',
         "",
         (f"{LOOKUPS}::test_whose_a_role_is_is_found_without_reading_every_tenant",),
@@ -54,15 +53,15 @@ MUTANTS = (
     Mutant(
         "the engine's plan made for a small table is kept for a large one",
         FEW,
-        "migrations/control/0011_lookups.sql",
-        "ALTER FUNCTION held SET enable_seqscan = off;\n",
+        "migrations/control/functions/held.sql",
+        " SET enable_seqscan = off",
         "",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
         "a group reads all tickets to find its own",
         FEW,
-        "migrations/tenant/0012_fewer_statements.sql",
+        "migrations/tenant/functions/jobs_start.sql",
         "t.attempt FROM turno.tickets t\n            WHERE t.job_id = ANY (p_jobs) AND t.token",
         "t.attempt FROM turno.tickets t\n            WHERE t.token",
         (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[together]",),
@@ -358,7 +357,7 @@ MUTANTS = (
     Mutant(
         "a poller's old errors count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "migrations/tenant/0001_jobs.sql",
+        "migrations/tenant/functions/job_release.sql",
         "    IF p_outcome = 'rescheduled' THEN\n",
         "    IF false THEN\n",
         (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
@@ -382,7 +381,7 @@ MUTANTS = (
     Mutant(
         "two processes maintain at once",
         "section 7: the same passes run inside any resident process, one at a time",
-        "migrations/control/0001_control.sql",
+        "migrations/control/functions/lease_take.sql",
         "    WHERE leases.until <= clock_timestamp();\n",
         "    WHERE true;\n",
         (f"{POOL}::test_one_process_at_a_time_maintains",),

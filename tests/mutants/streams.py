@@ -6,7 +6,6 @@ from tests.mutants.mutant import Mutant
 
 VIEWER, ROOM, HUB, LOOP = (f"app/watch/{name}.py" for name in ("viewer", "room", "hub", "stream_loop"))
 ACCESS = "app/web/stream_access.py"
-TICKETS = "migrations/control/0006_stream_tickets.sql"
 OF_HUB = "tests/integration/test_hub.py"
 OF_TICKETS = "tests/integration/test_stream_tickets.py"
 OF_STREAMS = "tests/integration/test_streams.py"
@@ -122,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a ticket is used twice",
         ONE_USE,
-        TICKETS,
+        "migrations/control/functions/stream_ticket_take.sql",
         "WITH taken AS (DELETE FROM stream_tickets t WHERE t.hash = p_hash RETURNING t.*)",
         "WITH taken AS (SELECT t.* FROM stream_tickets t WHERE t.hash = p_hash)",
         (f"{OF_TICKETS}::test_a_ticket_opens_its_stream_once",),
@@ -130,7 +129,7 @@ MUTANTS = (
     Mutant(
         "an expired ticket is good",
         ONE_USE,
-        TICKETS,
+        "migrations/control/functions/stream_ticket_take.sql",
         "FROM taken t WHERE t.expires_at > clock_timestamp();",
         "FROM taken t;",
         (f"{OF_TICKETS}::test_a_ticket_that_does_not_count_any_more_opens_nothing[expired]",),
@@ -146,7 +145,7 @@ MUTANTS = (
     Mutant(
         "a ticket is good for minutes",
         ONE_USE,
-        TICKETS,
+        "migrations/control/functions/stream_ticket_put.sql",
         "clock_timestamp() + p_for);",
         "clock_timestamp() + 10 * p_for);",
         (f"{OF_TICKETS}::test_a_ticket_is_good_for_half_a_minute_at_most",),

@@ -6,13 +6,13 @@ from tenants.ledger import Standing
 from tenants.schema_migration import Outcome
 
 
-def standing(*, pending: tuple[int, ...] = (), unknown: tuple[int, ...] = (), regrant: bool = False) -> Standing:
-    return Standing("t_000000000001", "suc0001", 2, pending, (), unknown, regrant)
+def standing(*, pending: tuple[int, ...] = (), unknown: tuple[int, ...] = (), redefine: bool = False) -> Standing:
+    return Standing("t_000000000001", "suc0001", 2, pending, (), unknown, redefine)
 
 
 def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert print_standings([standing()]) == 0
-    for bad in (standing(pending=(3,)), standing(unknown=(9,)), standing(regrant=True)):
+    for bad in (standing(pending=(3,)), standing(unknown=(9,)), standing(redefine=True)):
         assert print_standings([standing(), bad]) == 1
     assert "applied by a newer release" in capsys.readouterr().out
 
@@ -20,12 +20,12 @@ def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.Capture
 def test_each_ended_schema_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(dry_run=False, back=False)
     report(Outcome("t_1", "suc0001", (1, 2)), 1, 3)
-    report(Outcome("t_2", "suc0002", (), regranted=True), 2, 3)
+    report(Outcome("t_2", "suc0002", (), redefined=True), 2, 3)
     report(Outcome("t_3", "suc0003", (), "broken"), 3, 3)
     Report(dry_run=True, back=True)(Outcome("t_1", "suc0001", (2,)), 1, 1)
     assert capsys.readouterr().out.splitlines() == [
         "1/3 suc0001 got 0001, 0002",
-        "2/3 suc0002 got its rights anew",
+        "2/3 suc0002 got its functions and rights anew",
         "1/1 suc0001 would lose 0002",
     ]
 

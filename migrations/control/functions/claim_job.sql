@@ -1,0 +1,36 @@
+-- Take one named ticket if it may run now. Whatever backend it is stamped with: a hint that
+-- arrives by another road is as good, and the ticket can be taken once.
+CREATE OR REPLACE FUNCTION claim_job(p_worker uuid, p_job uuid, p_types text[], p_versions smallint[]) RETURNS SETOF claimed
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    named tickets;
+BEGIN
+    -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    SELECT t.* INTO named FROM tickets t
+    JOIN unnest(p_types, p_versions) AS known (type, version) USING (type, version)
+    WHERE t.job_id = p_job;
+    IF NOT FOUND OR NOT worker_hold(p_worker) THEN
+        RETURN;
+    END IF;
+    -- Unlike `claim` it waits for a capped row: there is no other ticket to take instead. It holds nothing
+    -- that a claim waits for, as claims wait for nothing.
+    PERFORM FROM tenants WHERE id = named.tenant_id AND cap IS NOT NULL FOR NO KEY UPDATE;
+    IF FOUND AND tenant_room(named.tenant_id) <= 0 THEN
+        RETURN;
+    END IF;
+    PERFORM FROM job_types WHERE type = named.type AND cap IS NOT NULL FOR NO KEY UPDATE;
+    IF FOUND AND type_room(named.type) <= 0 THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        UPDATE tickets t
+        SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
+        FROM tenants n
+        WHERE t.job_id = p_job
+          AND (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= clock_timestamp())
+          AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
+          AND NOT EXISTS (SELECT FROM job_types j WHERE j.type = t.type AND j.paused_at IS NOT NULL)
+        RETURNING t.job_id, t.token, t.attempt, t.type, t.version,
+                  n.id, n.slug, n.schema, n.handler_role, n.login_epoch;
+END $$;

@@ -1,0 +1,8 @@
+-- What a worker holds by these records. More than it knows of is a claim whose answer was lost.
+CREATE OR REPLACE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+BEGIN ATOMIC
+    SELECT t.job_id, t.token, t.attempt, t.type, t.version, n.id, n.slug, n.schema, n.handler_role, n.login_epoch
+    FROM tickets t JOIN tenants n ON n.id = t.tenant_id
+    WHERE t.state = 'running' AND t.worker_id = p_worker;
+END;

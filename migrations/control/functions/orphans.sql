@@ -1,0 +1,15 @@
+-- Running tickets of workers that are gone: each is to be ended by its tenant's job_rescue.
+-- A dry run passes the silence that would count as death, a real one has buried already.
+CREATE OR REPLACE FUNCTION orphans(p_silent_for interval DEFAULT NULL)
+RETURNS TABLE (job_id uuid, token uuid, type text, attempt integer, schema text, slug text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+BEGIN ATOMIC
+    SELECT t.job_id, t.token, t.type, t.attempt, n.schema, n.slug
+    FROM tickets t
+    JOIN tenants n ON n.id = t.tenant_id
+    WHERE t.state = 'running'
+      AND NOT EXISTS (SELECT FROM workers w WHERE w.id = t.worker_id
+                      AND (p_silent_for IS NULL OR w.alive_at >= clock_timestamp() - p_silent_for))
+    ORDER BY t.job_id
+    LIMIT 1000;
+END;

@@ -1,0 +1,23 @@
+-- What nobody claimed for a while, because nobody serves its backend, is stamped over to one that is alive, the
+-- caller's own if it is; a caller that launches workers itself is alive without any.
+CREATE OR REPLACE FUNCTION restamp(p_backend text, p_waiting_for interval, p_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    alive text[] := ARRAY(SELECT backend FROM workers UNION SELECT p_backend WHERE p_backend = 'exec');
+    target text := CASE WHEN p_backend = ANY (alive) THEN p_backend ELSE alive[1] END;
+    stamped bigint;
+BEGIN
+    IF p_dry_run THEN
+        SELECT count(*) INTO stamped FROM tickets
+        WHERE state = 'ready' AND backend <> ALL (alive) AND cardinality(alive) > 0
+          AND run_at <= clock_timestamp() - p_waiting_for;
+        RETURN stamped;
+    END IF;
+    UPDATE tickets SET backend = target, published_at = NULL
+    WHERE job_id IN (SELECT t.job_id FROM tickets t
+                     WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND cardinality(alive) > 0
+                       AND t.run_at <= clock_timestamp() - p_waiting_for
+                     LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    GET DIAGNOSTICS stamped = ROW_COUNT;
+    RETURN stamped;
+END $$;

@@ -1,0 +1,24 @@
+-- The attempt ended in an error. With a delay the job waits that long and runs again; without
+-- one it is failed for good. A job that somebody wants cancelled is not tried again. p_afresh: the
+-- attempt was healthy for so long that the errors before it no longer count.
+CREATE OR REPLACE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval, p_afresh boolean)
+RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM claim_hold(p_job, p_token);
+    PERFORM attempt_end(p_job, 'error', p_error);
+    IF job_cancel_requested(p_job) THEN
+        PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
+        RETURN 'cancelled';
+    END IF;
+    IF p_afresh THEN
+        UPDATE background_jobs SET errors = 0 WHERE id = p_job;
+    END IF;
+    IF p_retry_in IS NULL THEN
+        UPDATE background_jobs SET errors = errors + 1 WHERE id = p_job;
+        PERFORM job_end(p_job, 'failed', p_reason, NULL, p_error);
+        RETURN 'failed';
+    END IF;
+    PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_reason, p_error, 1, 0);
+    RETURN 'pending';
+END $$;

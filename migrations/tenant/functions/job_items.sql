@@ -1,0 +1,22 @@
+-- A chunk of the ledger, in the transaction that did the work: items are an array of
+-- {key, state, ref, error}. Progress follows from the ledger. Returns whether to stop.
+CREATE OR REPLACE FUNCTION job_items(p_job uuid, p_token uuid, p_items jsonb, p_total integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    done_now integer;
+    failed_now integer;
+BEGIN
+    PERFORM attempt_check(p_token);
+    PERFORM claim_hold(p_job, p_token);
+    INSERT INTO background_job_items (job_id, key, state, ref, error)
+    SELECT p_job, i.key, i.state, i.ref, i.error
+    FROM jsonb_to_recordset(p_items) AS i (key text, state text, ref text, error jsonb);
+    SELECT count(*) FILTER (WHERE i.state = 'done'), count(*) FILTER (WHERE i.state = 'failed')
+    INTO done_now, failed_now
+    FROM jsonb_to_recordset(p_items) AS i (state text);
+    INSERT INTO background_job_progress AS p (job_id, done, failed, total) VALUES (p_job, done_now, failed_now, p_total)
+    ON CONFLICT (job_id) DO UPDATE
+    SET done = p.done + excluded.done, failed = p.failed + excluded.failed, total = excluded.total,
+        revision = p.revision + 1, updated_at = clock_timestamp();
+    RETURN job_cancel_requested(p_job);
+END $$;

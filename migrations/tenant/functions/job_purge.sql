@@ -1,0 +1,26 @@
+-- Remove ended jobs with all their history, a batch at a time. A failed one stays as long as its
+-- dead letter waits for somebody. A job may outlive the one that it continues.
+CREATE OR REPLACE FUNCTION job_purge(p_older_than interval, p_limit integer, p_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    old uuid[];
+BEGIN
+    SELECT array_agg(id) INTO old FROM (
+        SELECT j.id FROM background_jobs j
+        WHERE j.finished_at < clock_timestamp() - p_older_than
+          AND NOT EXISTS (SELECT FROM background_jobs_dead_letter d WHERE d.job_id = j.id AND d.replayed_at IS NULL)
+        ORDER BY j.finished_at LIMIT p_limit
+        FOR UPDATE SKIP LOCKED) AS batch;
+    IF p_dry_run OR old IS NULL THEN
+        RETURN coalesce(cardinality(old), 0);
+    END IF;
+    DELETE FROM background_job_attempts WHERE job_id = ANY (old);
+    DELETE FROM background_job_progress WHERE job_id = ANY (old);
+    DELETE FROM background_job_checkpoints WHERE job_id = ANY (old);
+    DELETE FROM background_job_items WHERE job_id = ANY (old);
+    DELETE FROM background_job_events WHERE job_id = ANY (old);
+    DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
+    DELETE FROM notifications WHERE job_id = ANY (old);
+    DELETE FROM background_jobs WHERE id = ANY (old);
+    RETURN cardinality(old);
+END $$;

@@ -1,0 +1,17 @@
+-- The attempt ended without fault: rescheduled by its handler, or handed back. Nothing is counted,
+-- and a poller that ended well starts with no errors next time.
+CREATE OR REPLACE FUNCTION job_release(p_job uuid, p_token uuid, p_outcome text, p_reason text, p_run_at timestamptz) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM claim_hold(p_job, p_token);
+    PERFORM attempt_end(p_job, p_outcome, NULL);
+    IF job_cancel_requested(p_job) THEN
+        PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, NULL);
+        RETURN 'cancelled';
+    END IF;
+    IF p_outcome = 'rescheduled' THEN
+        UPDATE background_jobs SET errors = 0 WHERE id = p_job AND errors > 0;
+    END IF;
+    PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);
+    RETURN 'pending';
+END $$;

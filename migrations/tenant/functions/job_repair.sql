@@ -1,0 +1,44 @@
+-- Make the tickets agree with the jobs again; returns how many rows had to change.
+CREATE OR REPLACE FUNCTION job_repair(p_backend text, p_dry_run boolean) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+-- It compares two whole lists: never one of them for each entry of the other.
+SET enable_nestloop = off AS $$
+DECLARE
+    changed bigint;
+    n bigint;
+BEGIN
+    IF p_dry_run THEN
+        SELECT count(*) INTO n FROM background_jobs j
+        WHERE j.finished_at IS NULL AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id);
+        SELECT n + count(*) INTO changed FROM turno.tickets t
+        WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
+        RETURN changed;
+    END IF;
+    -- Running without a ticket: its claim can never be proved again, so it waits once more.
+    WITH lost AS (
+        SELECT j.id FROM background_jobs j
+        WHERE j.finished_at IS NULL AND j.status = 'running' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
+        FOR UPDATE SKIP LOCKED
+    ), closed AS (
+        UPDATE background_job_attempts a SET finished_at = clock_timestamp(), outcome = 'released'
+        FROM lost WHERE a.job_id = lost.id AND a.finished_at IS NULL
+    )
+    UPDATE background_jobs j SET status = 'pending', reason = 'its ticket was missing', run_at = clock_timestamp()
+    FROM lost WHERE j.id = lost.id AND j.status = 'running';
+    GET DIAGNOSTICS changed = ROW_COUNT;
+    INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
+                               crashes)
+    SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
+           CASE WHEN j.run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, j.attempt, j.crashes
+    FROM background_jobs j
+    WHERE j.finished_at IS NULL AND j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
+    -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
+    FOR UPDATE SKIP LOCKED
+    ON CONFLICT (job_id) DO NOTHING;
+    GET DIAGNOSTICS n = ROW_COUNT;
+    changed := greatest(changed, n);
+    DELETE FROM turno.tickets t
+    WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN changed + n;
+END $$;

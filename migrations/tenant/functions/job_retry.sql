@@ -1,0 +1,36 @@
+-- A new job that continues an ended one: what the old one's ledger has done is skipped. Asked
+-- for twice it answers with the first one's id. With p_user only that user's job is found.
+CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text)
+RETURNS TABLE (job_id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    old background_jobs;
+    due timestamptz := clock_timestamp();
+BEGIN
+    SELECT * INTO old FROM background_jobs j WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;
+    IF NOT FOUND THEN
+        verdict := 'unknown';
+    ELSIF old.successor_id IS NOT NULL THEN
+        job_id := old.successor_id;
+        verdict := 'replayed';
+    ELSIF old.status IN ('failed', 'cancelled')
+          OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
+                                                  WHERE i.job_id = p_job AND i.state = 'failed') THEN
+        INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
+                                     trace_context, max_attempts, run_at, parent_id)
+        VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
+                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job)
+        RETURNING id INTO job_id;
+        INSERT INTO background_job_items (job_id, key, state, ref)
+        SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
+        WHERE i.job_id = p_job AND i.state IN ('done', 'skipped');
+        UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
+        UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
+        WHERE d.job_id = p_job AND d.replayed_at IS NULL;
+        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
+        verdict := 'accepted';
+    ELSE
+        verdict := 'not_retryable';
+    END IF;
+    RETURN NEXT;
+END $$;

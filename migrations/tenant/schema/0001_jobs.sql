@@ -1,0 +1,202 @@
+-- One tenant's jobs. Run with search_path = the tenant's schema, as the tenant's owner role.
+-- The functions stand in ../functions, each whole and SECURITY DEFINER of that owner: a hole in one stays in one tenant.
+--
+--   pending -> running -> completed | failed | cancelled
+--   running -> pending      retry, reschedule, handed back, rescued
+--   pending -> cancelled    cancelled or expired before it ran
+--
+-- Lock order everywhere: ticket, then job.
+-- No foreign keys between the job and its history: their checks would cost every job, and
+-- job_purge is the only thing that ever removes a job.
+
+CREATE TABLE background_jobs (
+    id                  uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
+    type                text NOT NULL,
+    version             smallint NOT NULL,
+    queue               text NOT NULL,
+    priority            smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    status              text NOT NULL DEFAULT 'pending'
+                        CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
+    -- Why it is where it is: rescued, parked for a person, expired, cancelled by whom.
+    reason              text,
+    payload             jsonb NOT NULL,
+    payload_hash        bytea NOT NULL,
+    result              jsonb,
+    error               jsonb,
+    user_id             text NOT NULL,
+    correlation_id      text,
+    trace_context       text,
+    idempotency_key     text,
+    -- attempt is the ordinal of the latest run and only grows. Of those runs, errors count
+    -- against max_attempts and crashes against three; a run handed back counts as neither.
+    attempt             integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    errors              integer NOT NULL DEFAULT 0 CHECK (errors >= 0),
+    crashes             integer NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    max_attempts        integer NOT NULL CHECK (max_attempts > 0),
+    run_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at          timestamptz,
+    created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at          timestamptz,
+    finished_at         timestamptz,
+    cancel_requested_at timestamptz,
+    parent_id           uuid,
+    -- The one job that a retry or a replay made of this one; set once.
+    successor_id        uuid,
+    revision            integer NOT NULL DEFAULT 1,
+    CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
+    CHECK (status <> 'running' OR started_at IS NOT NULL AND attempt > 0),
+    CHECK (result IS NULL OR status = 'completed'),
+    CHECK (status <> 'failed' OR error IS NOT NULL),
+    CHECK (errors + crashes <= attempt)
+) WITH (fillfactor = 70);
+CREATE UNIQUE INDEX background_jobs_once ON background_jobs (user_id, type, idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
+CREATE INDEX background_jobs_of_user ON background_jobs (user_id, id);
+-- No list of open jobs depends on the status: a statement that names one job and its status would be offered such a
+-- list, and a plan made while it was empty would be kept. So a start leaves all indexes as they are.
+CREATE INDEX background_jobs_open ON background_jobs (user_id) WHERE finished_at IS NULL;
+CREATE INDEX background_jobs_expiring ON background_jobs (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
+CREATE INDEX background_jobs_parked ON background_jobs (id) WHERE finished_at IS NULL AND run_at = 'infinity';
+CREATE INDEX background_jobs_finished ON background_jobs (finished_at) WHERE finished_at IS NOT NULL;
+
+CREATE TABLE background_job_attempts (
+    job_id        uuid NOT NULL,
+    attempt       integer NOT NULL,
+    token         uuid NOT NULL,
+    worker        text NOT NULL,
+    -- The backend that works for this attempt: what a rescue must end before the job runs again.
+    backend_pid   integer NOT NULL,
+    -- Unknown for a company's report login, which the tenant's owner may neither see nor end: it only
+    -- reads, so a rescue may leave it be.
+    backend_start timestamptz,
+    started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at   timestamptz,
+    outcome       text CHECK (outcome IN ('completed', 'error', 'crashed', 'cancelled', 'rescheduled', 'released')),
+    error         jsonb,
+    PRIMARY KEY (job_id, attempt),
+    CHECK ((finished_at IS NULL) = (outcome IS NULL))
+);
+
+CREATE TABLE background_job_progress (
+    job_id     uuid PRIMARY KEY,
+    done       integer NOT NULL DEFAULT 0 CHECK (done >= 0),
+    failed     integer NOT NULL DEFAULT 0 CHECK (failed >= 0),
+    total      integer NOT NULL DEFAULT 0 CHECK (total >= 0),
+    message    text,
+    revision   integer NOT NULL DEFAULT 1,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (fillfactor = 50);
+
+CREATE TABLE background_job_checkpoints (
+    job_id     uuid PRIMARY KEY,
+    state      jsonb NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The ledger of a batch. skipped: done already by the job that this one continues.
+CREATE TABLE background_job_items (
+    job_id uuid NOT NULL,
+    key    text NOT NULL,
+    state  text NOT NULL CHECK (state IN ('done', 'failed', 'skipped')),
+    ref    text,
+    error  jsonb,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job_id, key),
+    CHECK ((state = 'failed') = (error IS NOT NULL))
+);
+
+-- The audit of transitions, written by a trigger so that no function can forget it.
+CREATE TABLE background_job_events (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id     uuid NOT NULL,
+    old_status text,
+    new_status text NOT NULL,
+    attempt    integer NOT NULL,
+    reason     text,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX background_job_events_of_job ON background_job_events (job_id, id);
+
+-- A failed job with its history, kept until someone has replayed it, however old the job is.
+CREATE TABLE background_jobs_dead_letter (
+    job_id      uuid PRIMARY KEY,
+    type        text NOT NULL,
+    version     smallint NOT NULL,
+    user_id     text NOT NULL,
+    payload     jsonb NOT NULL,
+    cause       text NOT NULL,
+    error       jsonb NOT NULL,
+    attempts    jsonb NOT NULL,
+    died_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    replayed_at timestamptz,
+    replayed_as uuid,
+    CHECK ((replayed_at IS NULL) = (replayed_as IS NULL))
+);
+
+-- One per job that ended, so that its user hears of it exactly once; besides, some that ask for a decision.
+CREATE TABLE notifications (
+    id         uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
+    job_id     uuid NOT NULL,
+    user_id    text NOT NULL,
+    kind       text NOT NULL CHECK (kind IN ('completed', 'failed', 'cancelled', 'needs_review')),
+    data       jsonb NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    read_at    timestamptz
+);
+CREATE INDEX notifications_of_user ON notifications (user_id, id);
+CREATE UNIQUE INDEX notifications_of_an_end ON notifications (job_id) WHERE kind <> 'needs_review';
+CREATE INDEX notifications_of_a_review ON notifications (job_id) WHERE kind = 'needs_review';
+
+-- Declared for the triggers; their text is in ../functions.
+CREATE FUNCTION job_revise() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE FUNCTION job_audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW EXECUTE FUNCTION job_revise();
+CREATE TRIGGER audit_insert AFTER INSERT ON background_jobs FOR EACH ROW EXECUTE FUNCTION job_audit();
+CREATE TRIGGER audit_update AFTER UPDATE ON background_jobs FOR EACH ROW
+    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION job_audit();
+
+-- Effects outside the database, such as an authorisation by the tax authority: each is issued once, or a person is asked.
+--
+--   nothing  -> intended   one attempt may now make the call
+--   intended -> done       the call answered, a look-up found the effect, or a person said so
+--   intended -> absent     the call certainly did nothing, or a person said so
+--   intended -> intended   issued again, after a look-up found nothing and nobody can still be calling
+--   absent   -> intended   issued again
+--
+-- Lock order: ticket, then effect, then job. No purge and no reference to jobs: that an invoice was authorised is
+-- known for as long as the schema lives.
+
+CREATE TABLE external_effects (
+    key         text PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 255),
+    -- The job type that used the key first. Another type with the same key is a mistake, whichever it is.
+    type        text NOT NULL,
+    -- What the other side knows the effect by, the same in every attempt.
+    outside_key uuid NOT NULL,
+    state       text NOT NULL CHECK (state IN ('intended', 'done', 'absent')),
+    result      jsonb,
+    -- The attempt that may have issued it last, and how often somebody may have.
+    job_id      uuid NOT NULL,
+    attempt     integer NOT NULL,
+    token       uuid NOT NULL,
+    calls       integer NOT NULL CHECK (calls >= 0),
+    -- Nobody is at the call any more: its own process said so, or its parent saw that process end. That a worker
+    -- is not heard of, or that its session is gone, proves nothing: a stopped process may go on and call.
+    caller_gone boolean NOT NULL DEFAULT false,
+    -- Jobs parked until a person settles this.
+    waiting     uuid[] NOT NULL DEFAULT '{}',
+    intended_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    settled_at  timestamptz,
+    settled_by  text,
+    CHECK ((state = 'intended') = (settled_at IS NULL)),
+    CHECK ((state = 'intended') = (settled_by IS NULL)),
+    CHECK ((state = 'done') = (result IS NOT NULL)),
+    CHECK (state = 'intended' OR waiting = '{}')
+);
+CREATE INDEX external_effects_open ON external_effects (token) WHERE state = 'intended';
+CREATE INDEX external_effects_of_job ON external_effects (job_id);
+
+-- While it has a row, the database may be older than the outside world, as after a restore: an effect without a
+-- record is then in doubt instead of new.
+CREATE TABLE external_doubt (
+    since timestamptz PRIMARY KEY DEFAULT clock_timestamp()
+);
