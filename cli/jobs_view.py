@@ -64,6 +64,8 @@ def word(job: Mapping[str, Any]) -> str:
         failing=job["error"] is not None,
         stopping=job["cancel_requested_at"] is not None,
         reason=job["reason"],
+        done=job["done"] or 0,
+        failed=job["failed"] or 0,
     )
 
 

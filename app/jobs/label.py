@@ -13,6 +13,8 @@ Label = Literal[
     "running",
     "cancelling",
     "done",
+    "done, some failed",
+    "not done, all failed",
     "failed",
     "cancelled",
     "expired",
@@ -20,12 +22,20 @@ Label = Literal[
 
 
 def label(
-    status: Status, *, now: datetime, run_at: datetime | None, failing: bool, stopping: bool, reason: str | None
+    status: Status,
+    *,
+    now: datetime,
+    run_at: datetime | None,
+    failing: bool,
+    stopping: bool,
+    reason: str | None,
+    done: int,
+    failed: int,
 ) -> Label:
     """Return the word for a job.
 
     `run_at` is None for a job parked until a person decides, `failing` says that its last attempt ended in
-    an error, `stopping` that somebody asked it to stop.
+    an error, `stopping` that somebody asked it to stop; `done` and `failed` count its items.
     """
     match status:
         case Status.PENDING if run_at is None:
@@ -37,8 +47,15 @@ def label(
         case Status.RUNNING:
             return "cancelling" if stopping else "running"
         case Status.COMPLETED:
-            return "done"
+            return completed(done, failed)
         case Status.FAILED:
             return "failed"
         case Status.CANCELLED:
             return "expired" if reason == "expired" else "cancelled"
+
+
+def completed(done: int, failed: int) -> Label:
+    """Return the word for a job that ran to its end: a batch is "done" only if none of its items failed."""
+    if not failed:
+        return "done"
+    return "done, some failed" if done else "not done, all failed"

@@ -70,7 +70,7 @@ class JobBody:
     @property
     def etag(self) -> str:
         """Tell two states apart: a label may change by time alone, with nothing written and no new revision."""
-        return f"{self.revision}.{self.label.replace(' ', '-')}"
+        return f"{self.revision}.{self.label.replace(', ', '-').replace(' ', '-')}"
 
 
 def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
@@ -129,6 +129,8 @@ def _label(row: dict[str, Any]) -> Label:
         failing=row["error"] is not None,
         stopping=row["cancel_requested_at"] is not None,
         reason=row["reason"],
+        done=row["done"] or 0,
+        failed=row["failed"] or 0,
     )
 
 

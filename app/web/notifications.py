@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import UUID
 
 from flask import Response
 
+from app.jobs.label import Label, completed
 from app.store import notifications as stored
 from app.web import query
 from app.web.job_id import read_id
@@ -22,11 +23,15 @@ notifications = Routes("notifications", __name__, tag="notifications")
 
 @dataclass(frozen=True, slots=True)
 class NotificationBody:
-    """A job ended, or needs review; `data` has its type, the reason, its counts or the key of the effect in doubt."""
+    """A job ended, or needs review; `data` has its type, the reason, its counts or the key of the effect in doubt.
+
+    `label` is the word for people, the same as the job's.
+    """
 
     id: UUID
     job_id: UUID
     kind: Literal["completed", "failed", "cancelled", "needs_review"]
+    label: Label
     data: dict[str, Any]
     created_at: datetime
     read_at: datetime | None
@@ -106,8 +111,21 @@ def notification_body(row: dict[str, Any]) -> NotificationBody:
         id=row["id"],
         job_id=row["job_id"],
         kind=row["kind"],
+        label=told_label(row),
         data=row["data"],
         created_at=row["created_at"],
         read_at=row["read_at"],
         links={"job": f"/api/jobs/{row['job_id']}", "read": f"/api/notifications/{row['id']}/read"},
     )
+
+
+def told_label(row: dict[str, Any]) -> Label:
+    """Return the word that its job had when a stored notification was written."""
+    match row["kind"]:
+        case "completed":
+            return completed(row["data"].get("done") or 0, row["data"].get("failed") or 0)
+        case "needs_review":
+            return "needs review"
+        case "cancelled" if row["data"].get("reason") == "expired":
+            return "expired"
+    return cast("Label", row["kind"])

@@ -40,7 +40,7 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
             for order in (1, 10248, 10249):
                 page.get_by_label(f"Choose order {order}", exact=True).check()
             page.get_by_role("button", name="Invoice 3 chosen").click()
-            shows(page, "Done", "2 of 3")
+            shows(page, "Done, 1 failed", "2 of 3")
             expect(batch(page).locator(".failed-count")).to_have_text("1 failed")
             expect(page.locator(".badge")).to_have_text("1")
             batch(page).get_by_role("link").click()

@@ -8,6 +8,8 @@ SESSION = "tests/integration/test_pages_session.py"
 PAGES = "tests/integration/test_pages.py"
 PUBLIC = "tests/integration/test_public_url.py"
 ORIGINS = "tests/integration/test_other_origins.py"
+GREEN = "tests/integration/test_green.py"
+HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
 
@@ -139,6 +141,22 @@ MUTANTS = (
         "visit.scope.visible_user)",
         "None)",
         (f"{PAGES}::test_nobody_sees_or_touches_what_is_another_s",),
+    ),
+    Mutant(
+        "a batch is done though some of it failed",
+        HONEST,
+        "app/jobs/label.py",
+        "    if not failed:\n",
+        "    if done or not failed:\n",
+        (f"{GREEN}::test_a_batch_is_done_only_if_nothing_of_it_failed",),
+    ),
+    Mutant(
+        "one failed of many is too narrow to be seen",
+        HONEST,
+        "app/web/templates/pages/parts.html",
+        "{{ 6 if p.failed else 0 }}",
+        "0",
+        (f"{GREEN}::test_one_failed_of_five_hundred_is_seen_in_the_bar",),
     ),
     Mutant(
         "every origin may use the API",

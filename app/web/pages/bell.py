@@ -7,7 +7,7 @@ from flask import Response, request
 from app.store import notifications as stored
 from app.web import query
 from app.web.job_id import read_id
-from app.web.notifications import read
+from app.web.notifications import read, told_label
 from app.web.pages.page_routes import Pages, Visit, draw, go
 from app.web.problems import Kind, Problem
 from app.web.query import Parameter, read_query
@@ -59,11 +59,12 @@ def read_all(visit: Visit) -> Response:
 
 def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
     speech, data = visit.speech, row["data"]
-    kind = {"completed": "done", "needs_review": "needs review"}.get(row["kind"], row["kind"])
+    label = told_label(row)
     title = speech.say(data["type"]) if speech.known(data["type"]) else data["type"].replace("_", " ").capitalize()
     count = ""
     if data.get("total"):
         count = speech.say("count", done=speech.number(data["done"]), total=speech.number(data["total"]))
-        if data.get("failed"):
+        if data.get("failed") and row["kind"] != "completed":  # whose word has the number already
             count += ", " + speech.say("failed count", n=data["failed"])
-    return {**row, "label": kind, "state": speech.say(kind), "title": title, "count": count}
+    state = speech.say(label, n=data.get("failed") or 0)
+    return {**row, "label": label, "state": state, "title": title, "count": count}

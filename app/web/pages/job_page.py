@@ -1,13 +1,17 @@
 """GET /jobs/<id>: one job, what it did and what it could not do."""
 
+from typing import Any
+
 from flask import Response, request
 
+from app.jobs.job import Status
 from app.store import jobs as stored
 from app.store import notifications
 from app.web import query
 from app.web.job_id import read_id
 from app.web.pages.home import NOTICES
 from app.web.pages.job_detail import ITEM_STATES, job_detail
+from app.web.pages.job_view import JobView
 from app.web.pages.page_routes import Pages, Visit, draw
 from app.web.pages.reasons import of_event, of_job
 from app.web.problems import no_such_job
@@ -41,5 +45,13 @@ def show(visit: Visit, job_id: str) -> Response:
         events = stored.events(reader, wanted)
         unread = notifications.count_unread(reader, visit.user)
     told = of_job if visit.scope.principal.operator else of_event
-    history = [event | {"reason": told(event["reason"], visit.speech)} for event in events]
+    history = [_changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.speech)} for event in events]
     return draw("job.html", visit=visit, asked=asked, detail=detail, unread=unread, events=history)
+
+
+def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any]:
+    """Return a change of the job's status with its word: the one for its end is the job's own."""
+    if event["new_status"] == Status.COMPLETED:
+        return event | {"label": job.body.label, "state": job.state}
+    label = "waiting" if event["new_status"] == Status.PENDING else event["new_status"]
+    return event | {"label": label, "state": visit.speech.say(label)}

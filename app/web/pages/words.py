@@ -153,6 +153,8 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "running": {"en": "Running", "es": "En curso"},
     "cancelling": {"en": "Cancelling", "es": "Cancelando"},
     "done": {"en": "Done", "es": "Listo"},
+    "done, some failed": {"en": "Done, {n} failed", "es": "Listo, {n} con error"},
+    "not done, all failed": {"en": "Not done, {n} failed", "es": "Sin hacer, {n} con error"},
     "failed": {"en": "Failed", "es": "Falló"},
     "cancelled": {"en": "Cancelled", "es": "Cancelado"},
     "expired": {"en": "Expired", "es": "Vencido"},

@@ -41,10 +41,10 @@ function showProgress(row, job) {
   const bar = row.querySelector(".bar");
   if (!bar || !total) return;
   const width = (part) => `${((100 * part) / total).toFixed(2)}%`;
-  const [, doneBar, failedBar] = bar.querySelectorAll("rect");
-  doneBar.setAttribute("width", width(done));
-  failedBar.setAttribute("x", width(done));
+  const [, doneBar, failedBar, leastBar] = bar.querySelectorAll("rect");
+  doneBar.setAttribute("width", width(done + failed));
   failedBar.setAttribute("width", width(failed));
+  leastBar.setAttribute("width", failed ? 6 : 0);
   const count = fill(words.count, { done: numbers.format(done), total: numbers.format(total) });
   const failures = failed ? many(words.failedOne, words.failedMany, failed) : "";
   bar.setAttribute("aria-valuemax", total);

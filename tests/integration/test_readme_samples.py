@@ -1,0 +1,118 @@
+"""The README's sample answers have the fields, and the words, that the API really answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from app.dispatch.dispatcher import Dispatcher
+from app.web import create_app
+from cli.development_token import development_token
+from cli.web_wiring import stream_hub, web_pool
+from handlers import build_registry
+from tenants.directory import Directory
+from tests.fakes import RecordingQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flask import Flask
+
+    from tests.world import World
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+CLOSING = {"{": "}", "[": "]"}
+
+
+def sample(text: str) -> Any:
+    """Read JSON that breaks off, or leaves something out, at a `…` outside of its strings."""
+    kept = re.sub(r'("(?:[^"\\]|\\.)*")|,?\s*…', lambda found: found[1] or ("," if found[0][0] == "," else ""), text)
+    kept = re.sub(r",\s*(?=[,}\]])|,\s*$", "", kept)
+    left = []
+    for token in re.findall(r'"(?:[^"\\]|\\.)*"|[][{}]', kept):
+        if token in CLOSING:
+            left.append(CLOSING[token])
+        elif token in CLOSING.values():
+            left.pop()
+    return json.loads(kept + "".join(reversed(left)))
+
+
+def samples() -> list[Any]:
+    """Return each JSON answer that the README's console shows."""
+    consoles = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    answers = [
+        text for console in consoles for text in re.findall(r"^\{.*?(?=^\$|\Z)", console, re.DOTALL | re.MULTILINE)
+    ]
+    return [sample(text) for text in answers]
+
+
+def unlike(shown: Any, real: Any, at: str = "") -> list[str]:
+    """Return where what is shown has a field that the real answer has not."""
+    if isinstance(shown, list):
+        return [wrong for one in shown for wrong in unlike(one, real[0], f"{at}[]")]
+    if not isinstance(shown, dict):
+        return []
+    if not isinstance(real, dict):
+        return [f"{at} is no object"]
+    strange = [f"{at}.{name}" for name in shown if name not in real]
+    return strange + [
+        wrong for name in shown if name in real for wrong in unlike(shown[name], real[name], f"{at}.{name}")
+    ]
+
+
+def test_a_sample_may_leave_things_out() -> None:
+    assert sample('{"a": "1-…", "b": {"c": 1, …\n "d": [{"e": "x",\n …') == {
+        "a": "1-…",
+        "b": {"c": 1, "d": [{"e": "x"}]},
+    }
+    assert unlike({"a": [{"kind": 1}]}, {"a": [{"class": 1}]}) == [".a[].kind"]
+
+
+@contextmanager
+def web_of(world: World) -> Iterator[Flask]:
+    """The web application over this world; it offers its jobs to nobody."""
+    hub = stream_hub(world.settings)
+    with web_pool(world.settings) as pool:
+        yield create_app(
+            settings=world.settings,
+            registry=build_registry(),
+            dispatcher=Dispatcher(
+                connection=pool.connection, queue=RecordingQueue(), pending_limit=9, announce=hub.announce
+            ),
+            directory=Directory(pool.connection),
+            connection=pool.connection,
+            hub=hub,
+        )
+    hub.stop()
+
+
+@pytest.fixture
+def answers(world: World) -> list[Any]:
+    """What the API answers to what the README asks: a batch whose orders were invoiced before, or are unknown."""
+    orders = [*world.order_ids()[:2], 999_999]
+    world.attempt(world.enqueue({"order_ids": orders[:2]}))
+    token = development_token(world.settings, user="ana", tenants=("suc0001",), operator=False)
+    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001"}
+    with web_of(world) as web:
+        client = web.test_client()
+        accepted = client.post("/api/jobs/batch_invoicing", headers=headers, json={"payload": {"order_ids": orders}})
+        job = accepted.headers["Location"]
+        waiting = client.get(job, headers=headers)
+        world.attempt(UUID(accepted.get_json()["job_id"]))
+        ended = [client.get(path, headers=headers) for path in (job, f"{job}/items?state=failed")]
+        return [answer.get_json() for answer in (accepted, waiting, *ended)]
+
+
+def test_the_readme_shows_the_fields_and_words_of_the_real_answers(answers: list[Any]) -> None:
+    shown = samples()
+    assert [unlike(*pair) for pair in zip(shown, answers, strict=True)] == [[]] * 4
+    for one, real in zip(shown, answers, strict=True):
+        same = one.keys() & {"type", "status", "label", "progress", "message"}
+        assert {name: one[name] for name in same} == {name: real[name] for name in same}
+    assert [item["error"]["class"] for item in shown[-1]["items"]] == ["AlreadyInvoiced"]
