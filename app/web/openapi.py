@@ -259,14 +259,15 @@ def _submission_body(payload: Document, schemas: Document) -> Document:
         "required": ["payload"],
         "properties": {
             "payload": payload,
-            "run_at": moment | {"description": "Not before this moment, at most a year ahead."},
+            "run_at": moment | {"description": "Not before this moment: at most a year ahead and a day past."},
             "priority": {
                 "type": "string",
                 "enum": [priority.word for priority in Priority],
                 "default": Priority.NORMAL.word,
                 "description": "Which of this tenant's jobs goes first; no other tenant's.",
             },
-            "expires_at": moment | {"description": "Begin no attempt after this moment, but cancel the job."},
+            "expires_at": moment
+            | {"description": "Begin no attempt after this moment but cancel the job; at most a year after run_at."},
         },
     }
     example = {"payload": example_of(payload, schemas)}

@@ -10,14 +10,18 @@ from app.dispatch.dispatcher import Submission
 from app.errors import UnknownJobType
 from app.jobs.handler import JobHandler
 from app.jobs.job import Priority
+from app.store import jobs as stored
 from app.web.problems import FieldProblem, Kind, Problem, invalid
 from app.web.request_body import read_json_object
 from app.web.request_headers import idempotency_key, trace_context
 from app.web.routes import Call
 from app.web.services import services
+from tenants.session import as_api
 
 FIELDS = ("payload", "run_at", "priority", "expires_at")
 FARTHEST = timedelta(days=366)
+# What is due for longer goes before the rest of its tenant, and counts as having waited since.
+LONGEST_PAST = timedelta(days=1)
 RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 WORDS = {priority.word: priority for priority in Priority}
 
@@ -26,16 +30,19 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
     """Return what the request asks for, checked to the last field.
 
     Raises Problem: 422 for an unknown type, 413 and 415 for a body that is not read, 400 with every
-    problem for the rest.
+    problem for the rest. Times that were in order when this Idempotency-Key was first used still are: whoever lost
+    the first answer gets it however late.
     """
     handler = _handler(job_type)
     body = read_json_object(request)
     problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name not in FIELDS]
     payload = _payload(handler, body, problems)
     priority = _priority(body, problems)
-    run_at, expires_at = _times(body, problems)
-    if problems:
-        raise invalid(problems)
+    run_at, expires_at = _moment(body, "run_at", problems), _moment(body, "expires_at", problems)
+    key = idempotency_key(request.headers)
+    untimely = _untimely(run_at, expires_at)
+    if problems or (untimely and not _used(call, handler.type, key)):
+        raise invalid(problems + untimely)
     return Submission(
         handler=handler,
         payload=payload,
@@ -43,7 +50,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         priority=priority,
         run_at=run_at,
         expires_at=expires_at,
-        idempotency_key=idempotency_key(request.headers),
+        idempotency_key=key,
         correlation_id=call.correlation_id,
         trace_context=trace_context(request.headers),
     )
@@ -73,15 +80,24 @@ def _priority(body: dict[str, Any], problems: list[FieldProblem]) -> Priority:
     return WORDS[word]
 
 
-def _times(body: dict[str, Any], problems: list[FieldProblem]) -> tuple[datetime | None, datetime | None]:
+def _untimely(run_at: datetime | None, expires_at: datetime | None) -> list[FieldProblem]:
+    """Return what only the clock has against these times."""
     now = services().clock()
-    run_at = _moment(body, "run_at", problems)
-    expires_at = _moment(body, "expires_at", problems)
-    if run_at and run_at > now + FARTHEST:
-        problems.append(FieldProblem("run_at", "must be at most one year ahead"))
+    problems = []
+    if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:
+        problems.append(FieldProblem("run_at", "must be at most one year ahead and one day past"))
     if expires_at and expires_at <= max(now, run_at or now):
         problems.append(FieldProblem("expires_at", "must be in the future and after run_at"))
-    return run_at, expires_at
+    elif expires_at and expires_at > max(now, run_at or now) + FARTHEST:
+        problems.append(FieldProblem("expires_at", "must be at most one year after run_at"))
+    return problems
+
+
+def _used(call: Call, job_type: str, key: str | None) -> bool:
+    if key is None:
+        return False
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        return stored.find_by_key(reader, call.scope.principal.user, job_type, key) is not None
 
 
 def _moment(body: dict[str, Any], name: str, problems: list[FieldProblem]) -> datetime | None:

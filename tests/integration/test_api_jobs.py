@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -373,6 +374,20 @@ def test_the_same_key_and_body_are_one_job(service: Service) -> None:
     assert again.status_code == 202
     assert again.headers["Location"] == first.headers["Location"]
     assert again.headers["Idempotency-Replayed"] == "true"
+
+
+def test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed(service: Service) -> None:
+    ana = service.caller()
+    times = {"run_at": in_an_hour(1), "expires_at": in_an_hour(2)}
+    first = ana.submit(key="late", **times)
+    later = service.build(clock=lambda: datetime.now(UTC) + timedelta(days=3))
+    much_later = replace(ana, app=later)
+    again = much_later.submit(key="late", **times)
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")
+    assert again.get_json() == first.get_json()
+    problem_of(much_later.submit(key="late", **times | {"run_at": in_an_hour(0.5)}), 422)
+    for unused in (much_later.submit(key="unused", **times), much_later.submit(**times)):
+        assert [error["field"] for error in problem_of(unused, 400)["errors"]] == ["run_at", "expires_at"]
 
 
 def test_what_the_body_means_counts_and_not_how_it_is_written(service: Service) -> None:

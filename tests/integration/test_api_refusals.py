@@ -75,9 +75,13 @@ def payload(**changed: Any) -> dict[str, Any]:
         (valid_body(run_at=None), "run_at"),
         (valid_body(run_at=in_an_hour(24 * 367)), "run_at"),
         (valid_body(run_at="9999-12-31T23:59:59-23:59"), "run_at"),
+        (valid_body(run_at="0001-01-02T00:00:00Z"), "run_at"),
+        (valid_body(run_at=in_an_hour(-25)), "run_at"),
         (valid_body(expires_at="soon"), "expires_at"),
         (valid_body(expires_at="2020-01-31T09:00:00Z"), "expires_at"),
         (valid_body(run_at=in_an_hour(2), expires_at=in_an_hour(1)), "expires_at"),
+        (valid_body(expires_at="9999-12-31T00:00:00Z"), "expires_at"),
+        (valid_body(run_at=in_an_hour(24 * 300), expires_at=in_an_hour(24 * 667)), "expires_at"),
         # Mass assignment: what is the server's to say is no field of the request.
         (valid_body(status="completed"), "status"),
         (valid_body(tenant="south"), "tenant"),

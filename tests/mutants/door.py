@@ -180,6 +180,22 @@ MUTANTS = (
         (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
     ),
     Mutant(
+        "a key counts only while its job's times lie ahead",
+        ONE_KEY,
+        "app/web/submission.py",
+        "if problems or (untimely and not _used(call, handler.type, key)):",
+        "if problems or untimely:",
+        (f"{JOBS}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),
+    ),
+    Mutant(
+        "a job may have been due for two thousand years",
+        HELD,
+        "app/web/submission.py",
+        "if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:",
+        "if run_at and run_at > now + FARTHEST:",
+        (f"{REFUSALS}::test_a_wrong_field_is_named_and_nothing_is_stored[body42-run_at]",),
+    ),
+    Mutant(
         "the loser of a race for a key hears nothing",
         ONE_KEY,
         "migrations/tenant/functions/job_enqueue.sql",
