@@ -33,7 +33,7 @@ from tenants.tenant import HandlerLogin, Tenant
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from psycopg.abc import Buffer
@@ -308,15 +308,23 @@ class World:
         self.stop_workers()
         self.clock.thaw()
         for tenant in self.tenants.values():
-            tables = sql.SQL(", ").join(map(sql.Identifier, self._emptied[tenant.slug]))
-            self._truncate(tables, tenant)
-        self._truncate(sql.SQL("turno.tickets, turno.workers, turno.outcomes"), self.one)
+            self._empty([sql.Identifier(tenant.schema, name) for name in self._emptied[tenant.slug]])
+        self._empty([sql.Identifier("turno", name) for name in ("tickets", "workers", "outcomes")])
 
-    def _truncate(self, tables: sql.Composable, tenant: Tenant) -> None:
+    def _empty(self, tables: Sequence[sql.Identifier]) -> None:
         # A worker that was started by somebody else may still be on its way out, with locks of its own.
         for _ in range(5):
-            with suppress(errors.DeadlockDetected):
-                self.rows(sql.SQL("TRUNCATE {}").format(tables), tenant=tenant)
+            with suppress(errors.DeadlockDetected), self.admin.transaction():
+                names = [table.as_string(self.admin) for table in tables]
+                sizes = self.admin.execute("SELECT pg_relation_size(n::regclass) FROM unnest(%s::text[]) AS n", [names])
+                used = [(table, size) for table, (size,) in zip(tables, sizes, strict=True) if size]
+                if any(size > FEW_PAGES for _, size in used):
+                    self.admin.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
+                elif used:
+                    # Twenty times as fast as TRUNCATE, which makes new files for the tables and all their indexes.
+                    deletes = (sql.SQL("DELETE FROM {}").format(table) for table, _ in used)
+                    self.admin.execute("SET LOCAL session_replication_role = replica")
+                    self.admin.execute(sql.SQL("; ").join(deletes))
                 return
         raise AssertionError("somebody still works on the tables of a test that ended: wait for it in that test")
 
@@ -330,6 +338,7 @@ class World:
         ]
 
 
+FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
