@@ -4,9 +4,10 @@ import logging
 import selectors
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Thread
-from time import monotonic, time
+from time import monotonic, sleep, time
 from typing import SupportsBytes
 
 from app.watch.viewer import Farewell, Viewer
@@ -79,17 +80,22 @@ class StreamLoop:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._thread: Thread | None = None
         self._stopping = False
+        self._look_due = monotonic()
 
     def __len__(self) -> int:
         return len(self._streams)
 
     def adopt(self, connection: socket.socket, handed: HandedOver) -> None:
         """Make this connection a stream, from whatever thread; it is closed here in the end."""
-        connection.settimeout(0)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        if connection.family != socket.AF_UNIX:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+        try:
+            connection.settimeout(0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+        except OSError:  # it was reset meanwhile
+            self._left(handed.viewer)
+            raise
         self._arrived.append(Stream(connection, handed.head, handed.viewer))
         self._wake.ring()
 
@@ -110,27 +116,48 @@ class StreamLoop:
             self._thread.join(FINISH_SECONDS)
 
     def _run(self) -> None:
-        look_due = monotonic() + LOOK_SECONDS
         while not self._stopping:
-            for key, events in self._selector.select(max(0.0, look_due - monotonic())):
-                if key.fileobj is self._wake:
-                    self._wake.hear()
-                else:
-                    self._react(key.data, events)
-            self._welcome()
-            self._serve_ready()
-            if monotonic() >= look_due:
-                look_due = monotonic() + LOOK_SECONDS
-                self._look()
+            try:
+                self._turn()
+            except Exception:
+                log.exception("streams go on after a fault")
+                sleep(LOOK_SECONDS)
         self._say_goodbye()
+
+    def _turn(self) -> None:
+        self._wait(self._look_due)
+        self._welcome()
+        self._serve_ready()
+        if monotonic() >= self._look_due:
+            self._look_due = monotonic() + LOOK_SECONDS
+            self._look()
+
+    def _wait(self, until: float) -> None:
+        """Wait until then for a wake-up or for sockets, and serve those."""
+        for key, events in self._selector.select(max(0.0, until - monotonic())):
+            if key.fileobj is self._wake:
+                self._wake.hear()
+            else:
+                with self._alone(key.data):
+                    self._react(key.data, events)
+
+    @contextmanager
+    def _alone(self, stream: Stream) -> Iterator[None]:
+        """Whatever fails with one stream ends that stream: the thread serves all the others, too."""
+        try:
+            yield
+        except Exception:
+            log.exception("stream dropped: it could not be served")
+            self._drop(stream)
 
     def _welcome(self) -> None:
         while self._arrived:
             stream = self._arrived.popleft()
             self._streams[stream.viewer] = stream
-            self._selector.register(stream.socket, selectors.EVENT_READ, stream)
-            stream.viewer.wake = self._note
-            self._serve(stream)
+            with self._alone(stream):
+                self._selector.register(stream.socket, selectors.EVENT_READ, stream)
+                stream.viewer.wake = self._note
+                self._serve(stream)
 
     def _note(self, viewer: Viewer) -> None:
         """In another thread: this viewer has something to send."""
@@ -142,7 +169,8 @@ class StreamLoop:
             stream = self._streams.get(self._ready.popleft())
             # One that does not take what it was sent is given the rest when it does: by then, the latest only.
             if stream is not None and not stream.held:
-                self._serve(stream)
+                with self._alone(stream):
+                    self._serve(stream)
 
     def _serve(self, stream: Stream) -> None:
         frames, reason = stream.viewer.take()
@@ -192,11 +220,14 @@ class StreamLoop:
                 self._drop(stream)
             elif not stream.rest and now >= stream.sent_at + self._keep_alive:
                 stream.rest = KEEP_ALIVE
-                self._send(stream)
+                with self._alone(stream):
+                    self._send(stream)
 
     def _drop(self, stream: Stream) -> None:
-        del self._streams[stream.viewer]
-        self._selector.unregister(stream.socket)
+        if self._streams.pop(stream.viewer, None) is None:
+            return
+        with suppress(KeyError, ValueError, OSError):  # never registered, or closed by somebody else
+            self._selector.unregister(stream.socket)
         stream.socket.close()
         self._left(stream.viewer)
 
@@ -205,13 +236,10 @@ class StreamLoop:
         for stream in list(self._streams.values()):
             stream.viewer.end(Farewell.SHUTTING_DOWN)
             if not stream.held:
-                self._serve(stream)
+                with self._alone(stream):
+                    self._serve(stream)
         end = monotonic() + FAREWELL_SECONDS
         while self._streams and monotonic() < end:
-            for key, events in self._selector.select(max(0.0, end - monotonic())):
-                if key.fileobj is self._wake:
-                    self._wake.hear()
-                else:
-                    self._react(key.data, events)
+            self._wait(end)
         for stream in list(self._streams.values()):
             self._drop(stream)

@@ -23,13 +23,23 @@ class StreamResponse(Response):
         super().__init__(frames, mimetype="text/event-stream", headers=HEADERS)
         self._viewer = viewer
         self._first = first
+        self._left = left
+        self._begun = False
         self.call_on_close(left)
+
+    def give_up(self) -> None:
+        """Give the viewer's place back if the answer never began: something failed between the view and the server."""
+        if not self._begun:
+            self._left()
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         """Answer, or raise HandedOver for the server to hand the connection to its loop."""
         if STREAMS not in environ:
+            self._begun = True
             return super().__call__(environ, start_response)
-        raise HandedOver(self._head(environ) + self._first, self._viewer)
+        head = self._head(environ) + self._first
+        self._begun = True
+        raise HandedOver(head, self._viewer)
 
     def _head(self, environ: dict[str, Any]) -> bytes:
         # Without a length and without chunks: the end of the connection is the end of the stream.

@@ -7,7 +7,7 @@ from time import time
 from typing import NoReturn
 from uuid import UUID
 
-from flask import Response, request
+from flask import Response, g, request
 from flask_sse import Message, ServerSentEventsBlueprint
 
 from app.store import jobs as stored
@@ -143,12 +143,20 @@ def _open(call: Call, job_id: UUID | None) -> Response:
     except BaseException:
         hub.leave(viewer)
         raise
-    return StreamResponse(
+    opened = g.stream = StreamResponse(
         viewer,
         first=bytes(RETRY),
         frames=map(bytes, chain([RETRY], streams.messages(viewer))),
         left=lambda: hub.leave(viewer),
     )
+    return opened
+
+
+@streams.teardown_request
+def _ended(_error: BaseException | None) -> None:
+    opened: StreamResponse | None = g.pop("stream", None)
+    if opened is not None:
+        opened.give_up()
 
 
 def _join(viewer: Viewer) -> None:

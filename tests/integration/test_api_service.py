@@ -18,6 +18,8 @@ from tests.problems import problem_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flask import Response
+
     from app.dispatch.dispatcher import Submission
     from tenants.tenant import Tenant
     from tests.api import Service
@@ -201,3 +203,14 @@ def test_switched_off_the_door_is_the_same(service: Service) -> None:
     problem_of(ana.submit(run_at=in_an_hour()), 400)
     problem_of(ana.submit(status="completed"), 400)
     problem_of(ana.post("/api/jobs/other", json=valid_body()), 422)
+
+
+def test_a_stream_that_never_began_leaves_its_place(service: Service) -> None:
+    app = service.build()
+
+    @app.after_request
+    def fails(_answer: Response) -> Response:
+        raise ValueError("after the view")
+
+    assert Caller(app, "north").get("/api/stream").status_code == 500
+    assert len(app.extensions["turno"].hub) == 0

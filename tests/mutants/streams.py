@@ -16,6 +16,7 @@ OF_WORKER = "tests/unit/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
+ALL_SERVED = "section 8: one stream's fault is no other's, and its place is free again"
 BOUNDED = "section 8: bounded queues"
 
 MUTANTS = (
@@ -200,6 +201,53 @@ MUTANTS = (
         "        _refuse_other_sites(request)\n",
         "        pass\n",
         (f"{OF_STREAMS}::test_another_site_opens_no_stream_whatever_cookie_the_browser_sends[headers0-403]",),
+    ),
+    Mutant(
+        "a stream that cannot be served ends all of the process",
+        ALL_SERVED,
+        LOOP,
+        """        except Exception:
+            log.exception("stream dropped: it could not be served")
+            self._drop(stream)
+""",
+        """        except ZeroDivisionError:
+            raise
+""",
+        (f"{OF_LOOP}::test_a_stream_that_cannot_be_served_ends_alone",),
+    ),
+    Mutant(
+        "a fault of the loop ends all streams",
+        ALL_SERVED,
+        LOOP,
+        """            except Exception:
+                log.exception("streams go on after a fault")
+                sleep(LOOK_SECONDS)
+""",
+        """            except ZeroDivisionError:
+                raise
+""",
+        (f"{OF_LOOP}::test_a_fault_of_the_loop_itself_ends_no_stream",),
+    ),
+    Mutant(
+        "a connection that was reset keeps its place",
+        ALL_SERVED,
+        LOOP,
+        """        except OSError:  # it was reset meanwhile
+            self._left(handed.viewer)
+            raise
+""",
+        """        except ZeroDivisionError:
+            raise
+""",
+        (f"{OF_LOOP}::test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back",),
+    ),
+    Mutant(
+        "a stream that never began keeps its place",
+        ALL_SERVED,
+        "app/web/streams.py",
+        "        opened.give_up()\n",
+        "        pass\n",
+        ("tests/integration/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
     ),
     Mutant(
         "streams are not told to end",

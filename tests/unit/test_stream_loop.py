@@ -6,11 +6,12 @@ import socket
 from collections.abc import Callable, Iterator
 from time import monotonic, time
 from typing import SupportsBytes
+from uuid import uuid4
 
 import pytest
 
 from app.watch.stream_loop import HandedOver, StreamLoop
-from app.watch.viewer import Farewell, Viewer
+from app.watch.viewer import Farewell, State, Viewer
 from cli.deadline import becomes_true
 from tests.viewers import state, viewer
 
@@ -131,6 +132,52 @@ def test_a_client_that_sends_or_hangs_up_is_no_reader(opened: Open, left: list[V
     opened(talking).sendall(b"GET / HTTP/1.1\r\n\r\n")
     opened(gone).close()
     assert becomes_true(lambda: set(left) == {talking, gone}, within=5)
+
+
+class Unspeakable:
+    def __bytes__(self) -> bytes:
+        raise ValueError("no bytes")
+
+
+def test_a_stream_that_cannot_be_served_ends_alone(opened: Open, left: list[Viewer]) -> None:
+    odd, sound = viewer(), viewer()
+    end, other = opened(odd), opened(sound)
+    assert read_until(end, b"head\n") + read_until(other, b"head\n") == b"head\nhead\n"
+    odd.offer(State(uuid4(), 1, "", Unspeakable()))
+    assert end.recv(100) == b""
+    assert becomes_true(lambda: left == [odd], within=5)
+    sound.offer(state(b"still served\n"))
+    assert read_until(other, b"served\n") == b"still served\n"
+
+
+def test_a_fault_of_the_loop_itself_ends_no_stream(
+    loop: StreamLoop, opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching, faults = viewer(), iter([ValueError("once")])
+    looked = loop._look
+
+    def look() -> None:
+        if fault := next(faults, None):
+            raise fault
+        looked()
+
+    monkeypatch.setattr(loop, "_look", look)
+    end = opened(watching)
+    assert read_until(end, b": still here\n\n")
+    assert next(faults, None) is None
+    watching.offer(state(b"still served\n"))
+    assert read_until(end, b"served\n")
+
+
+def test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back(
+    loop: StreamLoop, left: list[Viewer]
+) -> None:
+    watching = viewer()
+    gone, other = socket.socketpair()
+    gone.close()
+    with other, pytest.raises(OSError, match="descriptor"):
+        loop.adopt(gone, HandedOver(b"head\n", watching))
+    assert left == [watching]
 
 
 def test_all_streams_end_within_a_second_also_those_that_do_not_read(
