@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,30 +43,49 @@ def copied_tree() -> Iterator[Path]:
         yield tree
 
 
+class ForkServer:
+    """A process that forks a pytest run a second faster than an interpreter could be started for it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # Unbuffered: an answer that was read together with the one before would not be seen by select().
+            bufsize=0,
+            env=_inner(os.environ),
+        )
+        atexit.register(self._process.communicate)
+
+    def run(self, tree: Path, arguments: Sequence[str], *, patience: float) -> Ended:
+        """Run pytest in `tree`; one that does not end in `patience` seconds is killed and has no status."""
+        output = tree.with_name("output.txt")
+        environment = _inner(os.environ) | {"PYTHONPATH": str(tree), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        request = {"tree": str(tree), "arguments": arguments, "environment": environment, "output": str(output)}
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
+        requests.write(json.dumps(request).encode() + b"\n")
+        pid = int(answers.readline())
+        late = not select.select([answers], [], [], patience)[0]
+        if late:
+            os.killpg(pid, signal.SIGKILL)
+        status = int(answers.readline())
+        return Ended(None if late else status, output.read_text(encoding="utf-8", errors="replace"))
+
+
+@cache
+def fork_server() -> ForkServer:
+    """Return this process's own; it ends when its standard input does."""
+    return ForkServer()
+
+
 def run_pytest(tree: Path, tests: Sequence[str], *, patience: float = PATIENCE) -> Ended:
     """Run these tests on the code of the copy, until the first failure."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     # Only the plugins that these tests need: loading all of them takes longer than most tests.
     plugins = ["-p", "pytest_timeout", "-p", "tests.mutants.witness", f"--timeout={TEST_TIMEOUT}"]
-    with subprocess.Popen(
-        [*command, *plugins, *tests],
-        cwd=tree,
-        env=_environment(tree, os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=patience)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            return Ended(None, output)
-    return Ended(process.returncode, output)
+    return fork_server().run(tree, ["-q", "-x", "-p", "no:cacheprovider", *plugins, *tests], patience=patience)
 
 
-def _environment(tree: Path, outer: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in outer.items() if not name.startswith(OUTER_RUN)}
-    return kept | {"PYTHONPATH": str(tree), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+def _inner(outer: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in outer.items() if not name.startswith(OUTER_RUN)}

@@ -1,0 +1,72 @@
+"""Runs pytest in forks of one process that has imported what every run needs from outside, and none of our code.
+
+A program of its own: `python fork_server.py`, one JSON request a line on its standard input, one answer a line back.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+PRELOADED = (
+    "click",
+    "cryptography.hazmat.primitives.serialization",
+    "flask",
+    "flask_sse",
+    "gunicorn.app.wsgiapp",
+    "hypothesis",
+    "jwt",
+    "psycopg.types.json",
+    "psycopg_pool",
+    "pydantic",
+    "pytest",
+)
+
+
+def main() -> None:
+    """Fork for each request and say the child's pid, then how it ended."""
+    for module in PRELOADED:
+        importlib.import_module(module)
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            run(request)
+        say(pid)
+        _, status = os.waitpid(pid, 0)
+        say(os.waitstatus_to_exitcode(status))
+
+
+def say(answer: int) -> None:
+    """Answer in a line."""
+    sys.stdout.write(f"{answer}\n")
+    sys.stdout.flush()
+
+
+def run(request: dict[str, Any]) -> None:
+    """Become a pytest run in the copied tree, in a process group of its own; never return."""
+    import pytest  # noqa: PLC0415 - imported by now
+
+    os.setsid()
+    os.chdir(request["tree"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.path[0] = request["tree"]
+    null = os.open(os.devnull, os.O_RDONLY)
+    output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for here, there in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(here, there)
+    status = 70  # as sysexits.h has it: the run itself is at fault
+    try:
+        status = int(pytest.main(request["arguments"]))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main()
