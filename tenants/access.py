@@ -8,7 +8,7 @@ from tenants.directory import UnknownTenant
 from tenants.locks import lock_roles
 from tenants.logins import Logins
 from tenants.provision import UnknownCompany
-from tenants.roles import forget_settings, set_password
+from tenants.roles import bound_temporary_files, forget_settings, set_password
 
 
 def reset_login(admin: Connection[Any], logins: Logins, slug: str) -> int:
@@ -56,4 +56,5 @@ def revoke_tokens(connection: Connection[Any], slug: str) -> None:
 def _reset(admin: Connection[Any], logins: Logins, role: str, epoch: int) -> int:
     set_password(admin, logins, role, epoch)
     forget_settings(admin, role)
+    bound_temporary_files(admin, [role])
     return epoch

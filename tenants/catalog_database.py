@@ -5,12 +5,11 @@ from typing import Any
 
 from psycopg import Connection
 
-from tenants.finding import Finding
+from tenants.finding import INSTALL, Finding
 from tenants.installation import Installation
 from tenants.live_rights import PUBLIC
 from tenants.public_rights import CLOSED_FUNCTIONS, open_functions
 
-INSTALL = "run `turno migrate` as a superuser"
 FORBIDDEN_EXTENSIONS = ("dblink", "postgres_fdw", "file_fdw", "adminpack")
 
 
@@ -48,7 +47,7 @@ def _check_functions(admin: Connection[Any], installation: Installation) -> Iter
                         FILTER (WHERE a.grantee <> p.proowner), '{}')
         FROM pg_catalog.pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
         WHERE p.pronamespace = 'pg_catalog'::regnamespace
-          AND p.proname ~ '^(pg_(try_)?advisory_.*|lo_creat|lo_create|lo_from_bytea|lo_import|lo_export)$'
+          AND p.proname ~ '^(pg_(try_)?advisory_.*|pg_logical_emit_message|lo_(creat|create|from_bytea|import|export))$'
         GROUP BY p.oid
         """
     )

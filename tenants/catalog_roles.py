@@ -1,14 +1,17 @@
 """Hold every role of the installation to the design: what it is, whom it is a member of, what it has set for itself."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from psycopg import Connection
 
-from tenants.finding import Finding
+from tenants.finding import INSTALL, Finding
 from tenants.installation import Installation
 from tenants.roles import GRANT_OPTIONS_SINCE, Membership
 
+EVERYWHERE = "every database"
+BOUND = re.compile(r"temp_file_limit=\d")  # -1 is none
 RESET_LOGIN = "run `turno tenant reset-login`, and find out who set it"
 
 
@@ -87,15 +90,22 @@ _MEMBERSHIPS_WITH_OPTIONS = _MEMBERSHIPS.replace("m.rolinherit, true", "a.inheri
 def _check_settings(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
     rows = admin.execute(
         """
-        SELECT r.rolname, coalesce(d.datname, 'every database'), s.setconfig
+        SELECT r.rolname, coalesce(d.datname, %s), s.setconfig
         FROM pg_catalog.pg_db_role_setting s
         JOIN pg_catalog.pg_roles r ON r.oid = s.setrole
         LEFT JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
         WHERE starts_with(r.rolname, %s) ORDER BY 1, 2
         """,
-        [installation.prefix],
+        [EVERYWHERE, installation.prefix],
     )
+    unbounded = {spec.name for spec in installation.roles.values() if spec.bounded}
     for name, database, settings in rows:
         # Names only: a value may be anything, and findings are logged.
-        names = ", ".join(setting.partition("=")[0] for setting in settings)
-        yield Finding(f"role {name}", f"has settings of its own in {database}: {names}", RESET_LOGIN)
+        names = [setting.partition("=")[0] for setting in settings if not BOUND.match(setting)]
+        if names:
+            yield Finding(f"role {name}", f"has settings of its own in {database}: {', '.join(names)}", RESET_LOGIN)
+        if database == EVERYWHERE and len(names) < len(settings):
+            unbounded.discard(name)
+    if unbounded:
+        several = f" and {len(unbounded) - 1} more" if len(unbounded) > 1 else ""
+        yield Finding(f"role {min(unbounded)}{several}", "may fill the server's disk with temporary files", INSTALL)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+INSTALL = "run `turno migrate` as a superuser"
+
 
 class Finding(NamedTuple):
     """One thing that is not as designed: what it is about, what is wrong, and what to do."""

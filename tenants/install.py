@@ -4,11 +4,12 @@ from typing import Any
 
 from psycopg import Connection, sql
 
+from tenants.installation import read_installation
 from tenants.locks import lock_roles
 from tenants.logins import Logins
 from tenants.migration_files import Migrations
 from tenants.public_rights import close_database, grant_connect
-from tenants.roles import close_defaults, ensure_roles, join, service_roles
+from tenants.roles import bound_temporary_files, close_defaults, ensure_roles, join, service_roles
 from tenants.schema_migration import bring_up
 from tenants.schemas import control_schema
 
@@ -32,4 +33,8 @@ def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | 
         )
         close_database(admin, logins)
         grant_connect(admin, logins.engine, logins.web, logins.operator)
-    return bring_up(admin, control, migrations)
+    applied = bring_up(admin, control, migrations)
+    bound_temporary_files(
+        admin, [spec.name for spec in read_installation(admin, logins).roles.values() if spec.bounded]
+    )
+    return applied

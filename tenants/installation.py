@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import Connection
 
 from tenants.logins import Logins
-from tenants.roles import Membership, RoleSpec, service_roles, tenant_memberships, tenant_roles
+from tenants.roles import Membership, RoleSpec, report_role, service_roles, tenant_memberships, tenant_roles
 from tenants.schemas import Schema, control_schema, tenant_schemas
 
 
@@ -60,4 +60,4 @@ def _memberships(admin: Connection[Any], logins: Logins) -> Iterator[Membership]
 
 def _report_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
     for (report,) in admin.execute("SELECT report_role FROM turno.companies"):
-        yield RoleSpec(report, login=True)
+        yield report_role(report)

@@ -11,12 +11,11 @@ from tenants.logins import Logins
 from tenants.migration_files import Migrations
 from tenants.public_rights import grant_connect
 from tenants.roles import (
-    REPORT_CONNECTIONS,
-    RoleSpec,
     close_defaults,
     ensure_memberships,
     ensure_roles,
     join,
+    report_role,
     tenant_memberships,
     tenant_roles,
 )
@@ -46,9 +45,8 @@ def add_company(admin: Connection[Any], logins: Logins, slug: str, name: str) ->
             [slug, name, logins.role(f"c_{_key()}")],
         )
         company = read_company(admin, slug)
-        report = RoleSpec(company.report_role, login=True, connections=REPORT_CONNECTIONS, epoch=company.login_epoch)
-        ensure_roles(admin, logins, [report])
-        grant_connect(admin, report.name)
+        ensure_roles(admin, logins, [report_role(company.report_role, epoch=company.login_epoch)])
+        grant_connect(admin, company.report_role)
     return company
 
 

@@ -7,7 +7,7 @@ from psycopg import Connection, sql
 
 from tenants.logins import Logins
 
-# Whoever may lock anything may stop everybody; whoever may make large objects may fill the disk.
+# Whoever may lock anything may stop everybody; whoever may make large objects or write to the log may fill the disk.
 CLOSED_FUNCTIONS: tuple[LiteralString, ...] = (
     "pg_advisory_lock(bigint)",
     "pg_advisory_lock(integer,integer)",
@@ -36,6 +36,10 @@ CLOSED_FUNCTIONS: tuple[LiteralString, ...] = (
     "lo_import(text)",
     "lo_import(text,oid)",
     "lo_export(oid,text)",
+    "pg_logical_emit_message(boolean,text,text)",
+    "pg_logical_emit_message(boolean,text,bytea)",
+    "pg_logical_emit_message(boolean,text,text,boolean)",
+    "pg_logical_emit_message(boolean,text,bytea,boolean)",
 )
 
 
@@ -58,7 +62,11 @@ def close_database(admin: Connection[Any], logins: Logins) -> None:
     _try(admin, sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
     if admin.execute("SELECT FROM pg_namespace WHERE nspname = 'public'").rowcount:
         _try(admin, sql.SQL("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
-    closed = sql.SQL(", ").join(sql.SQL(signature) for signature in CLOSED_FUNCTIONS)
+    here = admin.execute(
+        "SELECT s FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n) WHERE to_regprocedure(s) IS NOT NULL ORDER BY n",
+        [list(CLOSED_FUNCTIONS)],
+    )
+    closed = sql.SQL(", ").join(sql.SQL(signature) for (signature,) in here)
     _try(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(closed))
     for signature, roles in open_functions(logins).items():
         names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))

@@ -1,27 +1,32 @@
 """The installation's roles: what each is allowed to be, and who is a member of whom."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from psycopg import Connection, sql
+from psycopg.errors import InsufficientPrivilege
 
 from tenants.logins import Logins
 from tenants.scram import scram_verifier
 
 REPORT_CONNECTIONS = 16  # sessions of one company's consolidated reports
 GRANT_OPTIONS_SINCE = 160000
+# What one session of a tenant's or a company's own SQL may write to the server's disk for sorts and hashes.
+TEMP_FILE_LIMIT = "1GB"
 
 
 @dataclass(frozen=True, slots=True)
 class RoleSpec:
-    """What a role is: none of ours is ever more than this."""
+    """What a role is: none of ours is ever more than this. One with `bounded` runs SQL that is not ours."""
 
     name: str
     login: bool = False
     inherit: bool = False
     connections: int = -1
     epoch: int = 0
+    bounded: bool = False
 
 
 class Membership(NamedTuple):
@@ -50,9 +55,14 @@ def tenant_roles(
     return [
         # The owner inherits, because its functions use the rights of the owners' group at once.
         RoleSpec(owner, inherit=True),
-        RoleSpec(handler, login=True, connections=connections, epoch=epoch),
+        RoleSpec(handler, login=True, connections=connections, epoch=epoch, bounded=True),
         RoleSpec(api),
     ]
+
+
+def report_role(name: str, *, epoch: int = 0) -> RoleSpec:
+    """Return the login of a company's reports."""
+    return RoleSpec(name, login=True, connections=REPORT_CONNECTIONS, epoch=epoch, bounded=True)
 
 
 def tenant_memberships(logins: Logins, owner: str, handler: str, api: str) -> list[Membership]:
@@ -73,6 +83,7 @@ def ensure_roles(admin: Connection[Any], logins: Logins, specs: Iterable[RoleSpe
     for spec in specs:
         verb = sql.SQL("ALTER ROLE" if spec.name in existing else "CREATE ROLE")
         admin.execute(sql.SQL("{} {} {}").format(verb, sql.Identifier(spec.name), _attributes(admin, logins, spec)))
+    bound_temporary_files(admin, [spec.name for spec in specs if spec.bounded])
 
 
 def _attributes(admin: Connection[Any], logins: Logins, spec: RoleSpec) -> sql.Composed:
@@ -106,6 +117,25 @@ def forget_settings(admin: Connection[Any], role: str) -> None:
     for (database,) in rows:
         place = sql.SQL("") if database is None else sql.SQL(" IN DATABASE {}").format(sql.Identifier(database))
         admin.execute(sql.SQL("ALTER ROLE {}{} RESET ALL").format(sql.Identifier(role), place))
+
+
+def bound_temporary_files(admin: Connection[Any], roles: Iterable[str]) -> None:
+    """Bound what these logins' sessions write to temporary files, which they cannot lift; a bound that is there stays.
+
+    A superuser may, or who was granted SET on the parameter; what nobody bounded is left for the catalog check to tell.
+    """
+    unbounded = admin.execute(
+        """
+        SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname = ANY (%s) AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) setting
+            WHERE s.setrole = r.oid AND s.setdatabase = 0 AND setting ~ '^temp_file_limit=[0-9]')
+        """,
+        [list(roles)],
+    ).fetchall()
+    bound = sql.SQL("ALTER ROLE {} SET temp_file_limit = {}")
+    with suppress(InsufficientPrivilege), admin.transaction():
+        for (role,) in unbounded:
+            admin.execute(bound.format(sql.Identifier(role), sql.Literal(TEMP_FILE_LIMIT)))
 
 
 def close_defaults(admin: Connection[Any], owner: str) -> None:

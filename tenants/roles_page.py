@@ -34,7 +34,8 @@ AROUND = """\
 ## Around them
 
 Revoked from everybody: CONNECT and TEMP on the database, everything on the schema `public`, all advisory-lock
-functions (the owners and control keep what quotas and migrations need), and the functions that make large objects.
+functions (the owners and control keep what quotas and migrations need), the functions that make large objects, and
+those that write messages into the write-ahead log. A handler's and a report's session has a bound of temporary files.
 Each login has CONNECT by name. What an owner will make is closed to everybody from the start (default privileges).
 
 Open by nature, and bounded to the role that does it: a login may change its own password and its own defaults (startup

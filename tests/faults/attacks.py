@@ -142,6 +142,12 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
         "SELECT lo_from_bytea(0, 'x')",
         _not_granted("EXECUTE", "FUNCTION lo_from_bytea(oid, bytea)"),
     ),
+    "the server's log, filled": (
+        "SELECT pg_logical_emit_message(false, 'x', repeat('x', 1000))",
+        _not_granted("EXECUTE", "FUNCTION {emit_message}"),
+    ),
+    "the bound of temporary files": ("SET temp_file_limit = -1", NO_SUPERUSER),
+    "the bound of temporary files, for later": ("ALTER ROLE CURRENT_USER SET temp_file_limit = -1", NO_SUPERUSER),
     "a file of the server": (
         "SELECT pg_read_file('PG_VERSION')",
         _not_granted("EXECUTE", "FUNCTION pg_read_file(text)"),

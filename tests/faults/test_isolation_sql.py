@@ -18,6 +18,7 @@ from psycopg import errors, sql
 from tenants.access import reset_login
 from tenants.catalog import check
 from tenants.directory import Directory, UnknownTenant, read_tenant
+from tenants.install import install
 from tenants.provision import add_company, add_tenant, read_company
 from tenants.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
 from tenants.tenant import HandlerLogin, Tenant
@@ -91,16 +92,22 @@ def fill(world: World, statement: LiteralString) -> sql.Composed:
     }
     texts = names | {"spying": " ".join(["SELECT to_tsvector(company_name) FROM", f"{b.schema}.customers"])}
     return sql.SQL(statement).format(
-        **memberships(world),
+        **by_version(world),
         **{name: sql.Identifier(value) for name, value in names.items()},
         **{f"text_{name}": sql.Literal(value) for name, value in texts.items()},
     )
 
 
-def memberships(world: World) -> dict[str, sql.SQL]:
-    """What PostgreSQL 16 made a matter of each membership is a role's attribute before."""
+def by_version(world: World) -> dict[str, sql.SQL]:
+    """What PostgreSQL 16 made a matter of each membership is a role's attribute before; 17 gave a function a flag."""
     options = world.admin.info.server_version >= 160000
+    flag = world.admin.info.server_version >= 170000
     return {
+        "emit_message": sql.SQL(
+            "pg_logical_emit_message(boolean, text, text, boolean)"
+            if flag
+            else "pg_logical_emit_message(boolean, text, text)"
+        ),
         "inherit": sql.SQL("WITH INHERIT TRUE" if options else ""),
         "only_inherit": sql.SQL("WITH INHERIT TRUE, SET FALSE" if options else ""),
         "only_set": sql.SQL("WITH INHERIT FALSE, SET TRUE" if options else ""),
@@ -313,6 +320,21 @@ def unguarded_login(world: World, setting: str) -> tuple[str] | None:
             return session.execute("SELECT current_setting(%s)", [setting]).fetchone()
     except psycopg.OperationalError:
         return None
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_session_fills_no_disk_with_temporary_files(module_world: World) -> None:
+    handler = sql.Identifier(module_world.one.handler_role)
+    module_world.admin.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = '1MB'").format(handler))
+    install(module_world.admin, module_world.logins)  # a bound that somebody has chosen stays
+    with log_in(module_world, module_world.one) as session:
+        session.execute("ALTER ROLE CURRENT_USER RESET ALL")
+        session.execute("ALTER ROLE CURRENT_USER SET work_mem = '64kB'")
+    with log_in(module_world, module_world.one) as session, pytest.raises(errors.ConfigurationLimitExceeded):
+        session.execute("SELECT max(n) FROM (SELECT n FROM generate_series(1, 200000) n ORDER BY random()) s")
+    reset_login(module_world.admin, module_world.logins, module_world.one.slug)
+    with log_in(module_world, module_world.one) as session:
+        assert session.execute("SHOW temp_file_limit").fetchone() == ("1GB",)
 
 
 @pytest.mark.usefixtures("mended")

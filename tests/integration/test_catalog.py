@@ -100,6 +100,18 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
     "a handler that cannot": ("ALTER ROLE {handler} NOLOGIN", "{handler}: LOGIN is False"),
     "web that inherits": ("ALTER ROLE {web} INHERIT", "{web}: LOGIN is True, INHERIT is True"),
     "no connection limit": ("ALTER ROLE {handler} CONNECTION LIMIT -1", "may open any number of sessions"),
+    "no bound of temporary files": (
+        "ALTER ROLE {handler} RESET temp_file_limit",
+        "{handler}: may fill the server's disk with temporary files",
+    ),
+    "a bound that is none": ("ALTER ROLE {report} SET temp_file_limit = -1", "{report}: may fill the server's disk"),
+    "the log to everybody": (
+        (
+            "DO $$ BEGIN EXECUTE (SELECT string_agg(format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC',"
+            " oid::regprocedure), ';') FROM pg_proc WHERE proname = 'pg_logical_emit_message'); END $$"
+        ),
+        "PUBLIC may EXECUTE",
+    ),
     "a default": ("ALTER ROLE {handler} SET statement_timeout = 1", "every database: statement_timeout"),
     "a default in one database": (
         "ALTER ROLE {handler} IN DATABASE postgres SET search_path = x",
