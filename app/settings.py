@@ -150,6 +150,9 @@ class Settings:
     web_workers: int = _setting(1, "web processes", _whole(1, 64))
     web_threads: int = _setting(16, "threads per web process", _whole(1, 4096))
     web_streams: int = _setting(2000, "live streams per web process", _whole(1, 100_000))
+    web_streams_per_tenant: int = _setting(
+        0, "live streams of one tenant per web process; 0 for half of WEB_STREAMS", _whole(0, 100_000)
+    )
     web_streams_per_user: int = _setting(100, "live streams of one user per web process", _whole(1, 100_000))
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR", _one_of("DEBUG", "INFO", "WARNING", "ERROR"))
 

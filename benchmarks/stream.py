@@ -46,7 +46,9 @@ def run(options: Options) -> Report:
     with open_ground() as ground, ExitStack() as stack:
         jobs = [_job(ground, number) for number in range(tenants)]
         streams = tenants * VIEWERS
-        web = stack.enter_context(serving_process(ground, TURNO, WEB_STREAMS_PER_USER="100000"))
+        web = stack.enter_context(
+            serving_process(ground, TURNO, WEB_STREAMS_PER_TENANT="100000", WEB_STREAMS_PER_USER="100000")
+        )
         each = _to_each(ground, web, jobs, report, seconds=8 if options.quick else 30)
         everybody = _to_all(ground, web, jobs[0], streams, changes=20 if options.quick else 60)
     report.add({TO_EACH: each.latencies, TO_ALL: everybody.latencies, HEALTH: each.health})

@@ -106,6 +106,7 @@ def stream_hub(settings: Settings) -> Hub:
         connect=connect,
         render=StreamEvents(),
         most=settings.web_streams,
+        most_per_tenant=settings.web_streams_per_tenant or max(1, settings.web_streams // 2),
         most_per_user=settings.web_streams_per_user,
     )
     atexit.register(hub.stop)

@@ -42,7 +42,7 @@ class Full(TurnoError):
 
 
 class Crowded(TurnoError):
-    """One user has as many streams as one may."""
+    """One user, or one tenant, has as many streams as one may."""
 
 
 class Hub:
@@ -53,11 +53,19 @@ class Hub:
     """
 
     def __init__(
-        self, *, connect: Callable[[], Connection], render: Render, most: int, most_per_user: int, sweep: float = SWEEP
+        self,
+        *,
+        connect: Callable[[], Connection],
+        render: Render,
+        most: int,
+        most_per_tenant: int,
+        most_per_user: int,
+        sweep: float = SWEEP,
     ) -> None:
         self._connect = connect
         self._render = render
         self._most = most
+        self._most_per_tenant = most_per_tenant
         self._most_per_user = most_per_user
         self._sweep_every = sweep
         self._lock = Lock()
@@ -77,12 +85,14 @@ class Hub:
         view = viewer.view
         user = (view.tenant.id, view.user)
         with self._lock:
-            if len(self) >= self._most:
-                raise Full(f"{self._most} streams are open here")
-            if self._streams[user] >= self._most_per_user:
-                raise Crowded(f"{self._most_per_user} streams of this user are open here")
-            self._streams[user] += 1
             room = self._rooms.get(view.tenant.id)
+            if len(self) >= self._most:
+                raise Full(f"This server has {self._most} streams open, as many as it serves")
+            if room is not None and len(room.viewers) >= self._most_per_tenant:
+                raise Crowded(f"This tenant has {self._most_per_tenant} streams open here, as many as one tenant may")
+            if self._streams[user] >= self._most_per_user:
+                raise Crowded(f"You have {self._most_per_user} streams open here, as many as one user may")
+            self._streams[user] += 1
             if room is None:
                 room = self._rooms[view.tenant.id] = Room(view.tenant, due=monotonic() + self._sweep_every)
             room.viewers |= {viewer}

@@ -165,13 +165,13 @@ def _join(viewer: Viewer) -> None:
     except Full as error:
         raise Problem(
             Kind.UNAVAILABLE,
-            "This server has as many streams open as it serves; ask for the job's address instead, or come back.",
+            f"{error}; ask for the job's address instead, or come back.",
             headers={"Retry-After": FULL_RETRY_SECONDS},
         ) from error
     except Crowded as error:
         raise Problem(
             Kind.CROWDED,
-            "You have as many streams open as one may; one for each user shows all jobs.",
+            f"{error}; one stream shows all jobs of its user, and a job's address tells how it stands.",
             headers={"Retry-After": FULL_RETRY_SECONDS},
         ) from error
 

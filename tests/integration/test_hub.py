@@ -53,7 +53,12 @@ def hub_of(world: World, *, sweep: float, **limits: int) -> Iterator[Hub]:
         connection.execute("SET lock_timeout = '200ms'")
         return connection
 
-    hub = Hub(connect=connect, render=StreamEvents(), sweep=sweep, **{"most": 50, "most_per_user": 20} | limits)
+    hub = Hub(
+        connect=connect,
+        render=StreamEvents(),
+        sweep=sweep,
+        **{"most": 50, "most_per_tenant": 40, "most_per_user": 20} | limits,
+    )
     try:
         yield hub
     finally:
@@ -274,6 +279,18 @@ def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: World) -> N
         hub.leave(first)
         hub.join(viewer(tenant=world.one))
         assert len(hub) == 3
+
+
+def test_one_tenant_takes_its_share_of_the_streams(world: World) -> None:
+    with hub_of(world, sweep=3600, most=4, most_per_tenant=2) as hub:
+        first = viewer(tenant=world.one, user="ana")
+        hub.join(first)
+        hub.join(viewer(tenant=world.one, user="ben"))
+        with pytest.raises(Crowded, match="This tenant has 2"):
+            hub.join(viewer(tenant=world.one, user="eva"))
+        hub.join(viewer(tenant=world.other))
+        hub.leave(first)
+        hub.join(viewer(tenant=world.one, user="eva"))
 
 
 def test_many_viewers_cost_one_session_and_one_reading(world: World, hinted: Hub) -> None:

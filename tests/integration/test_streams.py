@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @contextmanager
 def web_of(world: World, **extra: str) -> Iterator[DemoWeb]:
     port = free_port()
-    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "WEB_STREAMS": "60"} | extra
+    environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "WEB_STREAMS": "120"} | extra
     web = DemoWeb(port=port, environment=environment, log=world.folder / f"web-{port}.log")
     web.start()
     try:
@@ -228,7 +228,10 @@ def test_a_stream_ends_with_its_session(world: World, web: DemoWeb) -> None:
 
 def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    with web_of(world, WEB_STREAMS="52", WEB_STREAMS_PER_USER="50") as web, ExitStack() as stack:
+    with (
+        web_of(world, WEB_STREAMS="52", WEB_STREAMS_PER_TENANT="52", WEB_STREAMS_PER_USER="50") as web,
+        ExitStack() as stack,
+    ):
         tabs = [stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))) for _ in range(50)]
         with StreamClient(web.port, "/api/stream", headers_of(world)) as refused:
             assert (refused.status, refused.headers["retry-after"]) == (429, "10")
@@ -243,3 +246,15 @@ def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: 
         assert ask(web, "GET", "/healthz", {})[0] == 200
         tabs[0].socket.close()
         assert becomes_true(lambda: opens(web, "/api/stream", headers_of(world, "zoe")), within=10)
+
+
+def test_one_tenant_leaves_half_of_the_streams_to_others(world: World) -> None:
+    with web_of(world, WEB_STREAMS="4") as web, ExitStack() as stack:
+        for user in ("ana", "ben"):
+            assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user))).status == 200
+        status, problem = ask(web, "GET", "/api/stream", headers_of(world, "eva"))
+        assert (status, problem["type"]) == (429, "/docs#too-many-streams")
+        assert problem["detail"].startswith("This tenant has 2 streams open here")
+        for user in ("ana", "eva"):
+            other = headers_of(world, user, "suc0002")
+            assert stack.enter_context(StreamClient(web.port, "/api/stream", other)).status == 200

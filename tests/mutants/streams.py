@@ -120,6 +120,17 @@ MUTANTS = (
         (f"{OF_HUB}::test_a_hub_serves_so_many_streams_and_so_many_of_one_user",),
     ),
     Mutant(
+        "a tenant may open any number of streams",
+        "promise 9: one tenant does not take all streams",
+        HUB,
+        "if room is not None and len(room.viewers) >= self._most_per_tenant:",
+        "if False:",
+        (
+            f"{OF_HUB}::test_one_tenant_takes_its_share_of_the_streams",
+            f"{OF_STREAMS}::test_one_tenant_leaves_half_of_the_streams_to_others",
+        ),
+    ),
+    Mutant(
         "a ticket is used twice",
         ONE_USE,
         "migrations/control/functions/stream_ticket_take.sql",
