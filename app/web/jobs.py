@@ -77,7 +77,10 @@ SHOW = Operation(
         200: Answer(
             about="The job.",
             body=JobBody,
-            headers={"ETag": "The job's revision and label.", "Retry-After": "Seconds until it is worth asking again."},
+            headers={
+                "ETag": "The job's revision and label, and that an operator asked.",
+                "Retry-After": "Seconds until it is worth asking again.",
+            },
         ),
         304: Answer(about="Nothing changed since the state that If-None-Match names."),
     },
@@ -105,13 +108,15 @@ def index(call: Call) -> Response:
 @jobs.guarded(SHOW)
 def show(call: Call, job_id: str) -> Response:
     """Show one job."""
-    body = job_body(find_job(call, job_id), operator=call.scope.principal.operator)
+    operator = call.scope.principal.operator
+    body = job_body(find_job(call, job_id), operator=operator)
     response = answer(body)
     if not body.status.ended:
         response.headers["Retry-After"] = RETRY_WHILE_OPEN
     response.headers["Cache-Control"] = "private, no-cache"
-    response.vary.update(("Authorization", "X-Schema"))
-    response.set_etag(body.etag, weak=True)
+    response.vary.update(("Authorization", "Cookie", "X-Schema"))
+    # An operator is told more of the same state; a browser may be one after it was a user.
+    response.set_etag(f"{body.etag}.operator" if operator else body.etag, weak=True)
     response.make_conditional(request)
     return response
 

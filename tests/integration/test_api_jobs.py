@@ -206,6 +206,19 @@ def test_an_unchanged_job_is_not_sent_again(service: Service) -> None:
     assert ana.get(f"/api/jobs/{job_id}", headers={"If-None-Match": moved.headers["ETag"]}).status_code == 200
 
 
+def test_an_operator_s_answer_is_never_taken_for_a_user_s(service: Service) -> None:
+    ana, operator = service.caller(), service.caller("north", "operator")
+    job_id = ana.job()
+    service.end(job_id)
+    shown = {caller: caller.get(f"/api/jobs/{job_id}") for caller in (ana, operator)}
+    assert ("secret frames" in shown[ana].text, "secret frames" in shown[operator].text) == (False, True)
+    for caller, other in ((ana, operator), (operator, ana)):
+        for known, status in ((caller, 304), (other, 200)):
+            headers = {"If-None-Match": shown[known].headers["ETag"]}
+            assert caller.get(f"/api/jobs/{job_id}", headers=headers).status_code == status
+        assert {"Authorization", "Cookie", "X-Schema"} <= set(shown[caller].vary)
+
+
 def test_jobs_are_listed_newest_first_page_by_page(service: Service) -> None:
     ana = service.caller()
     made = [ana.job() for _ in range(5)]

@@ -143,6 +143,14 @@ MUTANTS = (
         (f"{PAGES}::test_nobody_sees_or_touches_what_is_another_s",),
     ),
     Mutant(
+        "a user's browser shows again what an operator was told",
+        OPERATORS,
+        "app/web/jobs.py",
+        'f"{body.etag}.operator" if operator else body.etag',
+        "body.etag",
+        ("tests/integration/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
+    ),
+    Mutant(
         "a batch is done though some of it failed",
         HONEST,
         "app/jobs/label.py",
