@@ -24,6 +24,7 @@ from app.web.pages.bell import bell
 from app.web.pages.commands import commands
 from app.web.pages.home import home
 from app.web.pages.job_page import job_page
+from app.web.pages.problem_page import refused_by_framework
 from app.web.pages.sign_in import sign_in
 from app.web.payloads import Payloads
 from app.web.public_url import install_host_check
@@ -89,7 +90,7 @@ def create_app(
         payloads=Payloads(handlers),
     )
     services.serve(app)
-    install_error_responses(app)
+    install_error_responses(app, refused_by_framework)
     install_security_headers(app)
     install_host_check(app, settings.public_url)
     install_other_origins(app)

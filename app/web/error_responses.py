@@ -1,7 +1,7 @@
 """Answer every error as a problem document (RFC 9457) with an id that the log carries too."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +15,7 @@ from app.web.problems import TYPE_ROOT, FieldProblem, Kind, Problem
 log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+PAGE = "text/html"
 RETRY_SECONDS = "5"
 
 # What the framework refuses before or beside our own code, in our own words.
@@ -27,10 +28,18 @@ _FRAMEWORK = {
 }
 
 
-def install_error_responses(app: Flask) -> None:
-    """Make every error of this application a problem document."""
+def install_error_responses(app: Flask, page_of: Callable[[HTTPException], Response]) -> None:
+    """Make every error of this application a problem document.
+
+    Who goes to an address that there is not, and wants to read HTML, gets a page: `page_of` draws it.
+    """
+
+    def refused_by_framework(error: HTTPException) -> Response:
+        astray = request.routing_exception is not None and _asks_for_a_page()
+        return page_of(error) if astray else _refused_by_framework(error)
+
     app.register_error_handler(Problem, _refused)
-    app.register_error_handler(HTTPException, _refused_by_framework)
+    app.register_error_handler(HTTPException, refused_by_framework)
     for outage in OUTAGE:
         app.register_error_handler(outage, _unavailable)
     app.register_error_handler(Exception, _fault)
@@ -72,6 +81,11 @@ def _refused_by_framework(error: HTTPException) -> Response:
         return problem_answer(kind, detail, headers=headers)
     body = {"type": "about:blank", "title": error.name, "status": code, "detail": "The request was not understood."}
     return _document(body | {"instance": f"urn:uuid:{uuid4()}"}, headers)
+
+
+def _asks_for_a_page() -> bool:
+    """Say whether somebody follows a link, or typed an address: their browser wants HTML before anything else."""
+    return request.accept_mimetypes.best_match((MEDIA_TYPE, "application/json", PAGE)) == PAGE
 
 
 def _unavailable(error: Exception) -> Response:

@@ -25,12 +25,16 @@ class Parameter:
     repeatable: bool = False
 
 
-def read_query(given: MultiDict[str, str], known: Sequence[Parameter]) -> dict[str, Any]:
-    """Return each known parameter's value or default; raises Problem 400 listing all that is wrong."""
+def read_query(
+    given: MultiDict[str, str], known: Sequence[Parameter], *, others_ignored: bool = False
+) -> dict[str, Any]:
+    """Return each known parameter's value or default; raises Problem 400 listing all that is wrong.
+
+    A parameter that is not known is wrong, unless others are ignored: what brings people to a page adds its own.
+    """
     by_name = {parameter.name: parameter for parameter in known}
-    problems = [
-        FieldProblem(name[:LONGEST_TEXT], "is not a parameter of this address") for name in given if name not in by_name
-    ]
+    others = [] if others_ignored else [name for name in given if name not in by_name]
+    problems = [FieldProblem(name[:LONGEST_TEXT], "is not a parameter of this address") for name in others]
     values: dict[str, Any] = {}
     for name, parameter in by_name.items():
         texts = given.getlist(name)

@@ -121,7 +121,6 @@ def test_a_form_that_is_not_ours_is_told_so(service: Service, ana: Visitor, form
         "after=-1",
         "job=1",
         "notice=<b>",
-        "unknown=1",
         "q=%00",
         "branch=north&branch=south",
     ],

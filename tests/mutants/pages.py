@@ -9,6 +9,7 @@ PAGES = "tests/integration/test_pages.py"
 PUBLIC = "tests/integration/test_public_url.py"
 ORIGINS = "tests/integration/test_other_origins.py"
 GREEN = "tests/integration/test_green.py"
+PROBLEMS = "tests/integration/test_problem_pages.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
@@ -50,8 +51,8 @@ MUTANTS = (
         "a form needs no token",
         COOKIE,
         "app/web/pages/page_routes.py",
-        "                if not hmac.compare_digest(",
-        "                if False and not hmac.compare_digest(",
+        "    if not hmac.compare_digest(",
+        "    if False and not hmac.compare_digest(",
         (f"{SESSION}::test_a_form_without_the_session_s_token_is_refused",),
     ),
     Mutant(
@@ -121,7 +122,7 @@ MUTANTS = (
     Mutant(
         "the sign-in leads anywhere",
         COOKIE,
-        "app/web/pages/page_routes.py",
+        "app/web/pages/drawing.py",
         'return "/" if foreign or not address.isprintable() else address',
         "return address",
         (f"{SESSION}::test_the_sign_in_leads_nowhere_else",),
@@ -149,6 +150,22 @@ MUTANTS = (
         'f"{body.etag}.operator" if operator else body.etag',
         "body.etag",
         ("tests/integration/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
+    ),
+    Mutant(
+        "whatever somebody sent is offered to be sent again",
+        "a problem's page repeats no more than a form of ours",
+        "app/web/pages/problem_page.py",
+        " and len(fields) <= MOST_FIELDS",
+        "",
+        (f"{PROBLEMS}::test_only_a_form_of_this_session_is_offered_again",),
+    ),
+    Mutant(
+        "a branch's lock is told as a fault",
+        "section 8: 503 with Retry-After while the database cannot serve",
+        "app/web/pages/problem_page.py",
+        "        pages.register_error_handler(outage, _unavailable)",
+        "        pages.register_error_handler(outage, _fault)",
+        (f"{PROBLEMS}::test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again",),
     ),
     Mutant(
         "a batch is done though some of it failed",

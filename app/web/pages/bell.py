@@ -8,7 +8,9 @@ from app.store import notifications as stored
 from app.web import query
 from app.web.job_id import read_id
 from app.web.notifications import read, told_label
-from app.web.pages.page_routes import Pages, Visit, draw, go
+from app.web.pages.drawing import draw, go
+from app.web.pages.page_routes import Pages
+from app.web.pages.visit import Visit
 from app.web.problems import Kind, Problem
 from app.web.query import Parameter, read_query
 from app.web.services import services
@@ -28,7 +30,7 @@ QUERY = (
 @bell.page("/notifications")
 def index(visit: Visit) -> Response:
     """Show the notifications, newest first."""
-    asked = read_query(request.args, QUERY)
+    asked = read_query(request.args, QUERY, others_ignored=True)
     with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
         rows = stored.search(reader, visit.user, unread=False, before=asked["before"], limit=SHOWN + 1)
         unread = stored.count_unread(reader, visit.user)

@@ -9,9 +9,11 @@ from flask import Response, request
 from app.dispatch.dispatcher import Submission
 from app.store import jobs, orders
 from app.web.job_id import read_id
+from app.web.pages.drawing import go
 from app.web.pages.home import LARGEST_ID, LARGEST_POINT
 from app.web.pages.job_view import BATCH
-from app.web.pages.page_routes import Pages, Visit, go
+from app.web.pages.page_routes import Pages
+from app.web.pages.visit import Visit
 from app.web.problems import Problem, invalid, no_such_job
 from app.web.query import LONGEST_TEXT, whole
 from app.web.request_headers import IDEMPOTENCY_KEY

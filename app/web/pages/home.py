@@ -10,9 +10,11 @@ from app.jobs.job import Status
 from app.store import jobs as stored_jobs
 from app.store import notifications, orders
 from app.web import query
+from app.web.pages.drawing import draw
 from app.web.pages.job_detail import JobDetail, job_detail
 from app.web.pages.job_view import BATCH, JobView, job_view
-from app.web.pages.page_routes import Pages, Visit, draw
+from app.web.pages.page_routes import Pages
+from app.web.pages.visit import Visit
 from app.web.query import Parameter, read_query
 from app.web.services import services
 from tenants.session import as_api
@@ -62,7 +64,7 @@ QUERY = (
 @home.page("/")
 def index(visit: Visit) -> Response:
     """Show the branch."""
-    asked = read_query(request.args, QUERY)
+    asked = read_query(request.args, QUERY, others_ignored=True)
     with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
         batches = _batches(reader, visit, asked["job"])
         context: dict[str, Any] = {

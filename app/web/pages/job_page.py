@@ -9,11 +9,13 @@ from app.store import jobs as stored
 from app.store import notifications
 from app.web import query
 from app.web.job_id import read_id
+from app.web.pages.drawing import draw
 from app.web.pages.home import NOTICES
 from app.web.pages.job_detail import ITEM_STATES, job_detail
 from app.web.pages.job_view import JobView
-from app.web.pages.page_routes import Pages, Visit, draw
+from app.web.pages.page_routes import Pages
 from app.web.pages.reasons import of_event, of_job
+from app.web.pages.visit import Visit
 from app.web.problems import no_such_job
 from app.web.query import Parameter, read_query
 from app.web.services import services
@@ -36,7 +38,7 @@ QUERY = (
 def show(visit: Visit, job_id: str) -> Response:
     """Show one job."""
     wanted = read_id(job_id, no_such_job())
-    asked = read_query(request.args, QUERY)
+    asked = read_query(request.args, QUERY, others_ignored=True)
     with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
         row = stored.find(reader, wanted, visit.scope.visible_user)
         if row is None:

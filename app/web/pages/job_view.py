@@ -5,7 +5,7 @@ from typing import Any
 
 from app.jobs.job import Status
 from app.web.job_body import JobBody, job_body
-from app.web.pages.page_routes import Visit
+from app.web.pages.visit import Visit
 
 BATCH = "batch_invoicing"
 # Labels of a job that does not keep its user from starting another.

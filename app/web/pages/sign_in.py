@@ -6,7 +6,8 @@ from flask import Response, request
 
 from app.web import session_cookie
 from app.web.own_site import require_own_site
-from app.web.pages.page_routes import Pages, go, local, sign_in_page
+from app.web.pages.drawing import go, local, sign_in_page
+from app.web.pages.page_routes import Pages
 from app.web.problems import Kind, Problem
 from app.web.public_url import over_https
 from app.web.services import services

@@ -239,6 +239,16 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "notice refused": {"en": "The work could not be done as asked.", "es": "El trabajo no se pudo hacer así."},
     # Problems
     "problem": {"en": "This did not work", "es": "Esto no funcionó"},
+    "try again": {"en": "Try again", "es": "Probar de nuevo"},
+    "pass on": {"en": "Pass on this reference:", "es": "Pasá esta referencia:"},
+    "problem busy": {
+        "en": "This branch is busy just now. What you had started goes on; try again in a few seconds.",
+        "es": "La sucursal está ocupada en este momento. Lo que habías empezado sigue; probá en unos segundos.",
+    },
+    "problem 429": {
+        "en": "This was asked for too often. Wait a few seconds, then try again.",
+        "es": "Se pidió demasiadas veces. Esperá unos segundos y probá de nuevo.",
+    },
     "problem 400": {
         "en": "The address or the form is not complete. Go back and try again.",
         "es": "La dirección o el formulario están incompletos. Volvé e intentá de nuevo.",
