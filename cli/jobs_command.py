@@ -107,6 +107,8 @@ def retry(*, tenant: str, job_id: UUID) -> None:
             click.echo(f"job {verdict.job_id} continues {job_id} already")
         case "unknown":
             raise _no_such_job(tenant, job_id)
+        case "quota":
+            raise JobRefused(f"job {job_id} cannot be retried now: its user has MAX_PENDING_JOBS_PER_USER jobs open")
         case _:
             raise JobRefused(f"job {job_id} cannot be retried: it has not ended, or there is nothing left to do")
 

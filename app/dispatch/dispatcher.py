@@ -99,10 +99,11 @@ class Dispatcher:
         return verdict
 
     def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
-        """Make a new job that continues an ended one: accepted, replayed, unknown or not_retryable."""
+        """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota."""
         queue = self._queue_of(tenant)
         with self._connection() as connection:
-            row = call_as_api(connection, tenant, RETRY, (job_id, user_id, queue.name, correlation_id))
+            asked = (job_id, user_id, queue.name, correlation_id, self._pending_limit)
+            row = call_as_api(connection, tenant, RETRY, asked)
         verdict = Verdict(row["verdict"], row["job_id"])
         if verdict.word == "accepted":
             self._hint(queue, tenant, verdict)

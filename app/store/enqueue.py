@@ -59,8 +59,8 @@ SELECT job_id, verdict FROM {}.job_enqueue(
     %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
-# Returns job_id and verdict: accepted, replayed, unknown or not_retryable.
-RETRY: LiteralString = "SELECT job_id, verdict FROM {}.job_retry(%s, %s, %s, %s)"
+# Returns job_id and verdict: accepted, replayed, unknown, not_retryable or quota.
+RETRY: LiteralString = "SELECT job_id, verdict FROM {}.job_retry(%s, %s, %s, %s, %s)"
 
 # Returns verdict: cancelled, requested, ended or unknown.
 CANCEL: LiteralString = "SELECT {}.job_cancel(%s, %s, %s) AS verdict"

@@ -15,7 +15,7 @@ from app.web.json_answers import answer
 from app.web.problems import Kind, Problem
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
-from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted
+from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted, over_quota
 from tenants.session import as_api
 
 admin = Routes("admin", __name__, tag="administration")
@@ -63,7 +63,7 @@ REPLAY = Operation(
     "new job.",
     access="operator",
     answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
-    problems=(Kind.NOT_FOUND, Kind.ENDED),
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.QUOTA),
 )
 
 
@@ -89,6 +89,8 @@ def replay(call: Call, job_id: str) -> Response:
         if not stored.is_dead_letter(reader, asked):
             raise unknown
     verdict = services().dispatcher.retry(tenant, asked, user_id=None, correlation_id=call.correlation_id)
+    if verdict.word == "quota":
+        raise over_quota("The job's user has")
     if verdict.job_id is None:
         raise Problem(Kind.ENDED, "The job of this dead letter cannot run again.")
     return accepted(verdict)

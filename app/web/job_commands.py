@@ -14,7 +14,7 @@ from app.web.json_answers import answer
 from app.web.problems import Kind, Problem, no_such_job
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
-from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted
+from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted, over_quota
 
 job_commands = Routes("job_commands", __name__, tag="jobs")
 
@@ -48,7 +48,7 @@ RETRY = Operation(
     about="Makes a new job that continues a failed or cancelled one, or does the failed items of a completed one. "
     "What was done is not done again. Asked twice, it answers with the same new job.",
     answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
-    problems=(Kind.NOT_FOUND, Kind.ENDED),
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.QUOTA),
 )
 
 
@@ -86,6 +86,8 @@ def retry(call: Call, job_id: str) -> Response:
             raise Problem(
                 Kind.ENDED, "Only a failed or cancelled job, or a completed one with failed items, can run again."
             )
+        case "quota":
+            raise over_quota("The job's user has" if call.scope.principal.operator else "You have")
     return accepted(verdict)
 
 

@@ -81,7 +81,7 @@ def submit(call: Call, job_type: str) -> Response:
     verdict = services().dispatcher.submit(call.scope.tenant, wanted)
     match verdict.word:
         case "quota":
-            raise _over_quota()
+            raise over_quota("You have")
         case "conflict":
             raise Problem(
                 Kind.KEY_REUSED,
@@ -102,11 +102,12 @@ def accepted(verdict: Verdict) -> Response:
     return answer(Accepted("accepted", job_id, "The job was accepted; follow it at links.self.", links), 202, headers)
 
 
-def _over_quota() -> Problem:
+def over_quota(who_has: str) -> Problem:
+    """Return the 429 for a user with as many open jobs as one may have."""
     limit = services().settings.max_pending_jobs_per_user
     return Problem(
         Kind.QUOTA,
-        f"You have {limit} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
+        f"{who_has} {limit} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
         headers={"Retry-After": QUOTA_RETRY_SECONDS},
     )
 

@@ -199,9 +199,9 @@ class World:
         """Run one of the web's fixed statements as a tenant's API role."""
         return call_as_api(self.web, tenant or self.one, statement, parameters)
 
-    def retry(self, job_id: UUID, *, user: str | None = None) -> dict[str, Any]:
+    def retry(self, job_id: UUID, *, user: str | None = None, pending_limit: int | None = None) -> dict[str, Any]:
         """Make a new job of one that ended; returns its id and the verdict."""
-        return self.call(RETRY, (job_id, user, self.backend, None))
+        return self.call(RETRY, (job_id, user, self.backend, None, pending_limit))
 
     def cancel(self, job_id: UUID, *, user: str | None = None) -> str:
         """Cancel a waiting job, or ask a running one to stop; returns the verdict."""

@@ -380,6 +380,27 @@ def test_the_quota_is_per_user_and_says_when_to_come_back(service: Service) -> N
     assert ana.submit().status_code == 202
 
 
+def test_a_retry_counts_as_a_submission_does(service: Service) -> None:
+    ana, operator = service.caller(), service.caller("north", "operator")
+    failed, cancelled = ana.job(), ana.job()
+    service.end(failed)
+    ana.post(f"/api/jobs/{cancelled}/cancel")
+    made = [ana.job() for _ in range(SETTINGS.max_pending_jobs_per_user)]
+    before = service.everything()
+    ways = ((ana, f"/api/jobs/{cancelled}/retry"), (operator, f"/api/admin/dead-letters/{failed}/replay"))
+    for who, way in ways:
+        refused = who.post(way)
+        assert problem_of(refused, 429)["type"].endswith("quota-reached")
+        assert refused.headers["Retry-After"] == "5"
+    assert service.everything() == before
+    for (who, way), job_id in zip(ways, made, strict=False):
+        ana.post(f"/api/jobs/{job_id}/cancel")
+        first, again = who.post(way), who.post(way)
+        # A retry that was accepted is answered again although the quota is full by it.
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert first.headers["Location"] == again.headers["Location"]
+
+
 def test_the_same_key_and_body_are_one_job(service: Service) -> None:
     ana = service.caller()
     first, again = ana.submit(key="k1"), ana.submit(key="k1")

@@ -58,6 +58,23 @@ def test_the_quota_is_never_exceeded(service: Service) -> None:
     assert service.rows("SELECT count(*) FROM background_jobs WHERE user_id = %s", ana.user) == [(limit,)]
 
 
+def test_the_quota_is_never_exceeded_by_retries(service: Service) -> None:
+    ana, limit = service.caller(), SETTINGS.max_pending_jobs_per_user
+    first = ana.job()
+    ana.post(f"/api/jobs/{first}/cancel")
+    # As if more had been submitted and cancelled: one for each caller.
+    columns = "type, version, queue, priority, status, finished_at, payload, payload_hash, user_id, max_attempts"
+    jobs = service.rows(
+        f"INSERT INTO background_jobs ({columns}) SELECT {columns} FROM background_jobs, generate_series(1, %s)"  # noqa: S608 - names above
+        " WHERE id = %s RETURNING id",
+        CALLERS,
+        first,
+    )
+    answers = at_once(lambda number: ana.post(f"/api/jobs/{jobs[number][0]}/retry"))
+    statuses = [answer.status_code for answer in answers]
+    assert (statuses.count(202), statuses.count(429)) == (limit, CALLERS - limit)
+
+
 def test_one_failed_job_is_retried_once(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()

@@ -136,24 +136,29 @@ class JobMachine(RuleBasedStateMachine):
         tenant = self.world.tenants[slug]
         new = self.world.new_job(payload, user_id=user, idempotency_key=key, pending_limit=QUOTA if limited else None)
         row = self.world.call(ENQUEUE, new.parameters(), tenant=tenant)
-        waiting = sum(job.open and not job.parked for job in self.of(tenant) if job.user == user)
         if known := self.keys.get((tenant.slug, user, key)):
             job, first = known
             assert row == {"job_id": job.id, "verdict": "replayed" if first == payload else "conflict"}
-        elif limited and waiting >= QUOTA:
+        elif limited and self._open_of(tenant, user) >= QUOTA:
             assert row == {"job_id": None, "verdict": "quota"}
         else:
             assert row["verdict"] == "accepted"
             self.keys[tenant.slug, user, key] = (self._accept(row["job_id"], tenant, user), payload)
 
+    def _open_of(self, tenant: Tenant, user: str) -> int:
+        return sum(job.open and not job.parked for job in self.of(tenant) if job.user == user)
+
     @precondition(lambda self: self.jobs)
-    @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]))
-    def retry(self, job: Job, user: str | None) -> None:
-        row = self.world.call(RETRY, (job.id, user, "exec", None), tenant=job.tenant)
+    @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]), limited=st.booleans())
+    def retry(self, job: Job, user: str | None, *, limited: bool) -> None:
+        limit = QUOTA if limited else None
+        row = self.world.call(RETRY, (job.id, user, "exec", None, limit), tenant=job.tenant)
         if user not in (None, job.user):
             assert row == {"job_id": None, "verdict": "unknown"}
         elif job.successor:
             assert row == {"job_id": job.successor.id, "verdict": "replayed"}
+        elif job.retryable and limited and self._open_of(job.tenant, job.user) >= QUOTA:
+            assert row == {"job_id": None, "verdict": "quota"}
         elif job.retryable:
             assert row["verdict"] == "accepted"
             job.successor = self._accept(row["job_id"], job.tenant, job.user)
@@ -165,7 +170,7 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(job.retryable for job in self.jobs))
     @rule(job=RETRYABLE)
     def retry_what_may_be(self, job: Job) -> None:
-        self.retry(job, None)
+        self.retry(job, None, limited=False)
 
     @precondition(lambda self: self.jobs)
     @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]))

@@ -101,6 +101,15 @@ def test_a_full_quota_is_told(ana: Visitor) -> None:
     assert answer.headers["Location"] == "/?branch=north&notice=quota"
 
 
+def test_a_retry_beyond_the_quota_is_told(ana: Visitor) -> None:
+    job = start(ana, "k0", order=["1"]).headers["Location"].partition("job=")[2]
+    form = {"form": ana.form_token, "branch": "north"}
+    ana.post(f"/jobs/{job}/cancel", form)
+    for number in range(5):
+        start(ana, f"k{number + 1}", order=[str(number + 1)])
+    assert ana.post(f"/jobs/{job}/retry", form).headers["Location"] == f"/?branch=north&job={job}&notice=quota"
+
+
 @pytest.mark.parametrize(
     "form",
     [{"order": "x"}, {"order": "-1"}, {"order": "9" * 30}, {"key": ""}, {"key": "a b"}, {"which": "all", "last": "x"}],

@@ -51,6 +51,15 @@ def test_the_second_of_two_submissions_counts_the_first(world: World, second: ps
     assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
+def test_the_second_of_two_retries_counts_the_first(world: World, second: psycopg.Connection[Any]) -> None:
+    made = [world.enqueue({"order_ids": [number]}) for number in (1, 2)]
+    for job_id in made:
+        world.cancel(job_id)
+    retries = [(job_id, "ana", "exec", None, 1) for job_id in made]
+    one, other = one_after_the_other(world, second, RETRY, *retries)
+    assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
+
+
 def test_another_user_s_submission_does_not_wait(world: World, second: psycopg.Connection[Any]) -> None:
     mine, theirs = (
         world.new_job({"order_ids": [1]}, pending_limit=1, user_id=user).parameters() for user in ("ana", "ben")
@@ -74,7 +83,7 @@ def test_the_second_of_two_with_one_key_gets_the_first_one_s_job(
 def test_the_second_of_two_retries_finds_the_first_one_s_job(world: World, second: psycopg.Connection[Any]) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.cancel(job_id)
-    again = (job_id, "ana", "exec", None)
+    again = (job_id, "ana", "exec", None, None)
     one, other = one_after_the_other(world, second, RETRY, again, again)
     assert one["verdict"] == "accepted"
     assert other == {"job_id": one["job_id"], "verdict": "replayed"}

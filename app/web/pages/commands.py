@@ -87,8 +87,8 @@ def retry(visit: Visit, job_id: str) -> Response:
     match verdict.word:
         case "unknown":
             raise no_such_job()
-        case "not_retryable":
-            return go(_back(visit, asked, notice="not_retryable"))
+        case "not_retryable" | "quota" as notice:
+            return go(_back(visit, asked, notice=notice))
         case _:
             return go(_back(visit, verdict.job_id or asked))
 

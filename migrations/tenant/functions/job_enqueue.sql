@@ -10,15 +10,8 @@ DECLARE
     due timestamptz := coalesce(p_run_at, clock_timestamp());
     first_hash bytea;
 BEGIN
-    IF p_pending_limit IS NOT NULL THEN
-        -- One user's submissions take turns, or two at once would both see room for one.
-        PERFORM pg_advisory_xact_lock(turno.tenant_of(current_user), hashtext(p_user));
-        -- Jobs parked for a person do not count: their user could never free the place.
-        IF (SELECT count(*) FROM (SELECT FROM background_jobs
-                                  WHERE user_id = p_user AND finished_at IS NULL AND run_at < 'infinity'
-                                  LIMIT p_pending_limit) AS open) >= p_pending_limit THEN
-            verdict := 'quota';
-        END IF;
+    IF quota_reached(p_user, p_pending_limit) THEN
+        verdict := 'quota';
     END IF;
     LOOP
         IF verdict IS NULL THEN

@@ -1,6 +1,7 @@
 -- A new job that continues an ended one: what the old one's ledger has done is skipped. Asked
--- for twice it answers with the first one's id. With p_user only that user's job is found.
-CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text)
+-- for twice it answers with the first one's id. With p_user only that user's job is found. It counts against the
+-- quota of the old job's user, as a submission does.
+CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text, p_pending_limit integer)
 RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -13,9 +14,13 @@ BEGIN
     ELSIF old.successor_id IS NOT NULL THEN
         job_id := old.successor_id;
         verdict := 'replayed';
-    ELSIF old.status IN ('failed', 'cancelled')
-          OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
-                                                  WHERE i.job_id = p_job AND i.state = 'failed') THEN
+    ELSIF NOT (old.status IN ('failed', 'cancelled')
+               OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
+                                                       WHERE i.job_id = p_job AND i.state = 'failed')) THEN
+        verdict := 'not_retryable';
+    ELSIF quota_reached(old.user_id, p_pending_limit) THEN
+        verdict := 'quota';
+    ELSE
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
                                      trace_context, max_attempts, run_at, parent_id)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
@@ -29,8 +34,6 @@ BEGIN
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
         PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
         verdict := 'accepted';
-    ELSE
-        verdict := 'not_retryable';
     END IF;
     RETURN NEXT;
 END $$;
