@@ -122,7 +122,7 @@ def _each(thing: Thing, column: str | None, rights: Rights) -> Iterator[Right]:
 
 _OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
 _READ_WRITE = "SELECT INSERT UPDATE DELETE"
-_WORKING = _roles("handler report")
+_WORKING = _roles("handler")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 

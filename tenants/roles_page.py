@@ -22,7 +22,8 @@ and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
 | handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing, owns nothing |
 | api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
-| report `c_<company>` | yes | a consolidated report: reads the branches of one company; a member of nothing |
+| report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
+no function, no write; a member of nothing |
 | engine | yes | claims, rescues, sweeps; no right on any table |
 | web | yes, inherits nothing | may become every `a_<t>`; reads the directory and the settings |
 | operator | yes | what `/admin` and `turno` need: counts, never payloads |

@@ -1,56 +1,60 @@
-"""A report works a branch's job under its company's login: started, rescued, and never ended by the branch."""
+"""A company's report login reads its branches' business; the report's job is recorded by its own branch's login."""
 
-from uuid import UUID, uuid4
+from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors, sql
 
 from tenants.provision import read_company
 from tests.world import World
 
 
-@pytest.fixture
-def quiet(module_world: World) -> World:
-    """The module's world, with nothing left of the test before."""
-    module_world.forget()
-    return module_world
-
-
-def claimed_job(world: World) -> tuple[UUID, UUID]:
-    job_id, token = world.enqueue({"order_ids": [1], "point_of_sale": 1}), uuid4()
-    world.admin.execute(
-        "UPDATE turno.tickets SET state = 'running', worker_id = gen_random_uuid(), token = %s, attempt = 1"
-        " WHERE job_id = %s",
-        [token, job_id],
+@pytest.fixture(scope="module")
+def report(module_world: World) -> Iterator[psycopg.Connection[Any]]:
+    """A session of the company's report login, in the first branch's schema."""
+    role = read_company(module_world.admin, "northwind").report_role
+    conninfo = module_world.logins.conninfo(
+        role, search_path=f"{module_world.one.schema},pg_temp", application="test-report", timeouts={}
     )
-    return job_id, token
+    with psycopg.connect(conninfo, autocommit=True) as session:
+        yield session
 
 
-def report_conninfo(world: World) -> str:
-    report = read_company(world.admin, "northwind").report_role
-    return world.logins.conninfo(
-        report, search_path=f"{world.one.schema},pg_temp", application="test-report", timeouts={}
-    )
+def test_a_report_submits_nothing_in_anybody_s_name(module_world: World, report: psycopg.Connection[Any]) -> None:
+    new = module_world.new_job({"order_ids": [1], "point_of_sale": 1}).parameters()
+    marks = sql.SQL(", ").join([sql.Placeholder()] * len(new))
+    for branch in module_world.tenants.values():
+        enqueue = sql.SQL("SELECT {}({})").format(sql.Identifier(branch.schema, "job_enqueue"), marks)
+        with pytest.raises(errors.InsufficientPrivilege):
+            report.execute(enqueue, new)
+        assert module_world.rows("SELECT id FROM background_jobs", tenant=branch) == []
 
 
-def test_a_report_starts_and_completes_a_job(quiet: World) -> None:
-    job_id, token = claimed_job(quiet)
-    with psycopg.connect(report_conninfo(quiet)) as session:
-        session.execute("SELECT job_start(%s, %s, 'worker')", [job_id, token])
-        session.commit()
-        session.execute("SELECT set_config('turno.attempt', %s, true)", [str(token)])
-        session.execute("SELECT job_complete(%s, %s, '{}')", [job_id, token])
-    assert quiet.job(job_id)["status"] == "completed"
+def test_a_report_calls_none_of_our_functions_and_writes_nowhere(
+    module_world: World, report: psycopg.Connection[Any]
+) -> None:
+    schemas = ["turno", *(branch.schema for branch in module_world.tenants.values())]
+    callables = """
+        SELECT p.oid::regprocedure::text FROM pg_proc p
+        WHERE has_function_privilege(p.oid, 'EXECUTE')
+          AND p.pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY (%s))
+    """
+    writables = """
+        SELECT c.oid::regclass::text FROM pg_class c
+        WHERE (has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+               OR has_any_column_privilege(c.oid, 'INSERT, UPDATE'))
+          AND c.relkind IN ('r', 'p', 'v', 'm')
+          AND c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY (%s))
+    """
+    for found in (callables, writables):
+        assert report.execute(found, [schemas]).fetchall() == []
 
 
-def test_a_report_that_died_is_rescued_though_its_session_is_out_of_reach(quiet: World) -> None:
-    job_id, token = claimed_job(quiet)
-    with psycopg.connect(report_conninfo(quiet)) as session:
-        session.execute("SELECT job_start(%s, %s, 'worker')", [job_id, token])
-        session.commit()
-        schema = quiet.one.schema
-        row = quiet.engine.execute(
-            f"SELECT {schema}.job_rescue(%s, %s, 'lost', interval '1 s', true)".encode(), [job_id, token]
-        ).fetchone()
-        assert row == ("pending",)
-        assert session.execute("SELECT 1").fetchone() == (1,)
+def test_a_report_reads_business_and_no_jobs(module_world: World, report: psycopg.Connection[Any]) -> None:
+    for branch in module_world.tenants.values():
+        report.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(branch.schema, "invoices")))
+        for ours in ("background_jobs", "notifications", "external_effects"):
+            with pytest.raises(errors.InsufficientPrivilege):
+                report.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(branch.schema, ours)))

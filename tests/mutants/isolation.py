@@ -49,6 +49,17 @@ MUTANTS = (
         (f"{REFUSED}[an advisory lock]",),
     ),
     Mutant(
+        "a report submits jobs in every branch",
+        "section 5: a report's login reads, and nothing that writes",
+        GRANTS,
+        '_WORKING = _roles("handler")',
+        '_WORKING = _roles("handler report")',
+        (
+            "tests/integration/test_report_login.py::test_a_report_submits_nothing_in_anybody_s_name",
+            "tests/integration/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",
+        ),
+    ),
+    Mutant(
         "everybody may fill the write-ahead log",
         APART,
         PUBLIC,

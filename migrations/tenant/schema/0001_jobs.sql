@@ -66,9 +66,7 @@ CREATE TABLE background_job_attempts (
     worker        text NOT NULL,
     -- The backend that works for this attempt: what a rescue must end before the job runs again.
     backend_pid   integer NOT NULL,
-    -- Unknown for a company's report login, which the tenant's owner may neither see nor end: it only
-    -- reads, so a rescue may leave it be.
-    backend_start timestamptz,
+    backend_start timestamptz NOT NULL,
     started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at   timestamptz,
     outcome       text CHECK (outcome IN ('completed', 'error', 'crashed', 'cancelled', 'rescheduled', 'released')),
