@@ -43,7 +43,7 @@ def is_ready(data: Path, pid: int) -> bool:
         lines = (data / "postmaster.pid").read_text().splitlines()
     except FileNotFoundError:
         return False
-    return lines[:1] == [str(pid)] and [line.strip() for line in lines[7:8]] == ["ready"]
+    return lines[:1] == [str(pid)] and [line.strip() for line in lines[7:8]] in (["ready"], ["standby"])
 
 
 def end_leftovers(data: Path) -> None:

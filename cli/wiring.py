@@ -23,7 +23,7 @@ from app.store import tickets
 from app.store.routing import Defaults
 from app.work.broker_source import BrokerSource
 from app.work.child_process import Duty
-from app.work.engine import EngineLink
+from app.work.engine import RETRY, EngineLink
 from app.work.errand import Errand
 from app.work.exec_source import ExecSource
 from app.work.executor import Executor
@@ -80,7 +80,7 @@ def supervisor_link(settings: Settings, application: str = "turno-engine") -> En
         connection.answer_within = max(LEAST_PATIENCE, settings.dead_after_seconds / 2)
         return connection
 
-    return EngineLink(connect)
+    return EngineLink(connect, rest=RETRY)
 
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:

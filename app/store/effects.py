@@ -6,7 +6,6 @@ from typing import Any, Literal, LiteralString
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
@@ -77,11 +76,6 @@ def let_go(session: Session, claim: Claim) -> None:
 def park(session: Session, claim: Claim, key: str, reason: str, error: dict[str, Any]) -> str:
     """End the attempt and let the job wait for a person; returns the job's status."""
     return str(_value(session, "SELECT job_park(%s, %s, %s, %s, %s)", claim, key, reason, Jsonb(error)))
-
-
-def caller_gone(engine: Session, schema: str, token: UUID) -> None:
-    """As the engine: the process that held this claim was seen to end, so it makes no call any more."""
-    engine.execute(sql.SQL("SELECT {}.effect_caller_gone(%s)").format(sql.Identifier(schema)), (token,))
 
 
 # A person's word; with no result the effect is absent. Returns verdict (settled, ended, busy or unknown) and the jobs

@@ -5,3 +5,16 @@ import psycopg
 # Lost and refused connections, a pool without a free one in time, timeouts, a full disk, a server in recovery:
 # psycopg makes them all OperationalErrors. A server that became a standby refuses writes with the other.
 OUTAGE: tuple[type[Exception], ...] = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+
+
+def unreachable(error: psycopg.Error) -> bool:
+    """Say whether no server could be asked that may write; whatever else it answers is about what it was asked."""
+    if (state := error.sqlstate) is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state.startswith(("08", "57P")) or state == psycopg.errors.ReadOnlySqlTransaction.sqlstate
+
+
+def in_short(error: psycopg.Error) -> str:
+    """Return one line for a log: who refused, and the first line of what was said, which holds no row's values."""
+    line, _, _ = str(error).strip().partition("\n")
+    return f"the database does not answer: {line}" if unreachable(error) else f"PostgreSQL refused: {line}"

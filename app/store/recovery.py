@@ -1,4 +1,4 @@
-"""Mend a tenant's jobs from outside, as the engine: it may execute these four functions and read nothing."""
+"""Mend a tenant's jobs from outside, as the engine: it may execute these functions and read nothing."""
 
 from datetime import timedelta
 from typing import Any, LiteralString
@@ -8,6 +8,7 @@ import psycopg
 from psycopg import sql
 
 Engine = psycopg.Connection[Any]
+LOCK_TIMEOUT = "200ms"  # of a rescue
 
 
 def rescue(
@@ -15,11 +16,18 @@ def rescue(
 ) -> str:
     """Take a job from a dead attempt; returns pending, failed, cancelled, or gone if it had ended.
 
-    The attempt's backend is ended first. Waits up to five seconds for that.
+    The attempt's backend is ended first. Waits up to five seconds for that, and hardly for a lock: whoever rescues has
+    other tenants to look after, and tries again.
     """
-    return str(
-        _call(engine, schema, "SELECT {}.job_rescue(%s, %s, %s, %s, %s)", (job_id, token, cause, retry_in, counted))
-    )
+    # A function in FROM is called before those of the list; the setting ends with the statement.
+    statement: LiteralString = "SELECT {}.job_rescue(%s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)"
+    return str(_call(engine, schema, statement, (job_id, token, cause, retry_in, counted, LOCK_TIMEOUT)))
+
+
+def caller_gone(engine: Engine, schema: str, token: UUID) -> None:
+    """Note that the process that held this claim was seen to end, so that it makes no outside call any more."""
+    statement: LiteralString = "SELECT {}.effect_caller_gone(%s) FROM set_config('lock_timeout', %s, true)"
+    _call(engine, schema, statement, (token, LOCK_TIMEOUT))
 
 
 def repair(engine: Engine, schema: str, backend: str, *, dry_run: bool) -> int:

@@ -10,6 +10,7 @@ import psycopg
 from app.jobs.changes import Changes
 from app.jobs.claim import Claim, Group
 from app.store import changes
+from app.store.outage import in_short
 from app.work.engine import EngineLink
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Announcer:
             return
         try:
             self._engine.run(changes.announce, self._changes.take())
-        except psycopg.OperationalError as error:
-            log.warning("watchers not told: %s", error)
+        except psycopg.Error as error:
+            log.warning("watchers not told: %s", in_short(error))
         done = monotonic()
         self._rested_at = done + max(SHORTEST_REST, REST * (done - now))

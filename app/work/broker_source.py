@@ -15,6 +15,7 @@ from app.jobs.claim import Group, Turn
 from app.jobs.message import Message
 from app.jobs.registry import Registry
 from app.store import broker
+from app.store.outage import in_short
 from app.work.courier import Courier, CourierGone, Launch
 from app.work.engine import EngineLink
 from app.work.source import Source
@@ -144,8 +145,8 @@ class BrokerSource:
             receipt, message = self._heard[0]
             try:
                 claim = self._engine.run(broker.claim_message, worker, message, types=self._types)
-            except psycopg.OperationalError as error:
-                log.warning("no claim: the database does not answer: %s", error)
+            except psycopg.Error as error:
+                log.warning("no claim: %s", in_short(error))
                 break
             self._heard.popleft()
             crash_points.reach("claimed_message")

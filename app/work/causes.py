@@ -5,13 +5,14 @@ import signal
 from app.work import exit_codes
 
 STOPPING = "its worker was stopped"
+WORKER_ENDED = "its worker ended unexpectedly"
 CUT_OFF = "its worker could not reach the database for too long"
 UNBEGUN = "it would have waited for the job before it"
 UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 COMPANY_CANCELLED = "a job of its group did not stop when it was cancelled"
 # Why a child was killed, where that says nothing about its job.
-BLAMELESS = (STOPPING, CUT_OFF, COMPANY_CANCELLED)
+BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF, COMPANY_CANCELLED)
 
 
 def time_limit(seconds: float) -> str:

@@ -44,8 +44,8 @@ class ExecSource:
         if self.exhausted:
             return []
         if self._job_id is not None:
-            own, self._job_id = self._job_id, None
-            claim = self._engine.run(tickets.claim_job, worker, own, types=self._registry.versions)
+            claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self._registry.versions)
+            self._job_id = None
             if claim is not None:
                 return [((claim,),)]
         if claims := self._waiting(worker, free):

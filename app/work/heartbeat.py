@@ -1,7 +1,7 @@
 """Say that a worker lives, and learn what the tickets say about it."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from time import monotonic
@@ -12,7 +12,8 @@ import psycopg
 from app.errors import TurnoError
 from app.jobs.claim import Claim
 from app.store import tickets
-from app.work.engine import EngineLink, next_try
+from app.store.outage import in_short
+from app.work.engine import RETRY, EngineLink
 from app.work.pace import Pace
 
 log = logging.getLogger(__name__)
@@ -37,10 +38,9 @@ class Pulse:
 class Heartbeat:
     """One update of the worker's row every so many seconds; sooner again while the database is away."""
 
-    def __init__(self, *, engine: EngineLink, pace: Pace, chance: Callable[[], float]) -> None:
+    def __init__(self, *, engine: EngineLink, pace: Pace) -> None:
         self._engine = engine
         self._pace = pace
-        self._chance = chance
         self._answered_at = self.due = monotonic()
 
     def beat(self, worker: UUID) -> Pulse:
@@ -50,9 +50,9 @@ class Heartbeat:
         try:
             to_stop = self._engine.run(tickets.keep_alive, worker)
             held = self._engine.run(tickets.held, worker)
-        except psycopg.OperationalError as error:
-            log.warning("heartbeat failed; the database does not answer: %s", error)
-            self.due = min(next_try(self._chance), monotonic() + self._pace.heartbeat)
+        except psycopg.Error as error:
+            log.warning("heartbeat failed: %s", in_short(error))
+            self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._pace.heartbeat))
             return Pulse(cut_off=monotonic() > self._answered_at + self._pace.dead_after)
         if to_stop is None:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")

@@ -26,20 +26,30 @@ class Janitor:
         if monotonic() < self.due:
             return
         self.due = monotonic() + self._every
-        if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+        if self._under_way():
             log.warning("maintenance takes longer than its period of %g s", self._every)
             return
         parent = os.getpid()
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError as error:
+            log.warning("no process could be had for maintenance, the next round tries again: %s", error)
+            return
         if self.pid == 0:
             self._be_janitor(parent, before)
 
     def dismiss(self) -> None:
         """End a round that is under way: the next process that asks goes on with it."""
-        if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) == (0, 0):
+        if self.pid is not None and self._under_way():
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-        self.pid = None
+            self.pid = None
+
+    def _under_way(self) -> bool:
+        """Say whether the last round still runs; a process that has ended is reaped, once."""
+        if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
+            self.pid = None
+        return self.pid is not None
 
     def _be_janitor(self, parent: int, before: Callable[[], None]) -> NoReturn:
         code = exit_codes.BROKEN

@@ -11,6 +11,7 @@ import psycopg
 from app.jobs.claim import Group, Turn
 from app.jobs.registry import Registry
 from app.store import tickets
+from app.store.outage import in_short
 from app.work.engine import Connection, EngineLink
 from app.work.turn_lengths import TurnLengths
 
@@ -71,8 +72,8 @@ class PoolSource:
                 backend=self._backend,
                 slots=slots,
             )
-        except psycopg.OperationalError as error:
-            log.warning("no claim: the database does not answer: %s", error)
+        except psycopg.Error as error:
+            log.warning("no claim: %s", in_short(error))
             groups = []
         # Fewer than asked for: nothing more waits, and whatever comes is hinted at or found by the next look.
         self._plenty = len(groups) == slots
@@ -94,8 +95,8 @@ class PoolSource:
         """Return the listening connection's descriptor; None while the database is away."""
         try:
             return self._hints.run(self._listening)
-        except psycopg.OperationalError as error:
-            log.warning("no hints: the database does not answer: %s", error)
+        except psycopg.Error as error:
+            log.warning("no hints: %s", in_short(error))
             return None
 
     def hear(self) -> None:
@@ -103,8 +104,8 @@ class PoolSource:
         self._due, self._interval = monotonic(), SHORTEST
         try:
             self._hints.run(_drain)
-        except psycopg.OperationalError as error:
-            log.warning("hints lost: %s", error)
+        except psycopg.Error as error:
+            log.warning("hints lost: %s", in_short(error))
 
     def pause(self) -> None:
         """Do nothing: a ticket that was not claimed is everybody's."""

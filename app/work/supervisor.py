@@ -1,13 +1,12 @@
 """The parent: claims for the children it forks, hears from them, sees them die."""
 
 import logging
-import math
 import os
 import random
 import selectors
 import socket
-from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from time import monotonic
 
 import psycopg
@@ -16,6 +15,7 @@ from app import crash_points
 from app.jobs.claim import Turn
 from app.jobs.registry import Registry
 from app.store import tickets
+from app.store.outage import in_short
 from app.work import causes, limits, strays
 from app.work.announcer import Announcer
 from app.work.child import Child
@@ -25,18 +25,18 @@ from app.work.heartbeat import Heartbeat
 from app.work.janitor import Janitor
 from app.work.leisure import Leisure
 from app.work.pace import Pace, Size
+from app.work.rescuer import Rescuer
 from app.work.shutdown import Shutdown
 from app.work.source import Source
 from app.work.stop import StopRequest
-from app.work.taking_back import TakingBack
 from app.work.time_limits import TimeLimits
+from app.work.unbegun import Unbegun
 from app.work.vigil import Vigil
 
 log = logging.getLogger(__name__)
 
 HOST = socket.gethostname()
 LONG = 0.1  # seconds after which a job is not one of those that others may wait for
-HELD = 1.0  # seconds for which what a child has not begun waits for another of ours: about what others' polling takes
 
 
 class Supervisor:
@@ -67,12 +67,12 @@ class Supervisor:
         self._size = size
         self._children: dict[int, Child] = {}
         self._leisure = Leisure(self._children, fewest=size.fewest, patience=pace.idle_child)
-        self._unbegun: deque[tuple[float, Turn]] = deque()  # since when children were given it and did not come to it
+        self._unbegun = Unbegun()
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(pace.grace)
-        self._heartbeat = Heartbeat(engine=engine, pace=pace, chance=chance)
+        self._heartbeat = Heartbeat(engine=engine, pace=pace)
         self._limits = TimeLimits(registry, pace)
-        self._taking_back = TakingBack(
+        self._rescuer = Rescuer(
             engine=engine, registry=registry, announcer=self._announcer, ready=source.hear, chance=chance
         )
 
@@ -83,7 +83,12 @@ class Supervisor:
         limits.adopt_orphans()
         self._inherited = strays.children()  # whoever became this process may have started something before
         self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
-        try:
+        with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
+            ending.callback(self._leave)
+            if self._janitor is not None:
+                ending.callback(self._janitor.dismiss)
+            ending.callback(self._hand_back)
+            ending.callback(self._vigil.end)
             while self._go_on():
                 self._fill()
                 self._fit()
@@ -91,69 +96,76 @@ class Supervisor:
                 self._vigil.ready()
                 if self._janitor is not None:
                     self._janitor.tend(before=self._drop_in_child)
-                if self._source.exhausted and not (self._children or self._unbegun or self._taking_back):
+                if self._source.exhausted and not (self._children or self._unbegun or self._rescuer):
                     break
                 self._watch()
-        finally:
-            self._vigil.end()
-            for child in list(self._children.values()):
-                child.kill("its supervisor failed")
-            if self._janitor is not None:
-                self._janitor.dismiss()
-            self._leave()
+
+    def _hand_back(self) -> None:
+        """End what still runs, and give its jobs back uncounted before this worker is off the list.
+
+        Whoever found them after that would count them as crashed.
+        """
+        with ExitStack() as ending:
+            ending.callback(self._rescuer.flush_all)
+            ending.callback(self._give_up_unbegun, at_once=True)
+            for child in self._children.values():
+                child.kill(causes.WORKER_ENDED)
+                ending.callback(self._bury, child)
 
     def _leave(self) -> None:
         self._announcer.tell(at_once=True)
         try:
             self._engine.run(tickets.stop_worker, self._worker)
-        except psycopg.OperationalError as error:
-            log.warning("left without a word, the database does not answer: %s", error)
+        except psycopg.Error as error:
+            log.warning("left without a word: %s", in_short(error))
         self._engine.close()
 
     def _go_on(self) -> bool:
         self._beat()
-        self._taking_back.pay()
+        self._rescuer.flush()
         self._vigil.turn()
         if not self._shutdown.asked:
             return True
         self._vigil.leave()
-        return bool(self._children or self._unbegun or (self._taking_back and not self._shutdown.grace_over))
+        return bool(self._children or self._unbegun or (self._rescuer and not self._shutdown.grace_over))
 
     def _free(self) -> int:
         """Count the claims that could be taken now: none while the database is away, or when told to stop."""
-        if self._taking_back or self._shutdown.asked:
+        if self._engine.away or self._shutdown.asked:
             return 0
         return self._size.most - sum(not child.idle for child in self._children.values())
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked; what one has not begun goes to another."""
-        while self._unbegun and (self._free() > 0 or self._shutdown.asked or monotonic() >= self._give_up_at):
-            _, turn = self._unbegun.popleft()
-            if self._free() > 0:
-                self._assign(turn)
-            else:
-                for claims in turn:
-                    self._taking_back.unbegun(claims)
+        while self._unbegun and self._free() > 0:
+            self._assign(self._unbegun.take())
+        self._give_up_unbegun(at_once=self._shutdown.asked)
         free = self._free()
         if free <= 0:
             self._source.pause()
             return
-        for turn in self._source.take(self._worker, free):
+        for turn in self._take(free):
             crash_points.reach("claimed")
             self._assign(turn)
-        self._taking_back.pay()
 
-    @property
-    def _give_up_at(self) -> float:
-        """Return when the first of what was not begun goes back, so that another worker may find it."""
-        return self._unbegun[0][0] + HELD if self._unbegun else math.inf
+    def _take(self, free: int) -> list[Turn]:
+        try:
+            return self._source.take(self._worker, free)
+        except psycopg.Error as error:
+            if not self._rescuer:
+                raise  # nobody depends on this worker, and its source knows no better
+            log.warning("no claim: %s", in_short(error))
+            return []
+
+    def _give_up_unbegun(self, *, at_once: bool) -> None:
+        while self._unbegun and (at_once or monotonic() >= self._unbegun.give_up_at):
+            self._rescuer.unbegun(self._unbegun.take())
 
     def _assign(self, turn: Turn) -> None:
         try:
             child = next(iter(self._leisure.idle), None) or self._fork()
         except OSError as error:
-            for claims in turn:
-                self._taking_back.unfit(claims, f"no process could be had for it: {error}")
+            self._rescuer.unfit(turn, f"no process could be had for it: {error}")
         else:
             child.assign(turn)
             self._announcer.started(child.claims)
@@ -214,13 +226,14 @@ class Supervisor:
             self._selector.unregister(hints)
 
     def _patience(self) -> float:
-        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._leisure.due, self._give_up_at]
+        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._leisure.due, self._rescuer.due]
+        moments.append(self._unbegun.give_up_at)
+        if self._engine.away:
+            moments.append(self._engine.again_at)
         if self._janitor is not None:
             moments.append(self._janitor.due)
         moments += [self._limits.deadline(child) for child in self._children.values() if child.claims]
         moments += [child.since + LONG for child in self._children.values() if child.more]
-        if self._taking_back:
-            moments.append(self._taking_back.due)
         if self._shutdown.deadline is not None:
             moments.append(self._shutdown.deadline)
         # A source that is not asked while every child is busy would call for attention all the time.
@@ -232,7 +245,7 @@ class Supervisor:
         """End what has run for too long; while stopping, ask every job to end, and when the grace is over make it."""
         for child in self._children.values():
             if child.more and (self._shutdown.asked or monotonic() >= child.since + LONG):
-                self._take_unbegun(child)
+                self._unbegun.add(child.take_back())
             if self._shutdown.grace_over:
                 child.kill(causes.STOPPING)
                 continue
@@ -246,18 +259,12 @@ class Supervisor:
         self._selector.unregister(child.channel)
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
-        self._take_unbegun(child)
+        self._unbegun.add(child.take_back())
         code = child.reap()
+        self._rescuer.from_dead(child.claims, code, child.why(code))
+        self._rescuer.unbegun(child.begun)  # their handler did not run
         # What it left behind had it as parent until it died, and has us now.
         strays.end(spare=self._own_processes())
-        self._taking_back.from_dead(child.claims, code, child.why(code))
-        for claims in child.begun:
-            self._taking_back.unbegun(claims)  # their handler did not run
-        self._taking_back.pay()
-
-    def _take_unbegun(self, child: Child) -> None:
-        if turn := child.take_back():
-            self._unbegun.append((monotonic(), turn))
 
     def _own_processes(self) -> set[int]:
         sweeper = self._janitor.pid if self._janitor is not None else None
@@ -267,9 +274,7 @@ class Supervisor:
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
         pulse = self._heartbeat.beat(self._worker)
-        known = self._taking_back.tokens | {
-            claim.token for _, turn in self._unbegun for claims in turn for claim in claims
-        }
+        known = self._rescuer.tokens | self._unbegun.tokens
         for child in self._children.values():
             known |= child.tokens
             # Past the time after which others may take our jobs, we must not run them.
@@ -279,4 +284,4 @@ class Supervisor:
                 child.cancel(grace=self._pace.grace)
         for claim in pulse.held:
             if claim.token not in known:
-                self._taking_back.unheard(claim)
+                self._rescuer.unheard(claim)

@@ -132,6 +132,36 @@ def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
     reader.join()
 
 
+def test_heartbeats_that_a_standby_refuses_cost_no_worker_and_no_crash(own: tuple[Cluster, World]) -> None:
+    cluster, world = own
+    job_id = world.enqueue({"how": "wait_for_company"}, handler=Odd)
+    company = world.folder / "standby"
+    company.mkdir()
+    pool = world.start_pool(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="60", MEET=str(company))
+    assert becomes_true((company / str(job_id)).exists, within=20)
+    said: list[str] = []
+    reader = Thread(target=lambda: said.extend(pool.stdout or ()))
+    reader.start()
+    # Demoted: the address still leads to it, it answers, and it may not write.
+    cluster.kill()
+    (signal_file := cluster.data / "standby.signal").touch()
+    cluster.files.identity().own(signal_file)
+    cluster.start()
+    assert becomes_true(
+        lambda: sum("heartbeat failed" in line and "read-only" in line for line in said) >= 3, within=20
+    )
+    assert pool.poll() is None
+    with psycopg.connect(world.url, autocommit=True) as primary:
+        assert primary.execute("SELECT pg_promote()").fetchone() == (True,)
+    reconnect(world)
+    (company / "go").touch()
+    assert becomes_true(lambda: all_completed(world), within=30, every=0.2)
+    assert world.job(job_id)["crashes"] == 0
+    assert pool.poll() is None
+    pool.kill()
+    reader.join()
+
+
 def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Cluster, World]) -> None:
     _, world = own
     # A session ended is an error of the attempt that had it; here none runs out of attempts.

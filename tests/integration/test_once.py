@@ -83,7 +83,7 @@ class Place:
         with pytest.raises(Died):
             execute_here(self.world, claim)
         if buried:
-            effects.caller_gone(self.world.engine, self.world.one.schema, claim.token)
+            recovery.caller_gone(self.world.engine, self.world.one.schema, claim.token)
         schema = self.world.one.schema
         recovery.rescue(self.world.engine, schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
 

@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "one job of a group is cancelled by force and all are blamed",
         "section 3: errors and crashes are counted apart",
-        "app/work/taking_back.py",
+        "app/work/rescuer.py",
         "if cause == causes.CANCELLED and len(claims) > 1:",
         "if False:",
         (f"{FAULTS}::test_one_that_is_cancelled_by_force_costs_the_others_nothing",),

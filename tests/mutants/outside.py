@@ -138,8 +138,8 @@ MUTANTS = (
     Mutant(
         "nobody says that a dead caller is gone",
         "section 6: absent counts when the old process is known to be dead",
-        "app/work/taking_back.py",
-        "        if owed.buried:\n",
+        "app/work/rescuer.py",
+        "        if pending.buried:\n",
         "        if False:\n",
         (f"{FAULTS}::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",),
     ),

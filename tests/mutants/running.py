@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "a dead child's job is left to cron",
         ALIVE,
-        "app/work/taking_back.py",
+        "app/work/rescuer.py",
         "self._engine.run(\n            recovery.rescue,",
         "(lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),

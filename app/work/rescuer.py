@@ -1,0 +1,181 @@
+"""Take back the jobs that nobody here runs any more: each is a debt of its own, tried again until it is settled."""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import chain
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from app.jobs.claim import Claim, Group, Turn
+from app.jobs.registry import Registry
+from app.store import recovery
+from app.store.outage import in_short, unreachable
+from app.work import causes, exit_codes
+from app.work.announcer import Announcer
+from app.work.engine import EngineLink
+
+log = logging.getLogger(__name__)
+
+# How many seconds a job waits whose child ended for no fault of the job's.
+WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0}
+UNFIT_PAUSE = 30.0
+FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
+COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up those of its tenant's other jobs
+AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
+# No such schema, table or function: the tenant was removed, and its tickets went with it.
+TENANT_GONE = ("3F000", "42P01", "42883")
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingRescue:
+    """A job that its dead child left unfinished, and what is to be said about it."""
+
+    claim: Claim
+    cause: str
+    pause: float
+    counted: bool
+    buried: bool  # this supervisor saw the process end that ran it
+    due: float
+    refusals: int = 0
+
+
+class Rescuer:
+    """Owes the database the jobs of children that ended without finishing them, and settles each when it can.
+
+    A rescue that is refused waits by itself, and its tenant's others with it for a moment; nobody else's does.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        registry: Registry,
+        announcer: Announcer,
+        ready: Callable[[], None],
+        chance: Callable[[], float],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`ready` is called when a job that was taken back could run again at once."""
+        self._engine = engine
+        self._registry = registry
+        self._announcer = announcer
+        self._ready = ready
+        self._chance = chance
+        self._clock = clock
+        self._pending: dict[UUID, PendingRescue] = {}  # by token
+
+    def __bool__(self) -> bool:
+        """Say whether anything is owed."""
+        return bool(self._pending)
+
+    @property
+    def tokens(self) -> set[UUID]:
+        """Return the tokens of the claims that are owed."""
+        return set(self._pending)
+
+    @property
+    def due(self) -> float:
+        """The moment of the next rescue, on the monotonic clock; infinite if nothing is owed."""
+        return max(min((one.due for one in self._pending.values()), default=math.inf), self._engine.again_at)
+
+    def from_dead(self, claims: Group, code: int, why: str | None) -> None:
+        """Take its jobs from a child that ended with this exit code; `why` says if it was made to.
+
+        Which job of a group is to blame cannot be known: each is counted a crash, and runs alone from then on.
+        """
+        for claim in claims:
+            cause = why or causes.of_end(code)
+            blameless = code in WAITS or cause in causes.BLAMELESS
+            # A group that was ended for one job's sake: that one is cancelled, no other has done anything.
+            if cause == causes.CANCELLED and len(claims) > 1:
+                cause, blameless = causes.COMPANY_CANCELLED, True
+            self._add(claim, cause, self._pause(code, cause, claim), counted=not blameless, buried=True)
+
+    def unfit(self, turn: Turn, cause: str) -> None:
+        """Have jobs that cannot be started here wait, for somebody else or for better times."""
+        for claim in chain.from_iterable(turn):
+            self._add(claim, cause, UNFIT_PAUSE, counted=False)
+
+    def unheard(self, claim: Claim) -> None:
+        """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""
+        self._add(claim, causes.UNHEARD, 0.0, counted=False)
+
+    def unbegun(self, turn: Turn) -> None:
+        """Give back claims that would have to wait here until another job ends."""
+        for claim in chain.from_iterable(turn):
+            self._add(claim, causes.UNBEGUN, 0.0, counted=False)
+
+    def flush(self) -> None:
+        """Rescue what is due, but not for long; a rescue that is refused is put off."""
+        until = self._clock() + AT_A_TIME
+        # Those that were never refused first: one that always is must not hold up its tenant's others.
+        for pending in sorted(self._pending.values(), key=lambda one: one.refusals):
+            if self._engine.away or self._clock() > until:
+                return
+            if self._clock() >= pending.due and self._settled(pending):
+                del self._pending[pending.claim.token]
+
+    def flush_all(self) -> None:
+        """Rescue what is due, however long it takes: each once, as this worker ends."""
+        while self.due <= self._clock():
+            self.flush()
+
+    def _settled(self, pending: PendingRescue) -> bool:
+        try:
+            self._rescue(pending)
+        except psycopg.Error as error:
+            extra = pending.claim.log_fields
+            if error.sqlstate in TENANT_GONE:
+                log.error("job not taken back, its tenant is gone: %s", in_short(error), extra=extra)  # noqa: TRY400
+                return True
+            log.warning("job not taken back yet: %s", in_short(error), extra=extra)
+            if not unreachable(error):
+                self._put_off(pending)
+            return False
+        return True
+
+    def _put_off(self, refused: PendingRescue) -> None:
+        wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(refused.refusals, 16)) * (0.8 + 0.4 * self._chance())
+        refused.refusals += 1
+        refused.due = self._clock() + wait
+        for other in self._pending.values():
+            if other.claim.tenant_id == refused.claim.tenant_id:
+                other.due = max(other.due, self._clock() + min(wait, COMPANY_WAITS))
+
+    def _add(self, claim: Claim, cause: str, pause: float, *, counted: bool, buried: bool = False) -> None:
+        self._pending[claim.token] = PendingRescue(
+            claim=claim, cause=cause, pause=pause, counted=counted, buried=buried, due=self._clock()
+        )
+
+    def _pause(self, code: int, cause: str, claim: Claim) -> float:
+        if cause in causes.BLAMELESS:
+            return 0.0
+        if code in WAITS:
+            return WAITS[code]
+        # Crashes are counted apart from errors; the attempt's ordinal is the nearest thing known here.
+        return self._registry.terms(claim.type).retry.delay(claim.attempt, self._chance())
+
+    def _rescue(self, pending: PendingRescue) -> None:
+        claim = pending.claim
+        if pending.buried:
+            # First, so that whoever runs the job next knows that nobody is at its outside call any more.
+            self._engine.run(recovery.caller_gone, claim.login.schema, claim.token)
+        verdict = self._engine.run(
+            recovery.rescue,
+            claim.login.schema,
+            claim.job_id,
+            claim.token,
+            cause=pending.cause,
+            retry_in=timedelta(seconds=pending.pause),
+            counted=pending.counted,
+        )
+        self._announcer.changed((claim,))
+        if verdict != "gone":
+            log.warning("job taken back: %s; now %s", pending.cause, verdict, extra=claim.log_fields)
+        if verdict == "pending" and not pending.pause:
+            self._ready()  # nobody else was told

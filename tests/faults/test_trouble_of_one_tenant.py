@@ -1,0 +1,134 @@
+"""One tenant's locks, one tenant's end, one error of a worker: the others' jobs run on, and nobody is blamed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from cli.deadline import becomes_true
+from cli.testing.processes import children
+from tenants.provision import add_tenant
+from tenants.removal import remove_tenant
+from tenants.tenant import Tenant
+from tests.odd_handlers import Odd
+from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+def pool_backend(world: World) -> None:
+    world.odd, world.backend = True, "pool"
+
+
+@pytest.fixture
+def company(world: World, tmp_path: Path) -> Path:
+    """Where jobs that wait for each other meet; see `wait_for_company`."""
+    world.extra["MEET"] = str(tmp_path)
+    return tmp_path
+
+
+def completed(world: World, job_id: UUID, tenant: Tenant) -> bool:
+    return bool(world.job(job_id, tenant=tenant)["status"] == "completed")
+
+
+@contextmanager
+def locked(world: World, table: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """Hold the first tenant's table as a migration does that builds an index."""
+    with psycopg.connect(world.url) as session:
+        name = sql.Identifier(world.one.schema, table)
+        session.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
+        yield session
+        session.rollback()
+
+
+def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: World, company: Path) -> None:
+    victim = world.enqueue({"how": "wait_for_company"}, handler=Odd)
+    pool = world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
+    assert becomes_true((company / str(victim)).exists, within=20)
+    running = [pid for pid in children(pool.pid) if str(victim).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    said: list[str] = []
+    with locked(world, "background_jobs"):
+        for pid in running:
+            os.kill(pid, signal.SIGKILL)
+        assert pool.stdout is not None
+        for line in pool.stdout:
+            said.append(line)
+            if "job not taken back yet" in line:
+                break
+        others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(10)]
+        assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=4), said
+    assert becomes_true(lambda: world.job(victim)["crashes"] == 1, within=10)
+    assert pool.poll() is None
+
+
+@pytest.fixture
+def brief_tenant(world: World) -> Iterator[Tenant]:
+    """A tenant that is removed while its job runs."""
+    tenant = add_tenant(world.admin, world.logins, "suc0009", "northwind")
+    yield tenant
+    world.stop_workers()
+    remove_tenant(world.admin, "suc0009")
+
+
+def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
+    world: World, company: Path, brief_tenant: Tenant
+) -> None:
+    theirs = world.enqueue({"how": "wait_for_company"}, handler=Odd, tenant=brief_tenant)
+    ours = world.enqueue({"how": "wait_for_company"}, handler=Odd)
+    pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
+    assert becomes_true(lambda: {str(theirs), str(ours)} <= {file.name for file in company.iterdir()}, within=20)
+    world.admin.execute("RESET search_path")
+    remove_tenant(world.admin, "suc0009")
+    (company / "go").touch()
+    assert pool.stdout is not None
+    assert any("its tenant is gone" in line for line in pool.stdout)
+    assert becomes_true(lambda: completed(world, ours, world.one), within=10)
+    assert (world.job(ours)["attempt"], world.job(ours)["crashes"]) == (1, 0)
+    assert pool.poll() is None
+
+
+BROKEN = """
+import sys
+from pathlib import Path
+import cli.wiring
+from app.work.vigil import Vigil
+from cli.testing.worker import main
+
+class Broken(Vigil):
+    def turn(self):
+        if Path(sys.argv[1], "break").exists():
+            raise RuntimeError("a fault of the program's")
+
+cli.wiring.vigil = lambda _settings: Broken()
+sys.exit(main(["tests.odd_handlers:REGISTRY", "pool"]))
+"""
+
+
+def broken_pool(world: World, company: Path) -> Popen[str]:
+    environment = world.environment | {"POOL_MIN_CHILDREN": "1", "POOL_MAX_CHILDREN": "2", "HEARTBEAT_SECONDS": "0.2"}
+    return world._spawn([sys.executable, "-c", BROKEN, str(company)], environment)
+
+
+def test_a_worker_that_ends_unexpectedly_hands_its_jobs_back_uncounted(world: World, company: Path) -> None:
+    jobs = [world.enqueue({"how": "wait_for_company"}, handler=Odd) for _ in range(2)]
+    pool = broken_pool(world, company)
+    assert becomes_true(lambda: {str(job) for job in jobs} <= {file.name for file in company.iterdir()}, within=20)
+    mine = children(pool.pid)
+    (company / "break").touch()
+    said, _ = pool.communicate(timeout=20)
+    assert pool.returncode == 1
+    assert "a fault of the program's" in said
+    for job_id in jobs:
+        job = world.job(job_id)
+        assert (job["status"], job["reason"], job["crashes"]) == ("pending", "its worker ended unexpectedly", 0), said
+    assert world.rows("SELECT 1 FROM turno.workers") == []
+    assert not any(Path(f"/proc/{pid}").exists() for pid in mine)

@@ -1,0 +1,100 @@
+"""The supervisor's connection: what counts as an outage, and that a server that is away is left alone for a moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from app.store.outage import in_short, unreachable
+from app.work.engine import EngineLink
+
+
+class Session:
+    """A connection that fails as it is told, and may break by it."""
+
+    def __init__(self) -> None:
+        self.closed = self.broken = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Server:
+    """Opens sessions, or refuses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.sessions: list[Session] = []
+        self.refuses: psycopg.Error | None = None
+
+    def connect(self) -> Any:
+        if self.refuses is not None:
+            raise self.refuses
+        self.sessions.append(Session())
+        return self.sessions[-1]
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def link(server: Server) -> EngineLink:
+    return EngineLink(server.connect, rest=1, chance=lambda: 0.5, clock=lambda: server.now)
+
+
+def refuse(error: psycopg.Error) -> Any:
+    def operation(_session: Any) -> None:
+        raise error
+
+    return operation
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (psycopg.OperationalError("the connection is lost"), True),
+        (psycopg.errors.ConnectionFailure("08006"), True),
+        (psycopg.errors.AdminShutdown("57P01"), True),
+        (psycopg.errors.CannotConnectNow("57P03"), True),
+        (psycopg.errors.ReadOnlySqlTransaction("25006"), True),
+        (psycopg.errors.LockNotAvailable("55P03"), False),
+        (psycopg.errors.QueryCanceled("57014"), False),
+        (psycopg.errors.ProgramLimitExceeded("54000"), False),
+        (psycopg.errors.DiskFull("53100"), False),
+        (psycopg.errors.InvalidSchemaName("3F000"), False),
+        (psycopg.DataError("no state"), False),
+    ],
+    ids=str,
+)
+def test_only_a_server_that_cannot_be_asked_is_an_outage(
+    server: Server, link: EngineLink, error: psycopg.Error, *, away: bool
+) -> None:
+    assert unreachable(error) is away
+    assert in_short(error).startswith("the database does not answer" if away else "PostgreSQL refused")
+    with pytest.raises(type(error)):
+        link.run(refuse(error))
+    assert (link.away, link.again_at) == (away, server.now + away)
+
+
+def test_while_the_server_is_away_it_is_not_asked_and_then_again(server: Server, link: EngineLink) -> None:
+    server.refuses = psycopg.OperationalError("connection refused")
+    with pytest.raises(psycopg.OperationalError, match="connection refused"):
+        link.run(id)
+    server.refuses = None
+    with pytest.raises(psycopg.OperationalError, match="connection refused"):
+        link.run(id)
+    assert server.sessions == []
+    server.now = link.again_at
+    assert link.run(id) == id(server.sessions[0])
+
+
+def test_who_is_connected_to_a_standby_logs_in_anew(server: Server, link: EngineLink) -> None:
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        link.run(refuse(psycopg.errors.ReadOnlySqlTransaction("cannot execute UPDATE in a read-only transaction")))
+    server.now = link.again_at
+    link.run(id)
+    assert [session.closed for session in server.sessions] == [True, False]

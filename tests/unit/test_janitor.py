@@ -1,0 +1,64 @@
+"""The process for maintenance: that it cannot be had, or has ended, is nothing to the worker that asked for it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from app.work import janitor
+from app.work.janitor import Janitor
+from cli.deadline import becomes_true
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(janitor, "monotonic", lambda: now[0])
+    return now
+
+
+def has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def nothing() -> None:
+    pass
+
+
+def test_without_a_process_to_be_had_the_next_round_tries_again(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tidy = Janitor(nothing, every=10)
+    tidy.tend(before=nothing)
+    first = tidy.pid
+    assert first is not None
+    assert becomes_true(lambda: has_ended(first), within=10)
+
+    def refused() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fork", refused)
+        clock[0] = 10
+        tidy.tend(before=nothing)
+        assert "no process could be had for maintenance" in caplog.text
+        tidy.dismiss()  # the first one's process was reaped
+    clock[0] = 20
+    tidy.tend(before=nothing)
+    assert tidy.pid not in (None, first)
+    tidy.dismiss()
+
+
+def test_a_round_that_is_under_way_is_ended_and_reaped(clock: list[float]) -> None:
+    tidy = Janitor(lambda: time.sleep(600), every=10)
+    tidy.tend(before=nothing)
+    pid = tidy.pid
+    assert pid is not None
+    clock[0] = 10
+    tidy.tend(before=nothing)
+    assert tidy.pid == pid  # one at a time
+    tidy.dismiss()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, 0)

@@ -1,0 +1,221 @@
+"""A rescue that is refused waits by itself: nobody else's does, and no refusal ends the supervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from app.jobs.claim import Claim
+from app.store import recovery
+from app.work import causes, exit_codes
+from app.work.announcer import Announcer
+from app.work.engine import EngineLink
+from app.work.rescuer import Rescuer
+from tenants.tenant import HandlerLogin
+from tests.odd_handlers import REGISTRY
+
+LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeout\nDETAIL: a row's values")
+
+
+class Database:
+    """Refuses the rescues of some claims, and is away while it is told to be; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.refused: dict[Claim, psycopg.Error] = {}
+        self.away: psycopg.Error | None = None
+        self.asked: list[Claim] = []
+        self.rescued: dict[Claim, dict[str, Any]] = {}
+        self.claims: dict[Any, Claim] = {}
+        self.takes = 0.0  # seconds for each rescue
+
+    def claim(self, tenant: int) -> Claim:
+        login = HandlerLogin(slug=f"suc{tenant:04}", schema=f"t_{tenant:012x}", role="r", epoch=0)
+        claim = Claim(
+            job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=tenant, login=login
+        )  # fmt: skip
+        self.claims[claim.token] = claim
+        return claim
+
+    def engine(self) -> EngineLink:
+        return Link(self)
+
+
+class Link(EngineLink):
+    """Answers in the database's place."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(lambda: pytest.fail("nothing is connected"), rest=1, chance=half, clock=lambda: database.now)
+        self._database = database
+
+    def _run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
+        database = self._database
+        if database.away is not None:
+            raise database.away
+        if operation is not recovery.rescue:
+            return None
+        _, _, token = parameters
+        claim = database.claims[token]
+        database.asked.append(claim)
+        database.now += database.takes
+        if claim in database.refused:
+            raise database.refused[claim]
+        database.rescued[claim] = options
+        return "pending"
+
+
+def half() -> float:
+    return 0.5
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+@pytest.fixture
+def rescuing(database: Database) -> Rescuer:
+    engine = database.engine()
+    return Rescuer(
+        engine=engine,
+        registry=REGISTRY,
+        announcer=Announcer(engine),
+        ready=lambda: None,
+        chance=half,
+        clock=lambda: database.now,
+    )
+
+
+def killed(rescuing: Rescuer, *claims: Claim) -> None:
+    for claim in claims:
+        rescuing.from_dead((claim,), -9, None)
+
+
+def test_one_refused_rescue_holds_up_nobody_else_s(database: Database, rescuing: Rescuer) -> None:
+    bad, good = database.claim(1), database.claim(2)
+    database.refused[bad] = LOCKED
+    killed(rescuing, bad, good)
+    rescuing.flush()
+    assert list(database.rescued) == [good]
+    assert rescuing.tokens == {bad.token}
+    del database.refused[bad]
+    database.now = rescuing.due
+    rescuing.flush()
+    assert list(database.rescued) == [good, bad]
+    assert not rescuing
+
+
+def test_a_rescue_that_is_refused_again_and_again_is_tried_ever_more_rarely(
+    database: Database, rescuing: Rescuer
+) -> None:
+    bad = database.claim(1)
+    database.refused[bad] = LOCKED
+    killed(rescuing, bad)
+    waits = []
+    for _ in range(10):
+        rescuing.flush()
+        waits.append(rescuing.due - database.now)
+        database.now = rescuing.due
+    assert waits == [0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment_only(
+    database: Database, rescuing: Rescuer
+) -> None:
+    bad, good = database.claim(1), database.claim(1)
+    database.refused[bad] = LOCKED
+    killed(rescuing, bad)
+    for _ in range(8):
+        rescuing.flush()
+        database.now = rescuing.due
+    database.asked.clear()
+    killed(rescuing, good)
+    rescuing.flush()
+    # The one that was never refused goes first; the other is tried in the same moment, as it is due.
+    assert database.asked == [good, bad]
+    killed(rescuing, more := database.claim(1))
+    rescuing.flush()
+    assert database.asked[2:] == [more]
+
+
+def test_the_locked_tables_of_a_tenant_are_tried_once_for_all_its_jobs(database: Database, rescuing: Rescuer) -> None:
+    claims = [database.claim(1) for _ in range(20)]
+    database.refused = dict.fromkeys(claims, LOCKED)
+    killed(rescuing, *claims)
+    rescuing.flush()
+    assert len(database.asked) == 1
+
+
+def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Rescuer) -> None:
+    one, two = database.claim(1), database.claim(2)
+    killed(rescuing, one, two)
+    for away in (psycopg.OperationalError("gone"), psycopg.errors.ReadOnlySqlTransaction("a standby")):
+        database.away = away
+        rescuing.flush()
+        assert rescuing.due == database.now + 1
+        database.now = rescuing.due
+    database.away = None
+    rescuing.flush()
+    assert list(database.rescued) == [one, two]
+
+
+@pytest.mark.parametrize(
+    "gone", [psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable]
+)
+def test_what_is_owed_to_a_tenant_that_is_gone_is_dropped_and_said(
+    database: Database, rescuing: Rescuer, gone: type[psycopg.Error], caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = database.claim(1)
+    database.refused[bad] = gone("no such thing")
+    killed(rescuing, bad)
+    rescuing.flush()
+    assert not rescuing
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_the_values_of_a_row_reach_no_log(
+    database: Database, rescuing: Rescuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = database.claim(1)
+    database.refused[bad] = LOCKED
+    killed(rescuing, bad)
+    rescuing.flush()
+    assert "canceling statement due to lock timeout" in caplog.text
+    assert "DETAIL" not in caplog.text
+
+
+def test_many_that_take_long_leave_time_to_say_that_the_worker_lives(database: Database, rescuing: Rescuer) -> None:
+    database.takes = 0.3
+    killed(rescuing, *(database.claim(number) for number in range(9)))
+    rescuing.flush()
+    assert len(database.asked) == 2
+    assert rescuing.due <= database.now
+    rescuing.flush_all()
+    assert not rescuing
+
+
+@pytest.mark.parametrize(
+    ("code", "why", "counted"),
+    [
+        (-9, None, True),
+        (exit_codes.OUT_OF_MEMORY, None, True),
+        (exit_codes.BROKEN, None, True),
+        (-9, causes.time_limit(1), True),
+        (-9, causes.WORKER_ENDED, False),
+        (-9, causes.STOPPING, False),
+        (-9, causes.CUT_OFF, False),
+        (exit_codes.LOGIN_REFUSED, None, False),
+        (exit_codes.DATABASE_AWAY, None, False),
+    ],
+)
+def test_which_ends_of_a_child_are_counted(
+    database: Database, rescuing: Rescuer, code: int, why: str | None, *, counted: bool
+) -> None:
+    claim = database.claim(1)
+    rescuing.from_dead((claim,), code, why)
+    rescuing.flush()
+    assert database.rescued[claim]["counted"] is counted
