@@ -14,6 +14,7 @@ from tests.mutants import (
     recovery,
     running,
     streams,
+    supervising,
     tickets,
     turns,
 )
@@ -23,6 +24,7 @@ MUTANTS = (
     *tickets.MUTANTS,
     *recovery.MUTANTS,
     *running.MUTANTS,
+    *supervising.MUTANTS,
     *groups.MUTANTS,
     *outside.MUTANTS,
     *isolation.MUTANTS,
