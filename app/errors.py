@@ -33,6 +33,10 @@ class ClaimLost(TurnoError):
     """The attempt no longer holds its job: somebody else may run it, so nothing more may be written."""
 
 
+class NotStarted(TurnoError):
+    """The attempt could not be started now, for a lock or for want of room; nothing of it was begun."""
+
+
 class HandlerMisuse(TurnoError):
     """The handler did what only the executor may do, such as committing; see the message."""
 

@@ -29,7 +29,7 @@ class NotConfined(Exception):
 
 
 class LoginRefused(psycopg.OperationalError):
-    """The tenant's login was refused or did not answer; `turno tenant reset-login` mends a changed password."""
+    """The server refused this tenant's login; `turno tenant reset-login` mends a changed password."""
 
 
 def handler_session(
@@ -41,7 +41,8 @@ def handler_session(
 ) -> C:
     """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
 
-    Raises LoginRefused, or NotConfined if the role could do more than it should.
+    Raises LoginRefused, or NotConfined if the role could do more than it should; any other psycopg.OperationalError
+    is about the server, whoever logs in.
     """
     conninfo = logins.conninfo(
         login.role,
@@ -53,7 +54,11 @@ def handler_session(
     try:
         connection = kind.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
     except psycopg.OperationalError as error:
-        raise LoginRefused(f"{login.slug}: {str(error).strip()}") from error
+        said = f"{login.slug}: {str(error).strip()}"
+        # Refused after it was asked who is there: a server that is away, starts or is full does not get as far.
+        if error.pgconn is not None and error.pgconn.used_password:
+            raise LoginRefused(said) from error
+        raise psycopg.OperationalError(said) from error
     try:
         assert_confined(connection, login.role)
     except BaseException:

@@ -15,6 +15,7 @@ from tenants.session import handler_session
 from tests.odd_handlers import REGISTRY
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from app.jobs.claim import Claim, Group
@@ -41,11 +42,16 @@ def claim_groups_here(world: World, slots: int = 1, worker: UUID | None = None) 
 
 
 def execute_group_here(
-    world: World, claims: Group, stop: StopRequest | None = None, kind: type[HandlerConnection] = HandlerConnection
+    world: World,
+    claims: Group,
+    stop: StopRequest | None = None,
+    kind: type[HandlerConnection] = HandlerConnection,
+    following: Callable[[], Group] = lambda: (),
 ) -> dict[Claim, str]:
     """Run the group as a child does and return the statuses it reports."""
     lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
-    executor = Executor(registry=REGISTRY, sessions=lent, worker="test", errand=Errand(stop=stop or StopRequest()))
+    errand = Errand(stop=stop or StopRequest(), following=following)
+    executor = Executor(registry=REGISTRY, sessions=lent, worker="test", errand=errand)
     try:
         return GroupExecutor(executor).execute(claims)
     finally:

@@ -487,6 +487,21 @@ def defer_a_refusal(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def leave_settings(job: JobContext, payload: OddPayload) -> None:
+    """Make a session's settings permanent by a commit, then fail."""
+    job.connection.execute(payload.text.encode())
+    job.checkpoint(1)
+    raise ValueError("after the settings")
+
+
+def collide_at_commit(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Write what the commit refuses as a collision, the first `number` times; say how often it was run."""
+    runs = TRIES[payload.text] = TRIES.get(payload.text, 0) + 1
+    if runs <= payload.number:
+        job.connection.execute("INSERT INTO met_at_commit VALUES (1)")
+    return {"runs": runs}
+
+
 def dict_rows(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     """Say what a row looks like, and leave the session with another factory."""
     row = job.connection.execute("SELECT 1 AS one").fetchone()
@@ -590,6 +605,8 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "stop_self": stop_self,
     "commit_and_begin": commit_and_begin,
     "defer_a_refusal": defer_a_refusal,
+    "leave_settings": leave_settings,
+    "collide_at_commit": collide_at_commit,
     "dict_rows": dict_rows,
     "release_savepoint": release_savepoint,
     "modules": lambda _job, _payload: {"modules": sorted(sys.modules)},

@@ -28,7 +28,12 @@ class Claim:
     @property
     def log_fields(self) -> dict[str, object]:
         """Return what a line of the log says about this attempt."""
-        return {"tenant": self.login.slug, "job_id": str(self.job_id), "attempt": self.attempt}
+        return {
+            "tenant": self.login.slug,
+            "job_id": str(self.job_id),
+            "job_type": self.type,
+            "attempt": self.attempt,
+        }
 
 
 # What shares a transaction: one claim, or several of a grouped type and of one tenant.

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from threading import Event, Thread
+from threading import Condition, Thread
 
 from app.jobs.job import JobRef
 
@@ -23,30 +23,39 @@ class PoolQueue:
         self.name = name
         self._notify = notify
         self._hang_up = hang_up
-        self._offered = Event()
-        self._closed = Event()
+        self._changed = Condition()
+        self._offered = self._closed = False
         self._thread = Thread(target=self._send, name="hints", daemon=True)
         self._thread.start()
 
     def offer(self, ref: JobRef) -> bool:
         """Have the workers woken; which job it is, they find by claiming."""
         del ref
-        self._offered.set()
-        return not self._closed.is_set()
+        with self._changed:
+            self._offered = True
+            self._changed.notify()
+            return not self._closed
 
     def close(self) -> None:
         """Send what is left and end the thread."""
-        self._closed.set()
-        self._offered.set()
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
         self._thread.join()
 
     def _send(self) -> None:
-        while not self._closed.is_set():
-            self._offered.wait()
-            self._offered.clear()
+        while self._next():
             try:
                 self._notify()
             except Exception as error:  # noqa: BLE001 - a lost hint is no error
                 log.warning("workers not woken: %s", error)
-            self._closed.wait(BREATH)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, BREATH)
         self._hang_up()
+
+    def _next(self) -> bool:
+        """Wait until a hint is to be sent; False when it is closed and nothing was offered since the last one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._offered or self._closed)
+            offered, self._offered = self._offered, False
+            return offered

@@ -38,6 +38,10 @@ def of_end(code: int) -> str:
             return "the tenant's login was refused"
         case exit_codes.DATABASE_AWAY:
             return "the database could not be reached"
+        case exit_codes.NOT_STARTED:
+            return "the database would not have it started"
+        case exit_codes.UNRECORDED:
+            return "the database refused to record how it went"
         case exit_codes.LEFT:
             code = 0
     return f"exited with status {code} without finishing"

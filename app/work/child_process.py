@@ -14,8 +14,9 @@ from typing import NoReturn
 import psycopg
 
 from app import crash_points
-from app.errors import ClaimLost
+from app.errors import ClaimLost, NotStarted
 from app.jobs.claim import Claim, Group
+from app.store.outage import in_short, unreachable
 from app.work import exit_codes, limits, strays, title
 from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED, Child
 from app.work.errand import Errand
@@ -165,10 +166,13 @@ def _run(duty: Duty, claims: Group, errand: Errand) -> int:
     except (LoginRefused, NotConfined) as error:
         log.error("%s", error, extra=extra)  # noqa: TRY400 - the sentence is enough
         return exit_codes.LOGIN_REFUSED
-    except psycopg.OperationalError as error:
+    except NotStarted as error:
+        log.warning("attempt not started: %s", error, extra=extra)
+        return exit_codes.NOT_STARTED
+    except psycopg.Error as error:
         # What the handler itself meets is an outcome; this is about our own words before and after it.
-        log.warning("attempt not recorded: %s", error, extra=extra)
-        return exit_codes.DATABASE_AWAY
+        log.warning("attempt not recorded: %s", in_short(error), extra=extra)
+        return exit_codes.DATABASE_AWAY if unreachable(error) else exit_codes.UNRECORDED
     except SystemExit as request:
         # Not FINISHED, whatever the handler said: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT

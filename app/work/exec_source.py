@@ -77,7 +77,8 @@ class ExecSource:
         """Do nothing: nothing is held."""
 
     def _waiting(self, worker: UUID, free: int) -> list[Turn]:
-        queues = sorted({handler.queue for handler in self._registry.load_all()})
+        # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
+        queues = sorted({self._registry.terms(job_type).queue for job_type in self._registry.types})
         types = self._registry.versions
         claims = self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
         return [((claim,),) for claim in claims]

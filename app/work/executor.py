@@ -10,8 +10,6 @@ from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-import psycopg
-
 from app import crash_points
 from app.errors import (
     CalledElsewhere,
@@ -23,7 +21,7 @@ from app.errors import (
     NeedsReview,
     PermanentFailure,
 )
-from app.jobs.claim import Claim
+from app.jobs.claim import Claim, Group
 from app.jobs.handler import JobHandler
 from app.jobs.outcome import (
     Abandon,
@@ -67,7 +65,7 @@ class Attempt:
     """Everything one attempt needs, from its start to its record."""
 
     claim: Claim
-    handler: JobHandler[Any]
+    terms: type[JobHandler[Any]]
     transaction: JobTransaction
     started: Started
     context: AttemptContext
@@ -76,7 +74,7 @@ class Attempt:
     @property
     def afresh(self) -> bool:
         """Say whether this attempt was healthy for so long that earlier errors no longer count."""
-        return self.handler.retry.afresh(monotonic() - self.began)
+        return self.terms.retry.afresh(monotonic() - self.began)
 
 
 class Executor:
@@ -99,65 +97,62 @@ class Executor:
         self.stop = errand.stop
 
     def execute(self, claim: Claim) -> str:
-        """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job."""
-        handler = self.handler(claim)
+        """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job.
+
+        It is started before any of the handler's code is loaded: then an error there is an error of the attempt, and
+        a death its crash.
+        """
         with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
             started = transaction.start()
             crash_points.reach("started")
-            return self._run(self.attempt(handler, transaction, started))
+            return self._run(self.attempt(transaction, started), following=self._errand.following)
 
     def resume(self, claim: Claim, started: Started, decision: Decision | None) -> str:
         """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
         with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
-            attempt = self.attempt(self.handler(claim), transaction, started)
+            attempt = self.attempt(transaction, started)
             if decision is not None:
-                return self.record(attempt, decision)
+                return self._end(attempt, decision)
             transaction.begin()
-            return self._run(attempt)
+            # The session is the next member's, in which nothing may have been begun.
+            return self._run(attempt, following=lambda: ())
 
-    def _run(self, attempt: Attempt) -> str:
+    def _run(self, attempt: Attempt, *, following: Callable[[], Group]) -> str:
+        """Work and record; what collides with another transaction, also with its commit, works again at once."""
         with closing(attempt.context):
-            with limited_memory(attempt.handler.memory_mb):
-                outcome = self._work(attempt)
-            return self.record(attempt, self.decide(attempt, outcome))
+            for tries in range(1, COLLISIONS + 1):
+                try:
+                    with limited_memory(attempt.terms.memory_mb):
+                        outcome = self.unwanted(attempt) or self.call(attempt)
+                    if isinstance(outcome, Completed):
+                        return self._complete(attempt, outcome, following)
+                    break
+                except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
+                    if tries == COLLISIONS or not collided(error):
+                        outcome = self.judge(error)
+                        break
+                    self._begin_again(attempt, tries)
+            attempt.transaction.take_over()
+            return self._end(attempt, self.decide(attempt, outcome))
 
-    def handler(self, claim: Claim) -> JobHandler[Any]:
-        """Return a new handler for a claim."""
-        return self._registry.load(claim.type)()
+    def _begin_again(self, attempt: Attempt, tries: int) -> None:
+        attempt.transaction.rollback()
+        attempt.context.start_over()
+        sleep(0.05 * tries * self._chance())
+        attempt.transaction.begin()
 
-    def attempt(self, handler: JobHandler[Any], transaction: JobTransaction, started: Started) -> Attempt:
+    def attempt(self, transaction: JobTransaction, started: Started) -> Attempt:
         """Return what was started as an attempt in this transaction."""
+        terms = self._registry.terms(transaction.claim.type)
         context = AttemptContext(
             transaction=transaction,
             started=started,
             stop=self.stop,
             sessions=self.sessions,
             moved=self._errand.moved,
-            grouped=handler.group > 1,
+            grouped=terms.group > 1,
         )
-        return Attempt(transaction.claim, handler, transaction, started, context, monotonic())
-
-    def _work(self, attempt: Attempt) -> Outcome:
-        outcome = self._try(attempt)
-        if not isinstance(outcome, Completed):
-            attempt.transaction.take_over()
-        return outcome
-
-    def _try(self, attempt: Attempt) -> Outcome:
-        if unwanted := self.unwanted(attempt):
-            return unwanted
-        for tries in range(1, COLLISIONS + 1):
-            try:
-                if tries > 1:
-                    attempt.transaction.begin()
-                return self.call(attempt)
-            except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
-                if tries == COLLISIONS or not collided(error):
-                    return self.judge(error)
-                attempt.transaction.rollback()
-                attempt.context.start_over()
-                sleep(0.05 * tries * self._chance())
-        raise AssertionError("the last try returns")
+        return Attempt(transaction.claim, terms, transaction, started, context, monotonic())
 
     def unwanted(self, attempt: Attempt) -> Cancel | None:
         """Say why a job that was claimed is not to run after all."""
@@ -168,8 +163,8 @@ class Executor:
         return None
 
     def call(self, attempt: Attempt) -> Outcome:
-        """Call the handler inside the transaction that is open; raises whatever it raises."""
-        job, handler = attempt.context, attempt.handler
+        """Load and call the handler inside the transaction that is open; raises whatever it raises."""
+        job, handler = attempt.context, self._registry.load(attempt.claim.type)()
         payload = rebuild(handler.payload_type, attempt.started.payload)
         handler.before(job)
         answer = _alone(lambda: handler.handle(job, payload))
@@ -210,42 +205,52 @@ class Executor:
             outcome,
             errors=0 if attempt.afresh else attempt.started.errors,
             max_attempts=attempt.started.max_attempts,
-            policy=attempt.handler.retry,
+            policy=attempt.terms.retry,
             now=now,
             chance=self._chance(),
         )
 
     def record(self, attempt: Attempt, decision: Decision) -> str:
-        """Write the decision and return the job's new status; only completing it commits what is open."""
-        if isinstance(decision, Complete):
-            return self._commit(attempt, decision)
+        """Write a decision other than to complete the job, which commits; returns the job's new status."""
         return attempt.transaction.insist(lambda session: _write(session, attempt, decision))
 
-    def _commit(self, attempt: Attempt, decision: Complete) -> str:
-        """Commit the handler's work together with the end of its job; what refuses that is the attempt's error."""
-        try:
-            crash_points.reach("completing")
-            attempt.transaction.end(
-                [attempts.completing(attempt.claim, decision.result)], self._following(attempt.claim)
-            )
-        except (psycopg.Error, HandlerMisuse) as error:
-            # A lost reply to COMMIT lands here too: then the ticket is gone, and the record says ClaimLost.
-            attempt.transaction.take_over()
-            return self.record(attempt, self.decide(attempt, self.judge(error)))
+    def _end(self, attempt: Attempt, decision: Decision) -> str:
+        status = self.record(attempt, decision)
+        say_if_failed(attempt.claim, decision, status)
+        return status
+
+    def _complete(self, attempt: Attempt, outcome: Completed, following: Callable[[], Group]) -> str:
+        """Commit the handler's work together with the end of its job.
+
+        Whatever refuses that is the attempt's error; if only the answer was lost, its record says ClaimLost.
+        """
+        crash_points.reach("completing")
+        claim = attempt.claim
+        attempt.transaction.end([attempts.completing(claim, outcome.result)], _beginnable(following(), claim))
         crash_points.reach("completed")
         return "completed"
 
-    def _following(self, claim: Claim) -> Claim | None:
-        """Take what comes next; returns it if it can be begun in the session of this claim."""
-        match self._errand.following():
-            case (following,) if following.login == claim.login:
-                return following
-        return None
+
+def _beginnable(following: Group, claim: Claim) -> Claim | None:
+    """Return what comes next if it can be begun in the session of this claim."""
+    match following:
+        case (one,) if one.login == claim.login:
+            return one
+    return None
 
 
-def _write(session: HandlerConnection, attempt: Attempt, decision: Retry | Fail | Release | Abandon | Park) -> str:
+def say_if_failed(claim: Claim, decision: Decision, status: str) -> None:
+    """Log that a job failed for good, and of what: the error's first line only, as the others may hold a row."""
+    if isinstance(decision, Fail) and status == "failed":
+        line, _, _ = str(decision.error["message"]).partition("\n")
+        log.error("job failed, %s: %s: %s", decision.cause, decision.error["class"], line, extra=claim.log_fields)
+
+
+def _write(session: HandlerConnection, attempt: Attempt, decision: Decision) -> str:
     claim = attempt.claim
     match decision:
+        case Complete():
+            raise AssertionError("completing a job commits its work; see Executor")
         case Retry(delay, error):
             pause = timedelta(seconds=delay)
             return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=attempt.afresh)

@@ -18,7 +18,7 @@ from app.jobs.claim import Claim, Group
 from app.jobs.outcome import Complete, Completed, Decision, Fail, HandedBack, Outcome
 from app.store import groups
 from app.store.groups import Result
-from app.work.executor import Attempt, Executor
+from app.work.executor import Attempt, Executor, say_if_failed
 from app.work.group_transaction import GroupTransaction, TransactionEnded
 from app.work.limits import limited_memory
 from app.work.session import describe, transient
@@ -66,19 +66,19 @@ class GroupExecutor:
                 self._give_up(transaction, members, Fail("failed for good", describe(error)))
             except (psycopg.Error, ClaimLost) as error:
                 # A lost reply to COMMIT lands here too: then no claim is held any more.
-                log.warning("a group was not committed, its jobs go on alone: %s", error, extra=claims[0].log_fields)
+                said, _, _ = str(error).partition("\n")
+                log.warning("a group was not committed, its jobs go on alone: %s", said, extra=claims[0].log_fields)
                 self._give_up(transaction, members, None)
         return statuses | self._finish_alone([one for one in members if one.claim not in statuses and not one.lost])
 
     def _start(self, transaction: GroupTransaction, claims: Group) -> list[Member]:
-        handlers = {claim: self._executor.handler(claim) for claim in claims}
         self._executor.stop.transaction_begins()
-        started = transaction.insist(
+        started = transaction.starting(
             lambda session: groups.start(session, claims, self._executor.worker, transaction.claim.token)
         )
         crash_points.reach("started")
         return [
-            Member(self._executor.attempt(handlers[claim], transaction.share(claim), started[claim.job_id]))
+            Member(self._executor.attempt(transaction.share(claim), started[claim.job_id]))
             for claim in claims
             if claim.job_id in started
         ]
@@ -86,7 +86,7 @@ class GroupExecutor:
     def _work(self, transaction: GroupTransaction, members: Sequence[Member]) -> None:
         for member in members:
             began = monotonic()
-            with closing(member.attempt.context), limited_memory(member.attempt.handler.memory_mb):
+            with closing(member.attempt.context), limited_memory(member.attempt.terms.memory_mb):
                 outcome = self._try(transaction, member)
             member.ran = monotonic() - began
             if outcome is not None:
@@ -134,6 +134,9 @@ class GroupExecutor:
         crash_points.reach("completing")
         transaction.end(groups.completing(results, transaction.claim.token))
         crash_points.reach("completed")
+        for member in members:
+            if member.decision is not None:
+                say_if_failed(member.claim, member.decision, statuses[member.claim])
         return statuses
 
     def _give_up(self, transaction: GroupTransaction, members: Sequence[Member], verdict: Decision | None) -> None:

@@ -31,12 +31,12 @@ def limited_memory(megabytes: int | None) -> Iterator[None]:
     if megabytes is None:
         yield
         return
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    before, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, ((_status("VmData:") + megabytes * 1024) * 1024, most))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        resource.setrlimit(resource.RLIMIT_DATA, (before, most))
 
 
 def resident_megabytes() -> int:

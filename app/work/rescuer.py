@@ -22,7 +22,7 @@ from app.work.engine import EngineLink
 log = logging.getLogger(__name__)
 
 # How many seconds a job waits whose child ended for no fault of the job's.
-WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0}
+WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.NOT_STARTED: 5.0}
 UNFIT_PAUSE = 30.0
 FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
 COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up those of its tenant's other jobs
@@ -175,7 +175,9 @@ class Rescuer:
             counted=pending.counted,
         )
         self._announcer.changed((claim,))
-        if verdict != "gone":
+        if verdict == "failed":
+            log.error("job failed, crashed once too often: %s", pending.cause, extra=claim.log_fields)
+        elif verdict != "gone":
             log.warning("job taken back: %s; now %s", pending.cause, verdict, extra=claim.log_fields)
         if verdict == "pending" and not pending.pause:
             self._ready()  # nobody else was told

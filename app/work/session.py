@@ -11,11 +11,12 @@ from psycopg.abc import PQGen
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
-from app.errors import ClaimLost, HandlerMisuse
+from app.errors import ClaimLost, HandlerMisuse, NotStarted
 from app.jobs.claim import Claim
 from app.store import attempts
 from app.store.attempts import Started
 from app.store.exchange import Statement, exchange, insist, rows_of
+from app.store.outage import in_short, unreachable
 from app.work.stop import StopRequest
 from tenants.session import UNCHANGED
 from tenants.tenant import HandlerLogin
@@ -127,7 +128,16 @@ class JobTransaction:
         begun, self.connection.begun = self.connection.begun, None
         if begun is not None and begun.token == self.claim.token:
             return begun.started
-        return self.insist(self._start)
+        return self.starting(self._start)
+
+    def starting(self, start: Callable[[HandlerConnection], T]) -> T:
+        """Call what starts attempts; raises NotStarted if a lock, or want of room, keeps it from doing so now."""
+        try:
+            return self.insist(start)
+        except psycopg.Error as error:
+            if unreachable(error) or not transient(error):
+                raise
+            raise NotStarted(f"nothing was begun, so it can be tried later: {in_short(error)}") from error
 
     def _start(self, session: HandlerConnection) -> Started:
         return attempts.started(session, exchange(session, attempts.starting(self.claim, self._worker)))
@@ -197,14 +207,22 @@ class JobTransaction:
             except psycopg.Error:
                 healthy = False
         if not healthy:
-            psycopg.Connection.close(self.connection)
-            self.connection = self._sessions.take(self.claim.login)
+            self._replace()
         self._stop.transaction_ends()
 
+    def _replace(self) -> None:
+        psycopg.Connection.close(self.connection)
+        self.connection = self._sessions.take(self.claim.login)
+
     def take_over(self) -> None:
-        """Undo everything since `begin`, and leave to the record no mode or adapter that the handler chose."""
+        """Undo everything since `begin`, and leave to the record no setting, mode or adapter that the handler chose."""
         self.rollback()
         self.connection = self.connection.afresh()
+        try:
+            self.connection.clean()
+        except psycopg.Error:
+            self._replace()
+        self.connection.cleaned = None  # it is not given back yet
 
     def insist(self, write: Callable[[HandlerConnection], T]) -> T:
         """Call what holds outside the handler's transaction; if the session turns out to be dead, once more on another.

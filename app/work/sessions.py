@@ -1,7 +1,7 @@
 """Tenant sessions of one child: logged in when needed, kept for a while, clean for the next job."""
 
-from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 
 import psycopg
@@ -11,6 +11,15 @@ from tenants.session import NotConfined, believe_confined
 from tenants.tenant import HandlerLogin
 
 IDLE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class IdleSession:
+    """A clean session that nobody uses, and since when; `login` includes the password's epoch."""
+
+    login: HandlerLogin
+    connection: HandlerConnection
+    since: float
 
 
 class Sessions:
@@ -26,46 +35,47 @@ class Sessions:
         self._log_in = log_in
         self._keep = keep
         self._clock = clock
-        # By role and password epoch, the one unused for longest first.
-        self._idle: OrderedDict[HandlerLogin, tuple[HandlerConnection, float]] = OrderedDict()
+        self._idle: list[IdleSession] = []  # the one unused for longest first
 
     def take(self, login: HandlerLogin) -> HandlerConnection:
-        """Return a session that is this tenant's alone and proved to be; raises LoginRefused or NotConfined."""
-        kept = self._idle.pop(login, None)
-        if kept is not None:
-            connection, _ = kept
-            if not connection.closed:
-                return connection
+        """Return a session that is this tenant's alone and proved to be; raises LoginRefused or NotConfined.
+
+        Of several the one given back last: in a job's first session, which it gives back after its second, the next
+        job may have been begun.
+        """
+        for session in reversed(self._idle):
+            if session.login == login:
+                self._idle.remove(session)
+                if not session.connection.closed:
+                    return session.connection
         return self._log_in(login)
 
     def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
         """Keep a session for this tenant's next job if it can be cleaned, otherwise end it."""
         if self._keep and (clean := self._cleaned(login, connection)):
-            # A job's second session comes back before its first, in which the next one may have been begun.
-            if login in self._idle:
-                psycopg.Connection.close(self._idle.pop(login)[0])
-            self._idle[login] = (clean, self._clock())
+            self._idle.append(IdleSession(login, clean, self._clock()))
             while len(self._idle) > self._keep:
-                _, (oldest, _) = self._idle.popitem(last=False)
-                psycopg.Connection.close(oldest)
+                self._end(self._idle[0])
         else:
             psycopg.Connection.close(connection)
 
     def close_idle(self) -> None:
         """End the sessions that nobody used for half a minute."""
-        for login, (connection, since) in list(self._idle.items()):
-            if self._clock() - since >= IDLE_SECONDS:
-                del self._idle[login]
-                psycopg.Connection.close(connection)
+        for session in list(self._idle):
+            if self._clock() - session.since >= IDLE_SECONDS:
+                self._end(session)
 
     def close(self) -> None:
         """End every session that is kept."""
-        while self._idle:
-            _, (connection, _) = self._idle.popitem()
-            psycopg.Connection.close(connection)
+        for session in list(self._idle):
+            self._end(session)
 
     def __len__(self) -> int:
         return len(self._idle)
+
+    def _end(self, session: IdleSession) -> None:
+        self._idle.remove(session)
+        psycopg.Connection.close(session.connection)
 
     def _cleaned(self, login: HandlerLogin, connection: HandlerConnection) -> HandlerConnection | None:
         if connection.busy:

@@ -6,10 +6,13 @@ from typing import Any, NoReturn
 
 import psycopg
 import pytest
+from psycopg.errors import ProgramLimitExceeded, ReadOnlySqlTransaction
 
+from app.errors import NotStarted
 from app.work import causes, exit_codes
 from app.work.child_process import Duty, fork_child
 from cli.deadline import becomes_true
+from tenants.session import LoginRefused
 from tests.attempt_here import claim_here
 from tests.odd_handlers import Odd
 from tests.world import World
@@ -49,14 +52,26 @@ def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: World, p
     assert pool.poll() is None
 
 
-def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_blames_no_job(world: World) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "cause"),
+    [
+        (psycopg.OperationalError("lost"), exit_codes.DATABASE_AWAY, "the database could not be reached"),
+        (ReadOnlySqlTransaction("a standby"), exit_codes.DATABASE_AWAY, "the database could not be reached"),
+        (LoginRefused("the password"), exit_codes.LOGIN_REFUSED, "the tenant's login was refused"),
+        (NotStarted("a lock"), exit_codes.NOT_STARTED, "the database would not have it started"),
+        (ProgramLimitExceeded("54000"), exit_codes.UNRECORDED, "the database refused to record how it went"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was(
+    world: World, error: Exception, code: int, cause: str
+) -> None:
     def run(*_: Any) -> NoReturn:
-        raise psycopg.OperationalError("the connection is lost")
+        raise error
 
     world.odd = True
     claim = claim_here(world, world.enqueue({"how": "ok"}, handler=Odd))
     child = fork_child(Duty(run=run, jobs=1), before=lambda: None)
     child.assign(((claim,),))
-    code = child.reap()
-    assert code == exit_codes.DATABASE_AWAY
-    assert causes.of_end(code) == "the database could not be reached"
+    assert child.reap() == code
+    assert causes.of_end(code) == cause

@@ -154,6 +154,7 @@ def test_a_worker_that_others_declared_dead_stops_itself(world: World) -> None:
     log, _ = worker.communicate(timeout=20)
     assert worker.returncode == 1, log
     assert "others have its jobs" in log
-    assert world.job(job_id)["status"] == "running"
+    job = world.job(job_id)
+    assert (job["status"], job["reason"], job["crashes"]) == ("pending", "its worker ended unexpectedly", 0)
     world.sweep(REOFFER_AFTER_SECONDS="3600")
     assert world.job(job_id)["status"] == "pending"

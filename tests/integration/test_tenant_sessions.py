@@ -13,6 +13,8 @@ from app.work.session import HandlerConnection, JobTransaction
 from app.work.sessions import Sessions
 from app.work.stop import StopRequest
 from cli.wiring import sessions
+from tenants.session import handler_session
+from tenants.tenant import HandlerLogin
 from tests.attempt_here import claim_here
 from tests.world import World
 
@@ -100,3 +102,35 @@ def test_a_next_job_that_somebody_else_has_is_not_begun(world: World, lent: Sess
         assert setting(transaction.connection) != "5MB"
         with pytest.raises(ClaimLost):
             transaction.start()
+
+
+def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first(world: World) -> None:
+    login = world.handler_login()
+    logged_in: list[HandlerConnection] = []
+
+    def log_in(login: HandlerLogin) -> HandlerConnection:
+        logged_in.append(handler_session(world.logins, login, application="test", kind=HandlerConnection))
+        return logged_in[-1]
+
+    with closing(Sessions(log_in, keep=3)) as lent:
+        for _ in range(3):
+            first, second = lent.take(login), lent.take(login)
+            backends = [first.info.backend_pid, second.info.backend_pid]
+            assert backends == [session.info.backend_pid for session in logged_in]
+            lent.give_back(login, second)
+            lent.give_back(login, first)
+        assert len(lent) == 2
+
+
+def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: World) -> None:
+    one, other = world.handler_login(), world.handler_login(world.other)
+    with closing(sessions(world.settings, keep=2)) as lent:
+        lendings = [(login, lent.take(login)) for login in (one, one, other)]
+        for login, session in lendings:
+            lent.give_back(login, session)
+        assert len(lent) == 2
+        assert lendings[0][1].closed
+        for login, session in lendings[1:]:
+            again = lent.take(login)
+            assert again.info.backend_pid == session.info.backend_pid
+            lent.give_back(login, again)

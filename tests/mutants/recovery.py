@@ -274,8 +274,8 @@ MUTANTS = (
         "a child that lost the database is said to be broken",
         CRASHES,
         f"{WORK}/child_process.py",
-        "        return exit_codes.DATABASE_AWAY",
-        "        return exit_codes.BROKEN",
-        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_blames_no_job",),
+        "return exit_codes.DATABASE_AWAY if unreachable(error) else",
+        "return exit_codes.BROKEN if unreachable(error) else",
+        (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
     ),
 )

@@ -311,6 +311,18 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "Its worker was stopped; another one goes on.",
         "es": "Se detuvo el proceso que lo hacía; sigue otro.",
     },
+    "reason its worker ended unexpectedly": {
+        "en": "Its worker ended unexpectedly; another one goes on.",
+        "es": "El proceso que lo hacía terminó de improviso; sigue otro.",
+    },
+    "reason the database would not have it started": {
+        "en": "The branch's data was locked, or the database had no room; it waits a moment.",
+        "es": "Los datos de la sucursal estaban bloqueados, o la base no tenía lugar; espera un momento.",
+    },
+    "reason the database refused to record how it went": {
+        "en": "The database refused to record how it went.",
+        "es": "La base de datos no dejó anotar cómo le fue.",
+    },
     "reason its ticket was missing": {
         "en": "It had lost its turn and waits again.",
         "es": "Había perdido su turno y espera de nuevo.",

@@ -1,0 +1,39 @@
+"""Hints to residents: coalesced, sent from a thread, and none is lost because the process stops."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+from uuid import uuid4
+
+from app.jobs.job import JobRef
+from app.queues.pool import PoolQueue
+from cli.deadline import becomes_true
+
+REF = JobRef("suc0001", uuid4())
+
+
+def test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops() -> None:
+    sent: list[str] = []
+    sending, go_on = Event(), Event()
+
+    def notify() -> None:
+        sent.append("hint")
+        sending.set()
+        go_on.wait(10)
+
+    queue = PoolQueue(notify=notify, hang_up=lambda: sent.append("hung up"))
+    assert queue.offer(REF)
+    assert sending.wait(10)
+    assert queue.offer(REF)
+    stopping = Thread(target=queue.close)
+    stopping.start()
+    assert becomes_true(lambda: not queue.offer(REF), within=10)  # that it is closed is known before it goes on
+    go_on.set()
+    stopping.join(10)
+    assert sent == ["hint", "hint", "hung up"]
+
+
+def test_who_was_offered_nothing_sends_nothing() -> None:
+    sent: list[str] = []
+    PoolQueue(notify=lambda: sent.append("hint"), hang_up=lambda: sent.append("hung up")).close()
+    assert sent == ["hung up"]
