@@ -98,7 +98,7 @@ class Settings:
     admin_database_url: str = _setting(
         "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL", secret=True
     )
-    master_key: str = _setting("", "secret all role passwords are derived from, 16 characters or more", secret=True)
+    master_key: str = _setting("", "secret all role passwords are derived from, 32 characters or more", secret=True)
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))

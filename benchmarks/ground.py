@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPANY = "northwind"
-KEY = "the benchmarks' own master key"
+KEY = "the benchmarks' own master key, 32 or more"
 SHARED_BUFFERS = "512MB"  # what the peers were measured with, too
 
 

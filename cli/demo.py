@@ -88,6 +88,7 @@ class Demo:
         )
 
     def _take_folder(self) -> None:
+        self._folder.make()
         lock = FolderLock(self._folder.path / "demo")
         try:
             lock.acquire()

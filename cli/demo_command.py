@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ def demo(*, leave: bool, as_json: bool, port: int | None) -> None:
     Everything is kept in the folder .turno. Set DATABASE_URL (and let its user create roles) to use a PostgreSQL
     of yours instead.
     """
+    os.umask(0o077)
     played = Demo(DemoFolder(Path.cwd() / DEMO_ENVIRONMENT.parent), port=port)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

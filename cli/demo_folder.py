@@ -27,6 +27,12 @@ class DemoFolder:
 
     path: Path
 
+    def make(self) -> None:
+        """Make the folder, or close it: its logs, too, are its owner's alone."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        # Root's server runs as somebody else, who must get to its data through here.
+        self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
+
     @property
     def postgres(self) -> Path:
         """The data folder of the embedded server."""

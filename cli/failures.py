@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from cli.tables import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,11 +22,11 @@ def explained(error: BaseException) -> str | None:
     The errors of our own rooms carry messages written for people; the database's are put into words here.
     """
     if type(error).__module__.partition(".")[0] in ROOMS:
-        return str(error)
+        return printable(str(error))
     # Not imported: where the driver was never loaded, none of its errors can have been raised.
     driver = sys.modules.get("psycopg")
     if driver is not None and isinstance(error, driver.Error):
-        return _of_postgres(error)
+        return printable(_of_postgres(error))
     return None
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.progress_bars import Bar, LiveBars
-from cli.tables import print_table
+from cli.tables import print_table, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def print_standings(standings: Sequence[Standing]) -> int:
 def print_findings(findings: Sequence[object]) -> int:
     """Print what the catalog check found; return 1 if it found anything."""
     for finding in findings:
-        print(finding)
+        print(printable(str(finding)))
     print(f"{len(findings)} findings" if findings else "every right is as the matrix says")
     return int(bool(findings))
 

@@ -43,7 +43,17 @@ def text(cell: Any) -> str:
         return ""
     if isinstance(cell, datetime):
         return cell.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
-    return " ".join(str(cell).split())
+    return printable(" ".join(str(cell).split()))
+
+
+def printable(words: str) -> str:
+    r"""Return the text with whatever could steer a terminal, or hide in it, as an escape such as `\x1b`.
+
+    What tenants' code has stored is shown to operators.
+    """
+    if words.isprintable():
+        return words
+    return "".join(one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode() for one in words)
 
 
 def _is_number(cell: Any) -> bool:

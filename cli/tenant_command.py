@@ -116,4 +116,4 @@ def revoke(slug: str) -> None:
     known = logins(read_settings())
     with service_session(known, known.operator, application="turno-cli") as connection:
         revoke_tokens(connection, slug)
-    click.echo(f"tenant {slug}: tokens issued until now are refused")
+    click.echo(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")

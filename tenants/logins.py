@@ -48,7 +48,7 @@ class Logins:
     """Turns a role into a conninfo with its password and pinned settings.
 
     `server` is a libpq conninfo or URL; its user and password are ignored. `master_key` is at least
-    16 bytes. `installation` defaults to a digest of the database's name.
+    32 bytes. `installation` defaults to a digest of the database's name.
     """
 
     server: str
@@ -56,8 +56,9 @@ class Logins:
     installation: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.master_key) < 16:  # noqa: PLR2004 - the docstring's promise
-            raise ValueError("MASTER_KEY must be at least 16 characters long; make one with `openssl rand -hex 32`")
+        # Whoever knows one role's password may guess the key offline, at the price of one HMAC a guess.
+        if len(self.master_key) < 32:  # noqa: PLR2004 - the docstring's promise
+            raise ValueError("MASTER_KEY must be at least 32 characters long; make one with `openssl rand -hex 32`")
         if not self.installation:
             database = conninfo_to_dict(self.server).get("dbname")
             if not database:

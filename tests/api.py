@@ -141,7 +141,7 @@ class Service:
 
 @contextmanager
 def a_service(url: str) -> Iterator[Service]:
-    logins = Logins(server=url, master_key=b"sixteen bytes or more")
+    logins = Logins(server=url, master_key=b"a master key of 32 bytes or more")
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "acme", "Acme")

@@ -20,7 +20,8 @@ REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
 class Principal:
     """Who a token speaks for: a user, the tenants it may choose from and what else it may do.
 
-    `issued_at` and `expires_at` are in seconds since 1970.
+    `issued_at` and `expires_at` are in seconds since 1970. The former is the earliest moment at which it can have been
+    issued: its issuer's clock may be ahead of ours, and a token from before a revocation must not outlive it.
     """
 
     user: str
@@ -99,7 +100,9 @@ def _principal(claims: dict[str, Any]) -> Principal:
     issued_at = claims["iat"]
     if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
         refuse_token("The token's iat must be seconds since 1970.")
-    return Principal(user, _names(claims, "tenants"), _names(claims, "roles"), issued_at, float(claims["exp"]))
+    return Principal(
+        user, _names(claims, "tenants"), _names(claims, "roles"), issued_at - LEEWAY_SECONDS, float(claims["exp"])
+    )
 
 
 def _names(claims: dict[str, Any], claim: str) -> frozenset[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tenants.punctual import PunctualConnection
     from tenants.tenant import Tenant
 
-KEY = "the nemesis' own master key"
+KEY = "the nemesis' own master key, 32 or more"
 JWT_KEY = "the nemesis' own token key, long enough"
 MARK = "TURNO_NEMESIS"  # of every worker
 FOLDER = "TURNO_NEMESIS_FOLDER"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from app.jobs.handler import JobHandler
 
-KEY = "the tests' own master key"
+KEY = "the tests' own master key, 32 or more"
 PRODUCT = "handlers:build_registry"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}

@@ -60,6 +60,8 @@ def test_the_demo_invoices_everything_again_and_again_and_leaves_no_process(
 ) -> None:
     assert_everything_is_invoiced(play(tmp_path, marked))
     assert processes(marked) == []
+    kept = [path for path in (tmp_path / ".turno").iterdir() if path.name != "postgres-programs"]
+    assert {path.name: path.stat().st_mode & 0o077 for path in kept} == dict.fromkeys((path.name for path in kept), 0)
     (tmp_path / ".turno" / "demo.env").unlink()  # new keys for an old database
     assert_everything_is_invoiced(play(tmp_path, marked))
     assert processes(marked) == []

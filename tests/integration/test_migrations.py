@@ -24,7 +24,7 @@ from tenants.provision import add_company, add_tenant
 from tenants.schema_migration import MigrationFailed, Outcome
 from tenants.tenant import Tenant
 
-KEY = b"the tests' own master key"
+KEY = b"the tests' own master key, 32 or more"
 PACKAGED = Path(__file__).resolve().parents[2] / "migrations"
 SLUGS = ["suc0001", "suc0002", "suc0003"]
 WIDGETS = "CREATE TABLE widgets (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);"

@@ -26,7 +26,7 @@ from tenants.roles import existing_roles
 from tenants.session import LoginRefused, handler_session, service_session
 from tenants.tenant import HandlerLogin, InvalidSlug, Tenant
 
-KEY = b"the tests' own master key"
+KEY = b"the tests' own master key, 32 or more"
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -270,7 +270,7 @@ from tenants.provision import add_company, add_tenant
 from tenants.removal import remove_tenant
 
 url = sys.argv[1]
-logins = Logins(url, b"the tests' own master key")
+logins = Logins(url, b"the tests' own master key, 32 or more")
 with psycopg.connect(url, autocommit=True) as admin:
     print("ready", flush=True)
     install(admin, logins)

@@ -68,6 +68,14 @@ MUTANTS = (
         (f"{REFUSALS}::test_a_revoked_token_opens_nothing_and_a_newer_one_does",),
     ),
     Mutant(
+        "a token of a clock that is ahead outlives its revocation",
+        "section 8: tokens_valid_from",
+        TOKENS,
+        "issued_at - LEEWAY_SECONDS",
+        "issued_at",
+        (f"{REFUSALS}::test_a_revoked_token_opens_nothing_and_a_newer_one_does",),
+    ),
+    Mutant(
         "a token chooses its algorithm",
         TOKEN,
         TOKENS,

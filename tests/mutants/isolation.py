@@ -60,6 +60,22 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "what is stored steers an operator's terminal",
+        "a tenant's text is text",
+        "cli/tables.py",
+        'return printable(" ".join(str(cell).split()))',
+        'return " ".join(str(cell).split())',
+        ("tests/unit/test_tables.py::test_what_was_stored_does_not_steer_the_terminal",),
+    ),
+    Mutant(
+        "a master key may be short",
+        "section 5: passwords of logins are an HMAC of a master key",
+        LOGINS,
+        "len(self.master_key) < 32",
+        "len(self.master_key) < 16",
+        ("tests/unit/test_logins.py::test_what_is_missing_is_said",),
+    ),
+    Mutant(
         "everybody may fill the write-ahead log",
         APART,
         PUBLIC,

@@ -3,7 +3,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tenants.logins import PINNED, Logins, installation_id
 
-KEY = b"sixteen bytes or more"
+KEY = b"a master key of 32 bytes or more"
 SERVER = "postgresql://root:secret@db.example:5433/erp?options=-c%20role%3Droot"
 
 
@@ -41,7 +41,7 @@ def test_an_installation_s_id_is_plain(installation: str) -> None:
 
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(ValueError, match="MASTER_KEY"):
-        Logins(SERVER, b"short")
+        Logins(SERVER, b"x" * 31)
     with pytest.raises(ValueError, match="name a database"):
         Logins("host=db.example", KEY)
 
@@ -55,4 +55,4 @@ def test_a_cut_name_is_no_name() -> None:
 
 
 def test_the_key_is_not_shown() -> None:
-    assert "sixteen" not in repr(Logins(SERVER, KEY))
+    assert "32 bytes" not in repr(Logins(SERVER, KEY))

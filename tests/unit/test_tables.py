@@ -1,6 +1,10 @@
 from datetime import UTC, datetime
 
-from cli.tables import shortened, table, text
+import pytest
+
+from app.errors import InvalidSettings
+from cli.failures import explained
+from cli.tables import printable, shortened, table, text
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
@@ -20,4 +24,20 @@ def test_a_line_is_cut_to_the_width_and_says_so() -> None:
 def test_a_cell_is_one_line() -> None:
     assert text("two\nlines \x0b and\ttabs") == "two lines and tabs"
     assert text(None) == ""
+    assert text("señor 🧾") == "señor 🧾"
     assert text(datetime(2030, 1, 31, 9, 0, 0, 123456, tzinfo=UTC)) == "2030-01-31 09:00:00"
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("\x1b]0;title\x07\x1b[2Jgone", r"\x1b]0;title\x07\x1b[2Jgone"),
+        ("\x9b31mred", r"\x9b31mred"),
+        ("over\rwritten\x08\x7f", r"over written\x08\x7f"),
+        ("evil\u202etxt.exe", r"evil\u202etxt.exe"),
+    ],
+)
+def test_what_was_stored_does_not_steer_the_terminal(stored: str, shown: str) -> None:
+    assert text(stored) == shown
+    assert table(("error",), [(stored,)]).splitlines()[1] == shown
+    assert explained(InvalidSettings([stored])) == printable(f"cannot start, please correct:\n  {stored}")
