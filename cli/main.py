@@ -34,7 +34,10 @@ COMMANDS = {
     "company": Entry("cli.company_command:company", "Add companies, which group tenants."),
     "token": Entry("cli.token_command:token", "Print a token for development."),
     "nemesis": Entry("cli.nemesis_command:nemesis", "Break everything at random on a server of its own, and judge."),
-    "test": Entry("cli.test_command:test", "Run the static checks and all the tests."),
+    "test": Entry(
+        "cli.test_command:test",
+        "Run the static checks and the fast ring of the tests, or with --deep every test there is.",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,8 @@ FAIL_UNDER = 85
 TESTS_FAILED = 1  # pytest's exit status for failed tests and nothing worse
 FEW = 5
 CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
+# Names of tests may have spaces; what went wrong follows after a dash.
+FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?: - .*)?$")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -33,6 +35,7 @@ class Report:
     """Collects what went wrong, in the order it happened, and pytest's closing line."""
 
     failures: list[str] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)
     closing_line: str = ""
 
 
@@ -44,22 +47,28 @@ def run_static_checks(report: Report) -> None:
             report.failures.append(name)
 
 
-def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str]) -> None:
-    """Run pytest under coverage; the whole suite must also reach the least coverage."""
+def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str], whole: bool) -> None:
+    """Run pytest; the whole suite runs under coverage and must reach the least of it.
+
+    In the whole suite a few tests that failed are run once more alone. Those that pass then are noted as flaky.
+    """
     print("--- pytest", flush=True)
-    _coverage("erase")
-    status, closing_line = run_and_listen(
-        [sys.executable, "-u", "-m", "coverage", "run", "-m", "pytest", *pytest_arguments(left_out, arguments)]
-    )
-    if status == TESTS_FAILED and not arguments and few_failed(closing_line):
-        status, closing_line = _run_alone(closing_line)
-    report.closing_line = closing_line
-    if status != 0:
-        report.failures.append(f"pytest (exit status {status})")
-    _coverage("combine", "--quiet")
-    whole = not arguments and not left_out
-    if _coverage("report", *([f"--fail-under={FAIL_UNDER}"] if whole else [])) != 0:
-        report.failures.append(f"coverage of at least {FAIL_UNDER} %")
+    program = ("coverage", "run", "-m", "pytest") if whole else ("pytest",)
+    if whole:
+        _coverage("erase")
+    command = [sys.executable, "-u", "-m", *program]
+    ended = run_and_listen([*command, *pytest_arguments(left_out, arguments)])
+    if whole and ended.status == TESTS_FAILED and few_failed(ended.closing_line):
+        report.flaky = ended.failed
+        ended = _run_alone(command, ended.closing_line)
+        report.flaky = [name for name in report.flaky if name not in ended.failed]
+    report.closing_line = ended.closing_line
+    if ended.status != 0:
+        report.failures.append(f"pytest (exit status {ended.status})")
+    if whole:
+        _coverage("combine", "--quiet")
+        if _coverage("report", *([] if left_out else [f"--fail-under={FAIL_UNDER}"])) != 0:
+            report.failures.append(f"coverage of at least {FAIL_UNDER} %")
 
 
 def few_failed(closing_line: str) -> bool:
@@ -68,14 +77,10 @@ def few_failed(closing_line: str) -> bool:
     return 0 < sum(map(int, counts)) <= FEW
 
 
-def _run_alone(first: str) -> tuple[int, str]:
-    """Run the few tests that failed once more, one at a time, and name them.
-
-    Tests with signals and deadlines may fail among hundreds of others on crowded cores, but never alone.
-    """
+def _run_alone(command: Sequence[str], first: str) -> Ended:
+    """Run the few tests that failed once more, one at a time: a crowded machine fails some that pass alone."""
     print(f"--- pytest, once more and alone, what failed in: {first.strip('= ')}", flush=True)
-    command = ["coverage", "run", "-m", "pytest", "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"]
-    return run_and_listen([sys.executable, "-u", "-m", *command])
+    return run_and_listen([*command, "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"])
 
 
 def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
@@ -86,8 +91,16 @@ def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[
     return ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", *colour, *without, *arguments]
 
 
-def run_and_listen(command: Sequence[str]) -> tuple[int, str]:
-    """Run `command`, show its output as it comes, and return its exit status and pytest's closing line in it."""
+class Ended(NamedTuple):
+    """How a pytest run ended: its exit status, its closing line, and the tests that its summary calls failed."""
+
+    status: int
+    closing_line: str
+    failed: list[str]
+
+
+def run_and_listen(command: Sequence[str]) -> Ended:
+    """Run `command`, show its output as it comes, and return how it ended."""
     heard = bytearray()
     # A group of its own, so that one Ctrl-C reaches it once, and we stay until it has ended its servers.
     with subprocess.Popen(
@@ -105,7 +118,8 @@ def run_and_listen(command: Sequence[str]) -> tuple[int, str]:
             heard += chunk
             sys.stdout.write(chunk.decode(errors="replace"))
             sys.stdout.flush()
-    return process.returncode, closing_line_of(heard.decode(errors="replace"))
+    output_text = heard.decode(errors="replace")
+    return Ended(process.returncode, closing_line_of(output_text), failed_in(output_text))
 
 
 def _with_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
@@ -117,6 +131,12 @@ def closing_line_of(output: str) -> str:
     """Return the last line of `output` in which pytest sums up, or an empty one."""
     lines = (COLOUR.sub("", line).strip() for line in reversed(output.splitlines()))
     return next((line for line in lines if CLOSING_LINE.match(line)), "")
+
+
+def failed_in(output: str) -> list[str]:
+    """Return the tests that the summary in `output` names as failed or in error, in its order."""
+    lines = (FAILED.match(COLOUR.sub("", line)) for line in output.splitlines())
+    return list(dict.fromkeys(line[1] for line in lines if line))
 
 
 def _coverage(*arguments: str) -> int:

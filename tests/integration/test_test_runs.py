@@ -16,6 +16,8 @@ from cli.postgres_processes import processes_in
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.deep
+
 ROOT = Path(__file__).parents[2]
 
 

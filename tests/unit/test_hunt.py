@@ -10,6 +10,8 @@ from tests.mutants.copied_tree import ROOT
 from tests.mutants.hunt import Fate, hunt, what_fails_unmutated
 from tests.mutants.mutant import Mutant
 
+pytestmark = pytest.mark.deep
+
 NOTICED = Mutant(
     "four attempts are five",
     "a rule for this test",

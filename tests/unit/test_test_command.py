@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +11,8 @@ from click.testing import CliRunner
 from cli import system_packages, test_command, test_run
 from cli.main import main
 from cli.system_packages import SystemPackage
-from cli.test_run import Report, closing_line_of, pytest_arguments, run_and_listen
+from cli.test_command import DEEP, FAST_RING
+from cli.test_run import Ended, Report, closing_line_of, pytest_arguments, run_and_listen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +26,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What the command hands to pytest: first the markers left out, then the caller's arguments."""
     handed: list[list[str]] = []
 
-    def tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str]) -> None:
+    def tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str], whole: bool) -> None:
         handed.extend([list(left_out), list(arguments)])
+        assert whole is (arguments == ())
         report.closing_line = CLOSING
 
     monkeypatch.setattr(test_command, "run_static_checks", lambda _: None)
@@ -42,7 +45,35 @@ def test_a_run_in_which_all_is_well_ends_with_the_closing_line(ran: list[list[st
     assert ran == [[], ["-k", "lock", "tests/unit"]]
 
 
-@pytest.mark.parametrize("command", [["test", "--yes"], ["test"]])
+def test_without_arguments_the_fast_ring_runs_and_nothing_is_installed(
+    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_packages, "missing", lambda *_: [ABSENT])
+    monkeypatch.setattr(test_command, "run_tests", fast := Mock())
+    result = CliRunner().invoke(main, ["test"])
+    assert result.exit_code == 0, result.output
+    assert fast.call_args.kwargs == {"left_out": DEEP, "arguments": FAST_RING, "whole": False}
+    assert "turno test --deep" in result.output
+    assert ran == []
+
+
+def test_a_flaky_test_is_named_and_counted_in_the_closing_lines(
+    ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tests(report: Report, **_: object) -> None:
+        report.flaky, report.closing_line = ["tests/unit/test_a.py::test_b[c d]"], CLOSING
+
+    monkeypatch.setattr(test_command, "run_tests", tests)
+    result = CliRunner().invoke(main, ["test", "--deep"])
+    assert result.output.splitlines() == [
+        "FLAKY: tests/unit/test_a.py::test_b[c d] failed among the others and passed alone",
+        "1 FLAKY: each is a defect to end",
+        CLOSING,
+    ]
+    assert ran == []
+
+
+@pytest.mark.parametrize("command", [["test", "--deep", "--yes"], ["test", "--deep"]])
 def test_what_cannot_be_had_is_named_and_fails_the_run(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
@@ -59,7 +90,7 @@ def test_what_cannot_be_had_is_named_and_fails_the_run(
 
 def test_tests_that_need_root_are_named_when_left_out(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    result = CliRunner().invoke(main, ["test"])
+    result = CliRunner().invoke(main, ["test", "--deep"])
     assert result.exit_code == 1
     assert ran == [["root"], []]
     assert "failed: left out: tests that need root" in result.output
@@ -95,8 +126,9 @@ def test_the_closing_line_is_found_below_colours_and_above_what_follows() -> Non
 
 
 def test_output_is_shown_as_it_comes_and_the_status_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    status, line = run_and_listen([sys.executable, "-c", f"print({CLOSING!r}); raise SystemExit(3)"])
-    assert (status, line) == (3, CLOSING)
+    failed = "FAILED tests/unit/test_a.py::test_b[c d] - assert 1 == 2"
+    ended = run_and_listen([sys.executable, "-c", f"print({failed!r}); print({CLOSING!r}); raise SystemExit(3)"])
+    assert ended == (3, CLOSING, ["tests/unit/test_a.py::test_b[c d]"])
     assert CLOSING in capsys.readouterr().out
 
 
@@ -117,7 +149,7 @@ def test_ctrl_c_reaches_pytest_once_and_its_last_words_are_heard() -> None:
         "    signal.pause()\n"
         f"except KeyboardInterrupt:\n    print({CLOSING!r})\n    raise SystemExit(2)\n"
     )
-    assert run_and_listen([sys.executable, "-c", program]) == (2, CLOSING)
+    assert run_and_listen([sys.executable, "-c", program]) == (2, CLOSING, [])
 
 
 def test_a_failing_check_is_noted_by_name_and_the_next_still_runs(
@@ -132,14 +164,25 @@ def test_a_failing_check_is_noted_by_name_and_the_next_still_runs(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "failures"),
-    [([], ["pytest (exit status 1)", "coverage of at least 85 %"]), (["-x"], ["pytest (exit status 1)"])],
+    ("whole", "failures"),
+    [(True, ["pytest (exit status 1)", "coverage of at least 85 %"]), (False, ["pytest (exit status 1)"])],
 )
 def test_only_the_whole_suite_has_to_reach_the_coverage(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], failures: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bool,  # noqa: FBT001
+    failures: list[str],
 ) -> None:
-    monkeypatch.setattr(test_run, "run_and_listen", lambda _: (1, CLOSING))
+    monkeypatch.setattr(test_run, "run_and_listen", lambda _: Ended(1, CLOSING, []))
     monkeypatch.setattr(test_run, "_coverage", lambda *words: int("--fail-under=85" in words))
     report = Report()
-    test_run.run_tests(report, left_out=[], arguments=arguments)
+    test_run.run_tests(report, left_out=[], arguments=[], whole=whole)
     assert (report.failures, report.closing_line) == (failures, CLOSING)
+
+
+def test_what_fails_in_the_crowd_and_passes_alone_is_flaky(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = iter([Ended(1, "= 2 failed, 900 passed in 61.20s =", ["a", "b"]), Ended(1, CLOSING, ["b"])])
+    monkeypatch.setattr(test_run, "run_and_listen", lambda _: next(runs))
+    monkeypatch.setattr(test_run, "_coverage", lambda *_: 0)
+    report = Report()
+    test_run.run_tests(report, left_out=[], arguments=[], whole=True)
+    assert (report.flaky, report.failures, report.closing_line) == (["a"], ["pytest (exit status 1)"], CLOSING)
