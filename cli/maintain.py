@@ -1,9 +1,7 @@
 """Run the passes of cron for ever: `python cli/maintain.py [--check]`, for installations without a resident worker."""
 
 import argparse
-import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from time import monotonic
@@ -33,12 +31,11 @@ def maintain() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     signs = vigil(settings)
     passes = maintenance(settings, at_each_step=signs.turn)
-    holder = f"{socket.gethostname()}:{os.getpid()}"
     round_due = 0.0
     try:
         while True:
             if monotonic() >= round_due:
-                passes.run_leased_or_log(holder)
+                passes.run_leased_or_log()
                 round_due = monotonic() + SWEEP.total_seconds()
             signs.ready()
             if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:

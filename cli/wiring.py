@@ -191,7 +191,7 @@ def _launch_courier(descriptor: int) -> subprocess.Popen[bytes]:
 
 def _tidy(settings: Settings) -> None:
     passes = maintenance(settings)
-    passes.run_leased_or_log(f"{socket.gethostname()}:{os.getpid()}")
+    passes.run_leased_or_log()
     passes.close()
 
 

@@ -166,7 +166,7 @@ CONTROL = Matrix(
         "tenant_of": _roles("owners"),
         "worker_start": _roles("engine"),
         "worker_alive": _roles("engine"),
-        "lease_gap": _roles("engine"),
+        "lease_age": _roles("engine"),
         "lease_take": _roles("engine"),
         "worker_stop": _roles("engine"),
         "bury_workers": _roles("engine"),

@@ -24,17 +24,6 @@ class Outgoing:
     band: Priority
 
 
-def keep_lease(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
-    """Ask to go on, or begin, being the one that does something; False if another is."""
-    row = engine.execute("SELECT lease_keep(%s, %s, %s)", (name, holder, period)).fetchone()
-    return bool(row and row[0])
-
-
-def drop_lease(engine: Engine, name: str, holder: str) -> None:
-    """Let another begin at once."""
-    engine.execute("SELECT lease_drop(%s, %s)", (name, holder))
-
-
 def unpublished(engine: Engine, window: int, limit: int) -> list[Outgoing]:
     """Return what should be in the broker and is not: up to `window` of each tenant and band, tenants in turn."""
     rows = engine.execute("SELECT job_id, schema, attempt, priority FROM unpublished(%s, %s)", (window, limit))

@@ -30,17 +30,6 @@ def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
     return None if to_stop is None else set(to_stop)
 
 
-def take_lease(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
-    """Ask to be the one that does something in this period; False if another is."""
-    return bool(_value(engine, "SELECT lease_take(%s, %s, %s)", (name, holder, period)))
-
-
-def lease_gap(engine: Engine, name: str) -> timedelta:
-    """Return how long nobody has had this lease; nothing if somebody has it, or nobody ever had."""
-    gap: timedelta = _value(engine, "SELECT lease_gap(%s)", (name,))
-    return gap
-
-
 def stop_worker(engine: Engine, worker: UUID) -> None:
     """Take a worker that ends in good order off the list."""
     engine.execute("SELECT worker_stop(%s)", (worker,))
@@ -135,9 +124,17 @@ class Orphan:
     schema: str
     slug: str
 
+    @property
+    def log_fields(self) -> dict[str, str | int]:
+        """Return what every log line about it carries."""
+        return {"tenant": self.slug, "job_id": str(self.job_id), "type": self.type, "attempt": self.attempt}
+
 
 def bury_workers(engine: Engine, silent_for: timedelta, *, dry_run: bool) -> int:
-    """Take workers that were silent for that long off the list; returns how many."""
+    """Take workers that were silent for that long off the list; returns how many.
+
+    Silence counts only while somebody swept; a dry run counts all that are silent.
+    """
     return int(_value(engine, "SELECT bury_workers(%s, %s)", (silent_for, dry_run)))
 
 

@@ -1,22 +1,29 @@
 """The passes that mend what crashes leave behind: each idempotent, safe to overlap and to miss for a day."""
 
 import logging
+import os
+import socket
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from time import sleep
 
 import psycopg
 
 from app.errors import TurnoError
 from app.queues.interface import QueueInterface
-from app.store import recovery, tickets
+from app.store import leases, recovery, tickets
+from app.store.outage import in_short, unreachable
 from app.work.engine import EngineLink
 
 log = logging.getLogger(__name__)
 
 RESCUE_PAUSE = timedelta(seconds=5)
-NONE = timedelta(0)
 SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
+# Shorter than the period, or whoever is alone would find it not quite over each second time.
+SWEEP_LEASE = 0.9 * SWEEP
+MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may cost a lock's time limit
 OFFERS = 256  # more workers than any host has slots for
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
@@ -43,36 +50,39 @@ class Maintenance:
     ) -> None:
         """`at_each_step` is called between any two statements that may take long: the passes are getting on."""
         self._at_each_step = at_each_step
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._engine = engine
         self._queue = queue
         self._terms = terms
 
-    def run_leased(self, holder: str) -> None:
+    def run_leased(self) -> None:
         """Run the passes whose period has come and that no other process of the installation runs."""
-        # After an outage all workers were silent: what nobody could hear is no sign of anybody's death.
-        unheard = self._engine.run(tickets.lease_gap, "sweep")
-        # Shorter than the period, or whoever is alone would find it not quite over each second time.
-        if self._engine.run(tickets.take_lease, "sweep", holder, 0.9 * SWEEP):
+        if self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE):
             often: dict[str, Callable[..., int]] = {
-                "rescued": lambda dry_run: self.rescue(dry_run=dry_run, unheard=unheard),
+                "rescued": self.rescue,
                 "promoted": self.promote,
                 "restamped": self.restamp,
                 "offered": self.offer,
             }
             self._run(often, dry_run=False)
         # These ask every tenant, so they are rare: what they mend is rare too.
-        if self._engine.run(tickets.take_lease, "upkeep", holder, UPKEEP):
+        if self._engine.run(leases.take, "upkeep", self._holder, UPKEEP):
             self._run({"repaired": self.repair, "expired": self.expire, "purged": self.purge}, dry_run=False)
 
-    def run_leased_or_log(self, holder: str) -> None:
+    def run_leased_or_log(self) -> None:
         """Run what is due; a failure is logged, because the next round tries again."""
         try:
-            self.run_leased(holder)
+            self.run_leased()
         except (psycopg.Error, PassesFailed) as error:
             log.warning("maintenance failed, the next round tries again: %s", error)
 
     def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
-        """Run all passes in their order; returns each one's count."""
+        """Run all passes in their order; returns each one's count.
+
+        Where nobody has swept for a while and workers are silent, it first waits until they had time to speak.
+        """
+        if not dry_run:
+            self._listen()
         passes: dict[str, Callable[..., int]] = {
             "rescued": self.rescue,
             "promoted": self.promote,
@@ -91,26 +101,50 @@ class Maintenance:
             self._at_each_step()
             try:
                 counts[name] = run(dry_run=dry_run)
-            except (psycopg.Error, PassesFailed) as error:
-                if _away(error):
+            except PassesFailed as error:
+                failed.append(f"{name}: {error}")
+            except psycopg.Error as error:
+                if unreachable(error):
                     raise
-                failed.append(f"{name}: {str(error).strip()}")
+                failed.append(f"{name}: {in_short(error)}")
         log.info("maintenance", extra={"dry_run": dry_run, **counts})
         if failed:
             raise PassesFailed("; ".join(failed))
         return counts
 
-    def rescue(self, *, dry_run: bool, unheard: timedelta = NONE) -> int:
-        """Take back the jobs of workers whose heartbeat is missing, apart from when nobody could be heard."""
-        silence = self._terms.dead_after + unheard
-        self._engine.run(tickets.bury_workers, silence, dry_run=dry_run)
-        orphans = self._engine.run(tickets.orphans, silence if dry_run else None)
+    def rescue(self, *, dry_run: bool) -> int:
+        """Take back the jobs of workers whose heartbeat is missing; raises PassesFailed if some could not be.
+
+        Each is rescued on its own: what keeps one from being taken back is no other's trouble.
+        """
+        silence = self._terms.dead_after
         if dry_run:
-            return len(orphans)
-        return sum(self._rescue(orphan) for orphan in orphans)
+            return len(self._engine.run(tickets.orphans, silence))
+        self._engine.run(tickets.bury_workers, silence, dry_run=False)
+        rescued, refused = 0, Counter[str]()
+        for orphan in self._engine.run(tickets.orphans):
+            self._at_each_step()
+            if refused[orphan.slug] >= MOST_REFUSED:
+                continue
+            try:
+                rescued += self._rescue(orphan)
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                refused[orphan.slug] += 1
+                log.error(  # noqa: TRY400 - where it was refused is known
+                    "job of a lost worker not taken back, the next sweep tries again: %s",
+                    in_short(error),
+                    extra={"alert": "rescue", **orphan.log_fields},
+                )
+        if refused:
+            raise PassesFailed(
+                f"{refused.total()} jobs of lost workers could not be taken back, of {', '.join(sorted(refused))};"
+                " the log names each"
+            )
+        return rescued
 
     def _rescue(self, orphan: tickets.Orphan) -> bool:
-        self._at_each_step()
         verdict = self._engine.run(
             recovery.rescue,
             orphan.schema,
@@ -119,12 +153,20 @@ class Maintenance:
             cause="lost: its worker was not heard of any more",
             retry_in=RESCUE_PAUSE,
         )
-        log.warning(
-            "job of a lost worker taken back: now %s",
-            verdict,
-            extra={"tenant": orphan.slug, "job_id": str(orphan.job_id), "attempt": orphan.attempt},
-        )
+        log.warning("job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
         return verdict != "gone"
+
+    def _listen(self) -> None:
+        """Wait while there are silent workers whose silence does not count yet."""
+        silence = self._terms.dead_after
+        self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
+        while self._engine.run(tickets.bury_workers, silence, dry_run=True):
+            rest = silence - self._engine.run(leases.age, "sweep")
+            if rest <= timedelta(0):
+                return
+            self._at_each_step()
+            sleep(min(rest, SWEEP_LEASE / 2).total_seconds())
+            self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
 
     def promote(self, *, dry_run: bool) -> int:
         """Make due tickets ready."""
@@ -186,18 +228,13 @@ class Maintenance:
             try:
                 total += self._engine.run(run, schema, *parameters, dry_run=dry_run)
             except psycopg.Error as error:
-                if _away(error):
+                if unreachable(error):
                     raise
                 # One tenant in trouble must not keep the others from being mended.
-                failed.append(f"{slug}: {str(error).strip()}")
+                failed.append(f"{slug}: {in_short(error)}")
         if failed:
             raise PassesFailed("; ".join(failed))
         return total
-
-
-def _away(error: Exception) -> bool:
-    # A refusal carries the server's code; without one, it was the server that could not be asked.
-    return isinstance(error, psycopg.OperationalError) and error.sqlstate is None
 
 
 class PassesFailed(TurnoError):

@@ -14,7 +14,7 @@ from app import crash_points
 from app.errors import TurnoError
 from app.jobs.job import Priority
 from app.jobs.message import Message
-from app.store import broker, tickets
+from app.store import broker, leases, tickets
 from app.work.engine import Connection, EngineLink
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Relay:
         if monotonic() < self._keep_at:
             return True
         asked = monotonic()
-        if not self._engine.run(broker.keep_lease, "relay", self._holder, LEASE):
+        if not self._engine.run(leases.keep, "relay", self._holder, LEASE):
             return False
         self._keep_at = asked + KEEP_EVERY
         return True
@@ -127,6 +127,6 @@ class Relay:
     def _leave(self) -> None:
         self._keep_at = 0.0
         try:
-            self._engine.run(broker.drop_lease, "relay", self._holder)
+            self._engine.run(leases.drop, "relay", self._holder)
         except psycopg.Error as error:
             log.warning("the lease runs out by itself: %s", error)

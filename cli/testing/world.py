@@ -8,7 +8,7 @@ import subprocess
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -285,11 +285,21 @@ class World:
     def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
         """Run every pass of cron once, in this process; what it offers is run by real workers."""
         environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
+        self.swept_until_now()
         passes = maintenance(Settings.read(environment), environment)
         try:
             return passes.run_once(dry_run=dry_run)
         finally:
             passes.close()
+
+    def swept_until_now(self) -> None:
+        """Somebody has swept since yesterday: the silence of a dead worker counts at once."""
+        now = self.clock.now
+        self.rows(
+            "INSERT INTO turno.leases (name, holder, until, since) VALUES ('sweep', 'the kit', %s, %s)"
+            " ON CONFLICT (name) DO UPDATE SET until = excluded.until, since = excluded.since",
+            now, now - timedelta(days=1),
+        )  # fmt: skip
 
     def time_passes(self) -> None:
         """Every waiting job is due, every dead worker silent for long enough."""
@@ -309,7 +319,8 @@ class World:
         self.clock.thaw()
         for tenant in self.tenants.values():
             self._empty([sql.Identifier(tenant.schema, name) for name in self._emptied[tenant.slug]])
-        self._empty([sql.Identifier("turno", name) for name in ("tickets", "workers", "outcomes")])
+        self._empty([sql.Identifier("turno", name) for name in ("tickets", "workers", "outcomes", "leases")])
+        self.swept_until_now()
 
     def _empty(self, tables: Sequence[sql.Identifier]) -> None:
         # A worker that was started by somebody else may still be on its way out, with locks of its own.

@@ -30,7 +30,6 @@ def rabbitmq_backend(world: World, rabbitmq: Node) -> None:
     world.backend = "rabbitmq"
     world.odd = True
     world.extra["RABBITMQ_URL"] = rabbitmq.url
-    world.rows("TRUNCATE turno.leases")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from app.jobs.job import JobRef
 from app.queues.pool import PoolQueue
-from app.store import tickets
+from app.store import leases, tickets
 from cli.deadline import becomes_true
 from cli.wiring import pool_queue
 from tests.odd_handlers import Odd, OddHealthy, OddHurried
@@ -366,10 +366,10 @@ def test_residents_mend_what_other_hosts_left_behind(world: World) -> None:
 
 def test_one_process_at_a_time_maintains(world: World) -> None:
     minute = timedelta(minutes=1)
-    assert tickets.take_lease(world.engine, "a test's", "one", minute)
-    assert not tickets.take_lease(world.engine, "a test's", "other", minute)
+    assert leases.take(world.engine, "a test's", "one", minute)
+    assert not leases.take(world.engine, "a test's", "other", minute)
     world.rows("UPDATE turno.leases SET until = now() WHERE name = 'a test''s'")
-    assert tickets.take_lease(world.engine, "a test's", "other", minute)
+    assert leases.take(world.engine, "a test's", "other", minute)
 
 
 def test_a_poller_that_reschedules_itself_starts_with_no_errors(world: World) -> None:

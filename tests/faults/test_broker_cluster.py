@@ -91,7 +91,6 @@ def module_scene(tmp_path_factory: pytest.TempPathFactory, postgres_template: Pa
 def scene(module_scene: Scene) -> Scene:
     """All of it in order, nothing left of the test before, and a consumer on each of the two hosts."""
     module_scene.world.forget()
-    module_scene.world.rows("TRUNCATE turno.leases")
     for host in module_scene.workers:
         module_scene.start_consumer(host)
     assert becomes_true(lambda: len(module_scene.world.rows("SELECT 1 FROM turno.workers")) == 2, within=90)

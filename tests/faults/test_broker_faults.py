@@ -44,7 +44,6 @@ def node(module_node: Node, world: World) -> Node:
     world.odd = True
     world.extra["RABBITMQ_URL"] = module_node.url
     world.extra["LOG_LEVEL"] = "ERROR"  # nobody reads what a line for each job would write
-    world.rows("TRUNCATE turno.leases")
     return module_node
 
 

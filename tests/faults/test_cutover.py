@@ -31,7 +31,6 @@ def node(tmp_path_factory: pytest.TempPathFactory, world: World) -> Iterator[Nod
         world.odd = True
         world.backend = "pool"
         world.extra |= {"RABBITMQ_URL": node.url, "LOG_LEVEL": "ERROR"}
-        world.rows("TRUNCATE turno.leases")
         yield node
         world.rows("TRUNCATE turno.settings")
         world.rows("UPDATE turno.tenants SET backend = NULL")

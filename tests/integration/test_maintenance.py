@@ -103,20 +103,6 @@ def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
     assert sweep(world) == NOTHING
 
 
-def test_silence_in_which_nobody_could_be_heard_is_no_sign_of_death(world: World, passes: Maintenance) -> None:
-    """After an outage whoever comes back first must not bury the others."""
-    lose_a_worker(world)
-    world.rows("UPDATE turno.workers SET alive_at = now() - interval '10 minutes'")
-    world.rows("TRUNCATE turno.leases")
-    tickets.take_lease(world.engine, "sweep", "before the outage", timedelta(0))
-    world.rows("UPDATE turno.leases SET until = now() - interval '9 minutes 50 s'")
-    passes.run_leased("the first one back")
-    assert world.rows("SELECT state FROM turno.tickets") == [{"state": "running"}]
-    world.rows("UPDATE turno.leases SET until = now()")
-    passes.run_leased("the next one")
-    assert world.rows("SELECT state FROM turno.tickets") == [{"state": "scheduled"}]
-
-
 def test_a_running_job_without_a_ticket_waits_once_more(world: World) -> None:
     world.odd = True
     job_id = world.enqueue({"order_ids": [1]})

@@ -9,7 +9,7 @@ import pytest
 
 from app.jobs.job import Priority
 from app.jobs.message import Message
-from app.store import broker, tickets
+from app.store import broker, leases, tickets
 from tests.world import World
 
 TYPES = [("batch_invoicing", 1)]
@@ -19,7 +19,6 @@ TIME = timedelta(seconds=30)
 @pytest.fixture(autouse=True)
 def rabbitmq_backend(world: World) -> Iterator[None]:
     world.backend = "rabbitmq"
-    world.rows("TRUNCATE turno.leases")
     yield
     world.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
     world.rows("TRUNCATE turno.job_types")
@@ -116,12 +115,12 @@ def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: World) ->
 
 
 def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: World) -> None:
-    assert broker.keep_lease(world.engine, "relay", "a", TIME)
-    assert broker.keep_lease(world.engine, "relay", "a", TIME)
-    assert not broker.keep_lease(world.engine, "relay", "b", TIME)
-    broker.drop_lease(world.engine, "relay", "b")
-    assert not broker.keep_lease(world.engine, "relay", "b", TIME)
-    broker.drop_lease(world.engine, "relay", "a")
-    assert broker.keep_lease(world.engine, "relay", "b", TIME)
+    assert leases.keep(world.engine, "relay", "a", TIME)
+    assert leases.keep(world.engine, "relay", "a", TIME)
+    assert not leases.keep(world.engine, "relay", "b", TIME)
+    leases.drop(world.engine, "relay", "b")
+    assert not leases.keep(world.engine, "relay", "b", TIME)
+    leases.drop(world.engine, "relay", "a")
+    assert leases.keep(world.engine, "relay", "b", TIME)
     world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
-    assert broker.keep_lease(world.engine, "relay", "a", TIME)
+    assert leases.keep(world.engine, "relay", "a", TIME)

@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from app.jobs.claim import Claim
-from app.store import attempts, recovery, tickets
+from app.store import attempts, leases, recovery, tickets
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY
 from app.work.session import HandlerConnection
 from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
@@ -164,7 +164,7 @@ class Meeting:
         return self.asks(ENQUEUE, new.parameters())
 
     def leads(self, holder: str) -> Step:
-        return lambda engine: "leads" if tickets.take_lease(engine, "test", holder, HOUR) else "follows"
+        return lambda engine: "leads" if leases.take(engine, "test", holder, HOUR) else "follows"
 
     # How it ended ------------------------------------------------------------------------------
 

@@ -69,8 +69,8 @@ MUTANTS = (
         "two relays at a time",
         ONE,
         "migrations/control/functions/lease_keep.sql",
-        "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp();",
-        "    WHERE true;",
+        "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp() OR",
+        "    WHERE true OR",
         (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
     ),
     Mutant(

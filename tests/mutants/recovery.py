@@ -9,6 +9,9 @@ FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
 NETWORK = "tests/faults/test_network_without_answers.py"
 ENDED = "tests/faults/test_ended_sessions.py"
+ORPHANS = "tests/integration/test_orphans.py"
+OUTAGE = "section 7: the database's clock decides, and an outage is nobody's fault"
+ONE_TENANTS = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
@@ -20,11 +23,75 @@ ON_TICKET = "WHERE job_id = p_job AND token = p_token AND state = 'running' FOR 
 MUTANTS = (
     Mutant(
         "after an outage the first one back buries the others",
-        "section 7: the database's clock decides, and an outage is nobody's fault",
+        OUTAGE,
+        "migrations/control/functions/bury_workers.sql",
+        "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
+        "DELETE FROM workers WHERE alive_at",
+        (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
+    ),
+    Mutant(
+        "a gap between sweeps is forgotten by the next one",
+        OUTAGE,
+        "migrations/control/functions/lease_take.sql",
+        "CASE WHEN leases.until BETWEEN now - p_for AND now THEN leases.since ELSE now END",
+        "leases.since",
+        (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
+    ),
+    Mutant(
+        "cron after an outage does not wait for the living",
+        OUTAGE,
         f"{WORK}/maintenance.py",
-        "silence = self._terms.dead_after + unheard",
-        "silence = self._terms.dead_after",
-        ("tests/integration/test_maintenance.py::test_silence_in_which_nobody_could_be_heard_is_no_sign_of_death",),
+        "        if not dry_run:\n            self._listen()\n",
+        "",
+        (f"{ORPHANS}::test_cron_after_an_outage_waits_until_the_living_had_time_to_speak",),
+    ),
+    Mutant(
+        "a lease by another clock stops the sweep",
+        OUTAGE,
+        "migrations/control/functions/lease_take.sql",
+        "OR leases.until > now + p_for",
+        "",
+        (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
+    ),
+    Mutant(
+        "a worker heard of later than now lives until then",
+        OUTAGE,
+        "migrations/control/functions/bury_workers.sql",
+        "WHERE alive_at > clock_timestamp();",
+        "WHERE false;",
+        (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
+    ),
+    Mutant(
+        "a relay's lease by another clock is waited for",
+        OUTAGE,
+        "migrations/control/functions/lease_keep.sql",
+        " OR leases.until > clock_timestamp() + p_for;",
+        ";",
+        (f"{ORPHANS}::test_a_relay_s_lease_by_another_clock_is_over",),
+    ),
+    Mutant(
+        "one orphan's error ends the pass",
+        ONE_TENANTS,
+        f"{WORK}/maintenance.py",
+        "                if unreachable(error):\n                    raise\n                refused[",
+        "                raise\n                refused[",
+        (f"{ORPHANS}::test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it",),
+    ),
+    Mutant(
+        "one tenant's orphans are tried to the last",
+        ONE_TENANTS,
+        f"{WORK}/maintenance.py",
+        "if refused[orphan.slug] >= MOST_REFUSED:",
+        "if False:",
+        (f"{ORPHANS}::test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later",),
+    ),
+    Mutant(
+        "orphans come in the order of their ids",
+        ONE_TENANTS,
+        "migrations/control/functions/orphans.sql",
+        "ORDER BY row_number() OVER (PARTITION BY t.tenant_id ORDER BY random())",
+        "ORDER BY t.job_id",
+        (f"{ORPHANS}::test_no_tenant_s_orphans_stand_before_another_s",),
     ),
     Mutant(
         "a client that vanished keeps its locks",
@@ -138,8 +205,8 @@ MUTANTS = (
         "workers are buried for their age",
         ALIVE,
         "migrations/control/functions/bury_workers.sql",
-        "DELETE FROM workers WHERE alive_at < clock_timestamp() - p_silent_for;",
-        "DELETE FROM workers WHERE started_at < clock_timestamp() - p_silent_for;",
+        "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
+        "DELETE FROM workers WHERE greatest(started_at, listened_since)",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
     ),
     Mutant(

@@ -6,6 +6,6 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     INSERT INTO leases (name, holder, until) VALUES (p_name, p_holder, clock_timestamp() + p_for)
     ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
-    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp();
+    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp() OR leases.until > clock_timestamp() + p_for;
     RETURN FOUND;
 END $$;

@@ -99,11 +99,13 @@ CREATE INDEX tickets_unpublished ON tickets (priority, tenant_id, run_at, job_id
 CREATE INDEX tickets_published ON tickets (priority, tenant_id, published_at)
     WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NOT NULL;
 
--- Which process does what only one should do at a time; over when `until` has passed.
+-- Which process does what only one should do at a time; over when `until` has passed. `since` is when the present
+-- row of holders began, one after another without a gap.
 CREATE TABLE leases (
     name   text PRIMARY KEY,
     holder text NOT NULL,
-    until  timestamptz NOT NULL
+    until  timestamptz NOT NULL,
+    since  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- What metrics and alerts read; append-only, pruned.

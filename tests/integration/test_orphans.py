@@ -1,0 +1,162 @@
+"""Jobs of lost workers: whose silence counts, and that one which cannot be taken back is no other's trouble."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from itertools import count
+
+import psycopg
+import pytest
+
+from app.jobs.claim import Claim
+from app.store import leases, tickets
+from app.work.engine import EngineLink
+from app.work.maintenance import MOST_REFUSED, Maintenance, PassesFailed, Terms
+from tenants.session import handler_session, service_session
+from tenants.tenant import Tenant
+from tests import attempt_steps
+from tests.fakes import RecordingQueue
+from tests.world import World
+
+MINUTE, MONTH = timedelta(minutes=1), timedelta(days=30)
+TYPES = [("batch_invoicing", 1)]
+
+
+@pytest.fixture
+def passes(world: World) -> Iterator[Maintenance]:
+    """The passes of a process that calls a worker dead after a minute."""
+    with passes_of(world, dead_after=MINUTE) as passes:
+        yield passes
+
+
+@contextmanager
+def passes_of(world: World, *, dead_after: timedelta, **options: object) -> Iterator[Maintenance]:
+    passes = Maintenance(
+        engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
+        queue=RecordingQueue(),
+        terms=Terms(dead_after=dead_after, reoffer_after=MINUTE, retention=MONTH),
+        **options,  # type: ignore[arg-type]
+    )
+    yield passes
+    passes.close()
+
+
+def lose(world: World, *, tenant: Tenant | None = None) -> Claim:
+    """Have a job begun by a worker that has been silent for ten minutes."""
+    job_id = world.enqueue({"order_ids": [1]}, tenant=tenant)
+    worker = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
+    claim = tickets.claim_job(world.engine, worker, job_id, types=TYPES)
+    assert claim
+    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '10 minutes' WHERE id = %s", worker)
+    return claim
+
+
+def states(world: World) -> list[str]:
+    return [row["state"] for row in world.rows("SELECT state FROM turno.tickets ORDER BY job_id")]
+
+
+@contextmanager
+def held_by_its_tenant(world: World, *claims: Claim) -> Iterator[None]:
+    """Have a second session of each job's tenant hold its ticket, as handlers' SQL may."""
+    with ExitStack() as stack:
+        for claim in claims:
+            session = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
+            stack.callback(session.close)
+            attempt_steps.start(session, claim, "test")
+            # Another session than the one that the attempt names, which a rescue would end.
+            other = handler_session(world.logins, claim.login, application="test", kind=psycopg.Connection)
+            stack.callback(other.close)
+            other.execute("BEGIN")
+            other.execute("SELECT set_config('turno.attempt', %s, true)", (str(claim.token),))
+            other.execute("SELECT job_hold(%s, %s)", (claim.job_id, claim.token))
+        yield
+
+
+def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
+    world: World, passes: Maintenance, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = lose(world), [lose(world), lose(world, tenant=world.other)]
+    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "app.work.maintenance"):
+        with pytest.raises(PassesFailed, match="rescued: 1 jobs of lost workers could not be taken back, of suc0001"):
+            passes.run_once()
+        assert {world.ticket(claim.job_id)["state"] for claim in good} == {"scheduled"}  # type: ignore[index]
+    (record,) = caplog.records
+    named = (record.alert, record.tenant, record.job_id, record.type)  # type: ignore[attr-defined]
+    assert named == ("rescue", "suc0001", str(bad.job_id), "batch_invoicing")
+    assert passes.run_once()["rescued"] == 1
+
+
+def test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later(world: World, passes: Maintenance) -> None:
+    bad = [lose(world) for _ in range(MOST_REFUSED + 3)]
+    good = lose(world, tenant=world.other)
+    refused = f"{MOST_REFUSED} jobs of lost workers"
+    with held_by_its_tenant(world, *bad), pytest.raises(PassesFailed, match=refused):
+        passes.run_once()
+    ticket = world.ticket(good.job_id)
+    assert ticket is not None
+    assert ticket["state"] == "scheduled"
+
+
+def test_no_tenant_s_orphans_stand_before_another_s(world: World) -> None:
+    for _ in range(5):
+        lose(world)
+    lose(world, tenant=world.other)
+    world.rows("DELETE FROM turno.workers")
+    seen = [tickets.orphans(world.engine) for _ in range(20)]
+    assert all({orphans[0].slug, orphans[1].slug} == {"suc0001", "suc0002"} for orphans in seen)
+    assert len({orphan.job_id for orphans in seen for orphan in orphans[:2] if orphan.slug == "suc0001"}) > 1
+
+
+def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: World, passes: Maintenance) -> None:
+    """After an outage whoever comes back first must not bury the others, nor ten seconds later."""
+    lose(world)
+    world.rows("UPDATE turno.leases SET until = now() - interval '9 minutes 50 s'")
+    passes.run_leased()
+    world.rows("UPDATE turno.leases SET until = now()")
+    passes.run_leased()
+    assert states(world) == ["running"]
+    world.rows("UPDATE turno.leases SET until = now(), since = since - interval '1 minute'")
+    passes.run_leased()
+    assert states(world) == ["scheduled"]
+
+
+def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: World) -> None:
+    gone, back = lose(world), lose(world)
+    (worker,) = world.rows("SELECT worker_id FROM turno.tickets WHERE job_id = %s", back.job_id)
+
+    steps = count()
+
+    def it_speaks_late() -> None:
+        if next(steps):
+            tickets.keep_alive(world.engine, worker["worker_id"])
+
+    world.rows("DELETE FROM turno.leases")
+    with passes_of(world, dead_after=timedelta(seconds=0.5), at_each_step=it_speaks_late) as passes:
+        assert passes.run_once()["rescued"] == 1
+    assert [world.job(claim.job_id)["reason"] is None for claim in (gone, back)] == [False, True]
+
+
+def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: World, passes: Maintenance) -> None:
+    lose(world)
+    world.rows("UPDATE turno.workers SET alive_at = now() + interval '10 minutes'")
+    world.rows("UPDATE turno.leases SET until = now() + interval '10 minutes', since = now() + interval '5 minutes'")
+    passes.run_leased()
+    assert leases.age(world.engine, "sweep") < MINUTE
+    # A minute later.
+    world.rows("UPDATE turno.leases SET until = now(), since = since - interval '1 minute' WHERE name = 'sweep'")
+    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 minute'")
+    passes.run_leased()
+    assert states(world) == ["scheduled"]
+
+
+def test_a_relay_s_lease_by_another_clock_is_over(world: World) -> None:
+    assert leases.keep(world.engine, "relay", "before", timedelta(minutes=10))
+    assert leases.keep(world.engine, "relay", "after", timedelta(seconds=5))
+    assert not leases.keep(world.engine, "relay", "other", timedelta(seconds=5))
+
+
+def test_who_holds_a_lease_has_it_to_its_end(world: World) -> None:
+    assert leases.take(world.engine, "a test's", "one", MINUTE)
+    assert not leases.take(world.engine, "a test's", "other", MINUTE)
+    assert not leases.take(world.engine, "a test's", "other", 2 * MINUTE)
