@@ -29,11 +29,12 @@ NAMES = (
     "stream",
     "broker",
     "flip",
+    "siege",
 )
 
 
 def main(arguments: list[str]) -> int:
-    """Print the report, its JSON line last; without a name print what there is."""
+    """Print the report, its JSON line last; without a name print what there is. Returns 1 if something is broken."""
     asked = _parser().parse_args(arguments)
     if asked.name is None:
         print(*(f"{name:<12} {_load(name).about}" for name in NAMES), sep="\n")
@@ -44,7 +45,7 @@ def main(arguments: list[str]) -> int:
     print(*report.lines(), sep="\n")
     if asked.json:
         print(report.json(quick=asked.quick), flush=True)
-    return 0
+    return 1 if report.broken else 0
 
 
 def _load(name: str) -> Benchmark:
@@ -57,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="?", choices=NAMES)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON line at the end")
-    parser.add_argument("--quick", action="store_true", help="fewer samples, under 45 s")
+    parser.add_argument("--quick", action="store_true", help="fewer samples, within a minute")
     parser.add_argument(
         "--peers", action="store_true", help="install other systems in a folder of their own to compare"
     )

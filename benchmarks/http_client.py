@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,13 +20,22 @@ class Refused(Exception):
     """The server answered with another status than was expected."""
 
 
+class Answer(NamedTuple):
+    """What the server said and after how many milliseconds; a status of 0 is none, and `body` says why."""
+
+    status: int
+    head: str
+    body: bytes
+    took: float
+
+
 class Client:
     """One keep-alive connection that asks for one path."""
 
-    def __init__(self, port: int, path: str, *, method: str = "POST", expected: int = 202) -> None:
+    def __init__(self, port: int, path: str, *, method: str = "POST", expected: int = 202, timeout: float = 30) -> None:
         self._expected = f"HTTP/1.1 {expected} ".encode()
         self._start = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:
@@ -39,15 +48,24 @@ class Client:
 
     def post(self, headers: dict[str, str], body: bytes) -> float:
         """Ask and return the milliseconds to the last byte of the answer; raises Refused if it is not as expected."""
+        answer, took = self._exchange(headers, body)
+        if not answer.startswith(self._expected):
+            raise Refused(answer.decode())
+        return took
+
+    def ask(self, headers: dict[str, str], body: bytes) -> Answer:
+        """Ask and return the answer, whatever it is."""
+        answer, took = self._exchange(headers, body)
+        head, _, rest = answer.partition(b"\r\n\r\n")
+        return Answer(int(head.split(b" ", 2)[1]), head.decode("latin-1"), rest, took)
+
+    def _exchange(self, headers: dict[str, str], body: bytes) -> tuple[bytes, float]:
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         request = f"{self._start}{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
         start = time.perf_counter()
         self._socket.sendall(request)
         answer = self._receive()
-        took = (time.perf_counter() - start) * 1000
-        if not answer.startswith(self._expected):
-            raise Refused(answer.decode())
-        return took
+        return answer, (time.perf_counter() - start) * 1000
 
     def _receive(self) -> bytes:
         answer = b""
@@ -57,6 +75,16 @@ class Client:
                 raise Refused("the server closed the connection")
             answer += part
         return answer
+
+
+def ask(port: int, method: str, path: str, headers: dict[str, str], body: bytes = b"", *, timeout: float) -> Answer:
+    """Ask once over a connection of its own; whoever gets no answer is told why, and asks no more."""
+    begin = time.perf_counter()
+    try:
+        with Client(port, path, method=method, timeout=timeout) as client:
+            return client.ask(headers, body)
+    except (OSError, Refused) as error:
+        return Answer(0, "", str(error or "the connection was lost").encode(), (time.perf_counter() - begin) * 1000)
 
 
 def body_length(head: bytes) -> int:

@@ -18,7 +18,10 @@ DIGITS = 4
 
 @dataclass(slots=True)
 class Report:
-    """Figures in one unit, ratios of two of them, what was wanted, and facts beside."""
+    """Figures in one unit, ratios of two of them, what was wanted, and facts beside.
+
+    `broken` names what must not be however slow the machine is: with it the benchmark has failed.
+    """
 
     benchmark: str
     unit: str
@@ -26,6 +29,7 @@ class Report:
     ratios: dict[str, Ratio] = field(default_factory=dict)
     wanted: dict[str, float] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
 
     def add(self, samples: Mapping[str, Sequence[float]]) -> None:
         """Take the samples' figures in."""
@@ -52,7 +56,8 @@ class Report:
             f"{self._wish(name)}"
             for name, ratio in self.ratios.items()
         )
-        return [*figures, *ratios, *(f"{name:<34} {fact}" for name, fact in self.facts.items())]
+        facts = (f"{name:<34} {fact}" for name, fact in self.facts.items())
+        return [*figures, *ratios, *facts, *(f"BROKEN: {problem}" for problem in self.broken)]
 
     def _wish(self, name: str) -> str:
         return f"  wanted: at most {self.wanted[name]:g}" if name in self.wanted else ""

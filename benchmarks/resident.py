@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
+    from app.jobs.handler import JobHandler
     from benchmarks.ground import Ground
     from benchmarks.ring import Rung
     from tenants.tenant import Tenant
@@ -117,7 +118,7 @@ def _job(payload: dict[str, Any], *, handler: type[Ring] = Ring, priority: Prior
 
 @contextmanager
 def resident(
-    ground: Ground, *handlers: type[Ring], fewest: int, most: int, **settings: str
+    ground: Ground, *handlers: type[JobHandler[Any]], fewest: int, most: int, **settings: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a pool of these handlers, or of Ring, from when it is ready, with its fewest children, until the end."""
     sign = ground.folder / f"alive-{time.monotonic_ns()}"

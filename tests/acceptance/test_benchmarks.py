@@ -5,7 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from benchmarks import __main__ as command
 from benchmarks.__main__ import NAMES
+from benchmarks.benchmark import Benchmark
+from benchmarks.report import Report
+from benchmarks.siege.course import ATTACKS, Plan, besiege
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,3 +40,36 @@ def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() ->
     ratio = found["ratios"]["enqueue / floor"]
     assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
     assert found["pgqueuer"] == "left out: ask for it with --peers"
+
+
+def test_a_benchmark_that_found_something_broken_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Report("siege", "ms", broken=["an attack: answered 500"])
+    monkeypatch.setattr(command, "_load", lambda _name: Benchmark("", lambda _options: found))
+    assert command.main(["siege", "--json"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "BROKEN: an attack: answered 500"
+    assert json.loads(told[-1])["broken"] == found.broken
+
+
+def test_a_siege_tells_every_attack_s_ending_and_what_it_was_to_the_victim() -> None:
+    few = tuple(attack for attack in ATTACKS if attack.name.startswith(("bodies", "a flood of wrong tokens")))
+    found = json.loads(besiege(Plan(attacks=few, calm=1.5, each=1.0)).json(quick=True))
+    assert (found["attacks"], found["lost"], found["stuck"], found["broken"]) == (2, 0, 0, [])
+    for name in ("", "job_", "followed_"):
+        assert found[f"{name}ratio"] == pytest.approx(
+            found[f"{name}victim_p99_ms"] / found[f"{name}calm_p99_ms"], rel=0.01
+        )
+    for figure in found["figures"].values():
+        assert figure["n"] > 0
+    bodies, tokens = found["endings"]
+    assert "400 invalid-request" in bodies["how"]
+    assert "401 not-authenticated" in tokens["how"]
+    assert all(ending["decent"] and ending["victim_n"] for ending in found["endings"])
+
+
+def test_a_siege_makes_an_attack_of_each_kind_and_at_least_twelve() -> None:
+    assert len(ATTACKS) >= 12
+    assert {attack.of for attack in ATTACKS} >= {"A1", "A2", "A3", "A4", "B", "C"}
+    assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)

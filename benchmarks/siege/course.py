@@ -1,0 +1,181 @@
+"""The run: calm, then one attack after the other, then calm again, with the same victim all the while."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from benchmarks.ground import ROOT
+from benchmarks.siege.attack import Ending, first_line
+from benchmarks.siege.on_shares import ON_SHARES
+from benchmarks.siege.on_web import ON_WEB
+from benchmarks.siege.on_workers import ON_WORKERS
+from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
+from benchmarks.siege.place import CHILDREN, open_place
+from benchmarks.siege.victim import Orders
+from cli.deadline import becomes_true
+from cli.testing.checker import Checker
+from cli.testing.client_log import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.siege.attack import Attack
+    from benchmarks.siege.place import Place
+
+ATTACKS = (*ON_WORKERS, *ON_WEB, *ON_SHARES)
+PEOPLE = 8
+WARM_UP = 10  # jobs
+SUBMIT_EVERY, READ_EVERY = 0.2, 0.1  # seconds
+TYPE = "batch_invoicing"
+JOBS = """
+SELECT id, status, crashes, extract(epoch FROM created_at)::float AS created,
+       extract(epoch FROM coalesce(finished_at, clock_timestamp()) - created_at)::float * 1000 AS took
+FROM background_jobs WHERE type = %s
+"""
+ALL = "SELECT FROM background_jobs"
+OPEN = "SELECT FROM background_jobs WHERE finished_at IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done for how many seconds: calm before and after, each attack.
+
+    `patience` is how long an attacker waits for each of its jobs; five times that, and whoever has not ended is stuck.
+    """
+
+    attacks: tuple[Attack, ...] = ATTACKS
+    calm: float = 30.0
+    each: float = 6.0
+    patience: float = 5.0
+
+
+QUICK = Plan(calm=6.0, each=1.0, patience=2.5)
+
+
+def besiege(plan: Plan) -> SiegeReport:
+    """Carry the plan out."""
+    report = SiegeReport("siege", "ms")
+    with open_place(plan.patience) as place:
+        with _victim(place) as victim:
+            becomes_true(lambda: len(place.rows(ALL, tenant=place.victim)) >= WARM_UP, within=30, every=0.1)
+            calm = [_calm(plan)]
+            done, siege = _attack(place, plan)
+            _settle(place, plan, report)
+            if not report.facts["stuck"]:
+                calm.append(_calm(plan))
+            told, _ = victim.communicate()
+        _judge(place, json.loads(told), report, done, calm=calm, siege=siege)
+        place.end_the_pool()
+        report.broken += place.broken
+    return report
+
+
+def _calm(plan: Plan) -> Window:
+    began = time.time()
+    time.sleep(plan.calm)
+    return Window(began, time.time())
+
+
+def _attack(place: Place, plan: Plan) -> tuple[list[Done], Window]:
+    began, begun = time.time(), []
+    for attack in plan.attacks:
+        start = time.time()
+        ending = _begin(place, attack, plan)
+        place.keep_the_pool(attack.name)
+        begun.append((attack, Window(start, time.time()), ending))
+    siege = Window(began, time.time())
+    with ThreadPoolExecutor(max(1, len(begun))) as threads:
+        endings = threads.map(lambda one: _tell(one[2]), begun)
+        done = [Done(attack, window, ending) for (attack, window, _), ending in zip(begun, endings, strict=True)]
+    return done, siege
+
+
+def _begin(place: Place, attack: Attack, plan: Plan) -> Callable[[], Ending]:
+    try:
+        return attack.begin(place, plan.each)
+    except Exception as error:  # noqa: BLE001 - one attack that cannot be made hides no other
+        ending = _unmade(error)
+        return lambda: ending
+
+
+def _tell(ending: Callable[[], Ending]) -> Ending:
+    try:
+        return ending()
+    except Exception as error:  # noqa: BLE001 - the same
+        return _unmade(error)
+
+
+def _unmade(error: Exception) -> Ending:
+    return Ending(decent=False, how=f"could not be made: {type(error).__name__}: {first_line(error)}")
+
+
+def _settle(place: Place, plan: Plan, report: SiegeReport) -> None:
+    """Wait for the victim's jobs, count those that are stuck, and take away what is left of the attackers'."""
+    place.keep_the_pool("at the end of the siege")
+    since = time.time() - SUBMIT_EVERY
+    becomes_true(lambda: not _open_since(place, since), within=5 * plan.patience, every=0.2)
+    report.facts["stuck"] = _open_since(place, since)
+    if report.facts["stuck"]:
+        report.broken.append(f"{report.facts['stuck']} jobs of the victim's do not end")
+    place.rows("DELETE FROM turno.tickets WHERE tenant_id = %s RETURNING 1", place.mallory.id)
+
+
+def _open_since(place: Place, since: float) -> int:
+    return len(place.rows(f"{OPEN} AND created_at < to_timestamp(%s)", since, tenant=place.victim))
+
+
+@contextmanager
+def _victim(place: Place) -> Iterator[subprocess.Popen[str]]:
+    people = [place.person(f"user{number}", place.victim) for number in range(PEOPLE)]
+    ids = [row["id"] for row in place.rows("SELECT id FROM orders ORDER BY id", tenant=place.victim)]
+    orders = Orders(place.web.port, people, ids, SUBMIT_EVERY, READ_EVERY)
+    with subprocess.Popen(
+        [sys.executable, "-c", "from benchmarks.siege.victim import main; main()"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None  # noqa: S101 - opened with a pipe
+        print(json.dumps(asdict(orders)), file=process.stdin, flush=True)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _judge(
+    place: Place, told: dict[str, Any], report: SiegeReport, done: list[Done], *, calm: list[Window], siege: Window
+) -> None:
+    for user, key in told["asked"]:
+        place.log.ask(Asked(place.victim.slug, user, TYPE, key))
+    for job_id, (user, key) in told["jobs"].items():
+        place.log.answer(Asked(place.victim.slug, user, TYPE, key), UUID(job_id))
+    rows = {str(row["id"]): row for row in place.rows(JOBS, TYPE, tenant=place.victim)}
+    samples = [Sample(*sample) for sample in told["samples"]]
+    samples += [Sample("job", row["created"], row["took"]) for row in rows.values()]
+    report.measure(samples, calm, siege)
+    lost = sum(job not in rows or rows[job]["status"] in {"failed", "cancelled"} for job in told["jobs"])
+    report.facts |= {
+        "lost": lost,
+        "submitted": len(told["jobs"]),
+        "crashes": sum(row["crashes"] for row in rows.values()),
+        "refusals": told["refusals"],
+        "children": CHILDREN,
+        "siege_seconds": siege.ended - siege.began,
+    }
+    report.wanted |= {"lost": 0, "stuck": 0, "crashes": 0}
+    report.tell(done, samples)
+    if lost:
+        report.broken.append(f"{lost} jobs of the victim's are lost")
+    if report.facts["crashes"]:
+        report.broken.append(f"jobs of the victim's were counted {report.facts['crashes']} crashes")
+    report.broken += Checker(place.ground.url, [place.victim], log=place.log).violations()

@@ -1,0 +1,27 @@
+"""The jobs of the attackers: those that misbehave in the tests, and two that need a worker of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from handlers.batch_invoicing import BatchInvoicing
+from tests.odd_handlers import Odd, OddHurried, OddOnce
+
+
+class Stillborn(Odd):
+    """Kills its process when it is built: before its attempt could say that it begins."""
+
+    type = "stillborn"
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Stranded(Odd):
+    """The same as Odd, for the worker on the host that is going to be lost."""
+
+    type = "stranded"
+
+
+HERE = (BatchInvoicing, Odd, OddHurried, OddOnce, Stillborn)

@@ -1,0 +1,102 @@
+"""Attacks on everybody's share: of the workers, of the places for jobs, of the disk, of the web's time (C)."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from benchmarks.http_client import ask
+from benchmarks.siege.attack import Attack, Ending, both, of_answers
+from benchmarks.siege.on_web import ACCEPTED, OK, PATH, SOON
+from benchmarks.siege.place import CHILDREN, LONGEST_ANSWER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.http_client import Answer
+    from benchmarks.siege.place import Place
+
+QUOTA = 20  # open jobs of one user, by default
+LONG, LONGER = 10_000, 50_000  # orders of a batch
+UNAUTHENTICATED = 401
+TOO_MANY = 429
+
+
+def long_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Have one user submit twice as many long batches as there are children: as long as allowed, and longer."""
+    too_long = place.ask("long", "POST", PATH, _batch(LONGER))
+    answers = [place.ask("long", "POST", PATH, _batch(LONG)) for _ in range(2 * CHILDREN)]
+    end, most = time.monotonic() + max(seconds, 3.0), 0
+    while time.monotonic() < end:
+        running = place.rows("SELECT FROM turno.tickets WHERE tenant_id = %s AND state = 'running'", place.mallory.id)
+        most = max(most, len(running))
+        time.sleep(0.1)
+    _cancel(place, "long", [too_long, *answers])
+    held = Ending(most < CHILDREN, f"held {most} of {CHILDREN} children")
+    return lambda: both(held, of_answers([too_long, *answers], fine=(ACCEPTED,), within=SOON))
+
+
+def quota_evasion(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Submit and cancel more jobs than one may have, then retry all of them."""
+    cancelled = []
+    for _ in range(QUOTA + 10):
+        answer = place.ask("evader", "POST", PATH, _batch(2_000))
+        if answer.status == ACCEPTED:
+            cancelled.append(answer)
+            _cancel(place, "evader", [answer])
+    answers = [place.ask("evader", "POST", f"/api/jobs/{_job(answer)}/retry", {}) for answer in cancelled]
+    at_once = len(place.rows("SELECT FROM background_jobs WHERE user_id = 'evader' AND finished_at IS NULL"))
+    _cancel(place, "evader", answers)
+    kept = Ending(at_once <= QUOTA, f"{at_once} open at once, {len(cancelled)} submitted")
+    return lambda: both(kept, of_answers(answers, fine=(ACCEPTED,), within=SOON))
+
+
+def payload_churn(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Submit large payloads and cancel them, again and again: what was cancelled is kept for a month."""
+    largest = json.dumps({"payload": {"order_ids": [10**17 + i for i in range(LONG)]}}).encode()
+    answers: list[Answer] = []
+    end = time.monotonic() + seconds
+    numbers = count()
+    while time.monotonic() < end or len(answers) < QUOTA:
+        # By users of its own each: what one of them may do is not what a tenant may do.
+        user = f"churner{next(numbers) % 5}"
+        answers.append(place.ask(user, "POST", PATH, largest, **{"Idempotency-Key": str(uuid4())}))
+        _cancel(place, user, answers[-1:])
+    accepted = sum(answer.status == ACCEPTED for answer in answers)
+    limited = any(answer.status == TOO_MANY for answer in answers)
+    grown = Ending(limited, f"{accepted * len(largest) / 1e6:.1f} MB stored in {seconds:.1f} s")
+    return lambda: both(grown, of_answers(answers, fine=(ACCEPTED,), within=SOON))
+
+
+def wrong_tokens(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Guess tokens, from many clients."""
+    good = place.person("guesser").headers
+    wrong = good | {"Authorization": good["Authorization"][:-6] + "wrong0"}
+    answers = place.crowd(32, seconds, lambda _: ask(place.web.port, "GET", "/api/jobs", wrong, timeout=LONGEST_ANSWER))
+    return lambda: of_answers(answers, within=SOON)
+
+
+def _batch(orders: int) -> dict[str, Any]:
+    # Nobody has such orders: each becomes an item's error, which takes time like any other.
+    return {"payload": {"order_ids": list(range(1_000_000_000, 1_000_000_000 + orders)), "point_of_sale": 1}}
+
+
+def _job(answer: Answer) -> str:
+    return str(json.loads(answer.body)["job_id"])
+
+
+def _cancel(place: Place, user: str, answers: list[Answer]) -> None:
+    for answer in answers:
+        if answer.status in {OK, ACCEPTED}:
+            place.ask(user, "POST", f"/api/jobs/{_job(answer)}/cancel", {})
+
+
+ON_SHARES = (
+    Attack("long jobs for every child", "C", "HTTP", long_jobs),
+    Attack("a quota evaded by cancel and retry", "C", "HTTP", quota_evasion),
+    Attack("large payloads submitted and cancelled", "C", "HTTP", payload_churn),
+    Attack("a flood of wrong tokens", "C", "HTTP", wrong_tokens),
+)

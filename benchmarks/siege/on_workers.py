@@ -1,0 +1,224 @@
+"""Attacks on everybody's workers: rows that shared functions cannot take, and jobs that cannot be taken back (A)."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import psycopg
+
+from app.jobs.job import Priority
+from app.store import routing
+from benchmarks.siege.attack import Attack, Ending, both, first_line, of_job, refused
+from benchmarks.siege.handlers import Stillborn, Stranded
+from benchmarks.siege.place import ENDED
+from tenants.removal import remove_tenant
+from tenants.session import service_session
+from tests.odd_handlers import Odd, OddHurried
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from benchmarks.siege.place import Place
+
+# Of the job that runs this: what only its own attempt knows.
+HOLD_OWN = """
+DO $$
+DECLARE
+    token uuid := current_setting('turno.attempt')::uuid;
+    job uuid;
+BEGIN
+    SELECT job_id INTO job FROM background_job_attempts WHERE backend_pid = pg_backend_pid() AND finished_at IS NULL;
+    PERFORM job_hold(job, token);
+    PERFORM pg_sleep(600);
+END $$
+"""
+OPEN_ATTEMPT = "SELECT token FROM background_job_attempts WHERE job_id = %s AND finished_at IS NULL"
+HOLD = "SELECT set_config('turno.attempt', %(token)s::text, true), job_hold(%(job)s, %(token)s)"
+UNKNOWN, MANY = "type_that_nobody_knows", 100
+
+
+def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Have a job enqueue, for a moment later, a ticket that no index of those that may run can take."""
+    soon = datetime.now(UTC) + timedelta(seconds=1.5)
+    poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(2667), run_at=soon, user_id="oversized")
+    attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
+    place.reaches(attacker, *ENDED)
+    return lambda: _of_enqueuing(place, attacker, "user_id = 'oversized' AND type = 'odd'")
+
+
+def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Have a job enqueue a ticket that fits the index as it is; then an operator changes the tenant's backend."""
+    poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(1322), backend="exec", user_id="near")
+    attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
+    place.reaches(attacker, *ENDED)
+    defaults = routing.Defaults("pool")
+    with service_session(place.ground.logins, place.ground.logins.operator, application="turno-cli") as operator:
+        try:
+            routing.set_for_tenant(operator, place.mallory.slug, "rabbitmq")
+            routing.reroute(operator, defaults)
+            changed = Ending(decent=True, how="the operator changes the backend")
+        except psycopg.Error as error:
+            changed = Ending(decent=False, how=f"the operator cannot change a backend: {first_line(error)}")
+        finally:
+            routing.set_for_tenant(operator, place.mallory.slug, None)
+            with suppress(psycopg.Error):
+                routing.reroute(operator, defaults)
+    return lambda: both(_of_enqueuing(place, attacker, "user_id = 'near' AND type = 'odd'", harmless=True), changed)
+
+
+def timeless(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Have a job enqueue one that may run since for ever, and cancel that over HTTP while it runs."""
+    poison = place.new_job(OddHurried, {"how": "loop_forever"}, user_id="timeless")
+    poison = replace(poison, run_at=cast("Any", "-infinity"))
+    attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
+    place.reaches(attacker, *ENDED)
+    endless = place.rows("SELECT id FROM background_jobs WHERE user_id = 'timeless'")
+    for row in endless:
+        place.reaches(row["id"], "running")
+        place.ask("timeless", "POST", f"/api/jobs/{row['id']}/cancel", {})
+    return lambda: _of_enqueuing(place, attacker, "user_id = 'timeless'")
+
+
+def _of_enqueuing(place: Place, attacker: UUID, poison: str, *, harmless: bool = False) -> Ending:
+    row = place.job(attacker)
+    if row is not None and row["status"] == "failed":
+        return of_job(row)
+    left = place.rows(f"SELECT status FROM background_jobs WHERE {poison} AND status IN ('pending', 'running')")  # noqa: S608
+    if left and not harmless:
+        return Ending(decent=False, how=f"accepted, and {len(left)} of it stay {left[0]['status']}")
+    return both(of_job(row, may_complete=True), Ending(decent=True, how="what it enqueued hinders nobody"))
+
+
+def locked_ticket(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Lock the ticket of a job with the token of its attempt, and have its child killed at its time limit."""
+    doomed = place.enqueue(place.new_job(OddHurried, {"how": "sleep_in_sql"}))
+    place.reaches(doomed, "running")
+    lock = _lock_ticket(place, doomed, max(seconds, 3.0))
+    place.reaches(doomed, *ENDED, within=max(seconds, 3.0))
+    return lambda: both(lock(), _own_failure(place, doomed))
+
+
+def own_ticket_locked(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Have a job lock its own ticket in a statement that outlives its child, which is killed at its time limit."""
+    doomed = place.in_a_job(HOLD_OWN, OddHurried)
+    place.reaches(doomed, "running")
+    return lambda: _own_failure(place, doomed)
+
+
+def locked_table(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Hold the lock that a migration of the tenant's jobs takes, while a job of it waits to begin."""
+    waiting = place.enqueue(place.new_job(Odd, {"how": "sleep_in_sql", "number": 1}))
+    place.reaches(waiting, "running")
+    with place.admin() as session, session.transaction():
+        session.execute("LOCK TABLE background_jobs IN ACCESS EXCLUSIVE MODE")
+        session.execute("SELECT pg_sleep(%s)", (max(seconds, 2.0),))
+    return lambda: of_job(place.ends(waiting), may_complete=True)
+
+
+def lost_host(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Lose a host with a job of the attacker's, whose ticket stays locked, and one of the victim's."""
+    host = place.other_host()
+    orphan = place.enqueue(place.new_job(Stranded, {"how": "wait_in_vain"}))
+    mine = place.new_job(Stranded, {"how": "wait_in_vain"}, user_id="stranded", idempotency_key="stranded")
+    neighbour = place.promise(mine)
+    place.reaches(orphan, "running")
+    place.reaches(neighbour, "running", tenant=place.victim)
+    lock = _lock_ticket(place, orphan, 25.0)
+    host.kill()
+    host.wait()
+    place.other_host()
+    lost_at = time.monotonic()
+
+    def ending() -> Ending:
+        back = place.reaches(neighbour, "completed", tenant=place.victim, within=lost_at + 40 - time.monotonic())
+        return both(lock(), Ending(back, f"the victim's job of that host {'was' if back else 'was not'} taken back"))
+
+    return ending
+
+
+def _lock_ticket(place: Place, job: UUID, seconds: float) -> Callable[[], Ending]:
+    """Hold a ticket's lock from another job's session for so long; returns how that ended, at once if refused."""
+    session = place.session()
+    try:
+        found = session.execute(OPEN_ATTEMPT, (job,)).fetchone()
+        session.execute("BEGIN")
+        session.execute(HOLD, {"job": job, "token": found[0] if found else None})
+    except psycopg.Error as error:
+        ending = refused(error)
+        session.close()
+        return lambda: ending
+    timer = threading.Timer(seconds, session.close)
+    timer.daemon = True
+    timer.start()
+    return lambda: Ending(decent=True, how=f"another job's ticket was locked for {seconds:.0f} s")
+
+
+def _own_failure(place: Place, job: UUID) -> Ending:
+    return of_job(place.ends(job))
+
+
+def removed_tenant(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Remove a tenant while a job of it computes and another waits in SQL."""
+    # The first is killed at its time limit, when nothing is left where it could be taken back.
+    jobs = [place.new_job(OddHurried, {"how": "loop_forever"}), place.new_job(Odd, {"how": "sleep_in_sql"})]
+    for job in [place.enqueue(new, place.third) for new in jobs]:
+        place.reaches(job, "running", tenant=place.third)
+    try:
+        with psycopg.connect(place.ground.url, autocommit=True) as admin:
+            remove_tenant(admin, place.third.slug)
+    except psycopg.Error as error:
+        ending = Ending(decent=False, how=f"it cannot be removed: {first_line(error)}")
+        return lambda: ending
+    time.sleep(seconds)
+    return lambda: _of_removal(place)
+
+
+def _of_removal(place: Place) -> Ending:
+    left = place.rows("SELECT FROM turno.tickets WHERE tenant_id = %s", place.third.id)
+    return Ending(not left, f"removed; tickets left: {len(left)}")
+
+
+def dead_before_start(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Have a handler kill its process when it is built, and another while it runs."""
+    jobs = [
+        place.enqueue(place.new_job(Stillborn, {"how": "ok"})),
+        place.enqueue(place.new_job(Odd, {"how": "kill_self"})),
+    ]
+    return lambda: both(*(_own_failure(place, job) for job in jobs))
+
+
+def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
+    """Have a job enqueue a hundred urgent ones of a type that no worker knows."""
+    unknown = place.new_job(Odd, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody")
+    # In a list of tables a function would be called once for all of them.
+    again = f"DO $do$ BEGIN FOR i IN 1..{MANY} LOOP PERFORM made.job_id FROM ({place.enqueuing(unknown)}) AS made;"
+    attacker = place.in_a_job(f"{again} END LOOP; END $do$", user=unknown.user_id)
+    place.reaches(attacker, *ENDED)
+
+    def ending() -> Ending:
+        waiting = place.rows("SELECT FROM background_jobs WHERE type = %s AND status = 'pending'", UNKNOWN)
+        told = Ending(decent=True, how=f"{len(waiting)} wait for a worker that knows them")
+        return both(of_job(place.job(attacker), may_complete=True), told)
+
+    return ending
+
+
+ON_WORKERS = (
+    Attack("a lost host's job that stays locked", "A3", "SQL", lost_host),
+    Attack("a queue name of 5,334 characters, due soon", "A1", "a handler's SQL", oversized_queue),
+    Attack("a ticket near the index's limit, then backend set", "A1", "a handler's SQL", near_the_limit),
+    Attack("a locked ticket, its child killed", "A2", "SQL", locked_ticket),
+    Attack("a job that locks its own ticket, its child killed", "A2", "a handler's SQL", own_ticket_locked),
+    Attack("the table of its jobs locked, as by a migration", "A2", "the operator", locked_table),
+    Attack("run_at of -infinity, cancelled while it runs", "A3", "a handler's SQL", timeless),
+    Attack("a tenant removed while its jobs run", "A4", "the operator", removed_tenant),
+    Attack("handlers that kill their process", "A5", "a handler", dead_before_start),
+    Attack("a hundred urgent jobs of a type nobody knows", "A7", "a handler's SQL", unknown_types),
+)

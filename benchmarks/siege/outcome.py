@@ -1,0 +1,108 @@
+"""What a siege came to: how long the victim's requests and jobs took in calm and under attack, and every ending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.report import Report
+from benchmarks.sampling import quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from benchmarks.siege.attack import Attack, Ending
+
+GOAL = 1.5
+LEAST_ATTACKS = 12
+REQUESTS = ("POST", "GET", "list", "stream")
+# In the report, before a fact's name, and the samples: a job's time is the database's, `followed` its user's.
+MEASURED = (("request", "", REQUESTS), ("job", "job_", ("job",)), ("followed job", "followed_", ("followed",)))
+
+
+class Window(NamedTuple):
+    """A stretch of Unix time."""
+
+    began: float
+    ended: float
+
+
+class Sample(NamedTuple):
+    """Something of the victim's: what it was, the Unix time it was due, and its milliseconds."""
+
+    what: str
+    moment: float
+    took: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An attack that was made: when, and how it ended."""
+
+    attack: Attack
+    window: Window
+    ending: Ending
+
+
+@dataclass(slots=True)
+class SiegeReport(Report):
+    """A report that also lists the attacks."""
+
+    endings: list[dict[str, Any]] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return the report for people, the attacks first."""
+        told = (
+            f"{'ok ' if one['decent'] else 'BAD'} {one['of']:<3} {one['attack']:<52}"
+            f" worst {one['victim_worst_ms']:8.0f} ms  n={one['victim_n']:<4} {one['how']}"
+            for one in self.endings
+        )
+        return [*told, *Report.lines(self)]
+
+    def measure(self, samples: Sequence[Sample], calm: Sequence[Window], siege: Window) -> None:
+        """Take the victim's figures in: of what MEASURED names, those under siege against those in calm."""
+        for name, prefix, kinds in MEASURED:
+            quiet = _within(samples, calm, kinds)
+            harried = _within(samples, [siege], kinds)
+            if not quiet or not harried:
+                self.broken.append(f"the victim had no {name} in calm or none under siege")
+                continue
+            figures = {f"{name}, calm": quiet, f"{name}, siege": harried}
+            self.add(figures)
+            calmly, harriedly = (self.figures[key].p99 for key in figures)
+            self.facts |= {
+                f"{prefix}victim_p99_ms": harriedly,
+                f"{prefix}calm_p99_ms": calmly,
+                f"{prefix}ratio": harriedly / calmly,
+            }
+            self.wanted[f"{prefix}ratio"] = GOAL
+
+    def tell(self, done: Iterable[Done], samples: Sequence[Sample]) -> None:
+        """Take the attacks in; whichever did not end as a refusal or as the attacker's own failure is broken."""
+        for one in done:
+            met = _within(samples, [one.window], (*REQUESTS, "job"))
+            self.endings.append(
+                {
+                    "attack": one.attack.name,
+                    "of": one.attack.of,
+                    "door": one.attack.door,
+                    "decent": one.ending.decent,
+                    "how": one.ending.how,
+                    "victim_n": len(met),
+                    "victim_p99_ms": quantile(met, 0.99) if met else 0.0,
+                    "victim_worst_ms": max(met, default=0.0),
+                }
+            )
+            if not one.ending.decent:
+                self.broken.append(f"{one.attack.name}: {one.ending.how}")
+        self.facts["attacks"] = len(self.endings)
+        self.wanted["attacks"] = LEAST_ATTACKS
+
+
+def _within(samples: Iterable[Sample], windows: Iterable[Window], kinds: Sequence[str]) -> list[float]:
+    windows = list(windows)
+    return [
+        sample.took
+        for sample in samples
+        if sample.what in kinds and any(window.began <= sample.moment < window.ended for window in windows)
+    ]

@@ -1,0 +1,242 @@
+"""The installation under attack: a web, a pool, three tenants, and what an attacker can reach of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from app.jobs.job import JobRef, Priority
+from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.ground import open_ground
+from benchmarks.http_client import ask
+from benchmarks.resident import pss_megabytes, resident
+from benchmarks.siege.handlers import HERE, Stranded
+from benchmarks.siege.victim import Person
+from benchmarks.web_process import TURNO, serving_process
+from cli.deadline import becomes_true
+from cli.development_token import development_token
+from cli.testing.client_log import Asked, ClientLog
+from cli.wiring import pool_queue
+from handlers.services.northwind.load import load_orders
+from tenants.directory import read_tenant
+from tenants.session import call_as_api, handler_session, service_session
+from tenants.tenant import HandlerLogin
+from tests.odd_handlers import OddOnce
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from app.jobs.handler import JobHandler
+    from app.settings import Settings
+    from benchmarks.ground import Ground
+    from benchmarks.http_client import Answer
+    from benchmarks.web_process import WebProcess
+    from tenants.tenant import Tenant
+
+CHILDREN = 4
+ENDED = ("completed", "failed", "cancelled")
+# Signs of life and limits come fast, so that what takes half a minute in production fits into a run.
+HASTE = {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "3", "KILL_AFTER_SECONDS": "1", "SHUTDOWN_GRACE_SECONDS": "2"}
+STREAMS = 200
+WEB = HASTE | {"QUEUE_BACKEND": "pool", "WEB_STREAMS": str(STREAMS)}
+ORDERS = range(830)
+PAUSE = 0.25  # seconds between two requests of one client: who floods a socket is the proxy's to stop
+PARTING = 30.0  # seconds a pool may take to leave
+LONGEST_ANSWER = 10.0  # seconds that an attacker waits
+
+
+@dataclass(slots=True)
+class Place:
+    """What is attacked. `mallory` owns the hostile tenant, `victim` is next door, `third` is going to be removed."""
+
+    ground: Ground
+    web: WebProcess
+    mallory: Tenant
+    victim: Tenant
+    third: Tenant
+    stack: ExitStack
+    settings: Settings
+    # Seconds that an attacker waits for a job of its own; what tells how that ended waits five times as long.
+    patience: float = 5.0
+    log: ClientLog = field(default_factory=ClientLog)
+    pool: subprocess.Popen[bytes] | None = None
+    broken: list[str] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
+
+    # Over HTTP -----------------------------------------------------------------------------------
+
+    def person(self, user: str, tenant: Tenant | None = None) -> Person:
+        """Return a user of a tenant, by default of the hostile one."""
+        slug = (tenant or self.mallory).slug
+        token = _token(self.settings, user, slug)
+        return Person(user, {"Authorization": f"Bearer {token}", "X-Schema": slug})
+
+    def ask(self, user: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Ask once as a user of the hostile tenant; `body` is bytes, or what becomes JSON."""
+        content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        return ask(self.web.port, method, path, self.person(user).headers | headers, content, timeout=LONGEST_ANSWER)
+
+    def page(self, user: str, path: str) -> Answer:
+        """Open a page of the hostile tenant's as a browser does that is signed in."""
+        token = self.person(user).headers["Authorization"].removeprefix("Bearer ")
+        address = f"{path}?branch={self.mallory.slug}"
+        return ask(self.web.port, "GET", address, {"Cookie": f"turno={token}"}, timeout=LONGEST_ANSWER)
+
+    def crowd(self, clients: int, seconds: float, request: Callable[[int], Answer]) -> list[Answer]:
+        """Have so many clients ask again and again for so long; each waits a moment after each answer."""
+        end = time.monotonic() + seconds
+
+        def one(number: int) -> list[Answer]:
+            answers = [request(number)]
+            while time.monotonic() + PAUSE < end:
+                time.sleep(PAUSE)
+                answers.append(request(number))
+            return answers
+
+        with ThreadPoolExecutor(clients) as threads:
+            return [answer for answers in threads.map(one, range(clients)) for answer in answers]
+
+    def web_megabytes(self) -> float:
+        """Return the memory of the process that answers."""
+        return pss_megabytes(self.web.worker)
+
+    # In a job, and as one -------------------------------------------------------------------------
+
+    def session(self, tenant: Tenant | None = None) -> psycopg.Connection[Any]:
+        """Log in as the hostile tenant's handlers do: SQL of its own choosing, outside any job."""
+        current = read_tenant(self.ground.admin, (tenant or self.mallory).slug)
+        assert current is not None  # noqa: S101 - whoever attacks was not removed
+        return handler_session(
+            self.ground.logins, HandlerLogin.of(current), application="turno-handler", kind=psycopg.Connection
+        )
+
+    def new_job(self, handler: type[JobHandler[Any]], payload: dict[str, Any], **changed: Any) -> NewJob:
+        """Return a job of mallory's."""
+        usual: dict[str, Any] = {
+            "type": handler.type,
+            "version": handler.version,
+            "queue": handler.queue,
+            "backend": "pool",
+            "max_attempts": handler.retry.max_attempts,
+            "payload": payload,
+            "payload_hash": b"",
+            "user_id": "mallory",
+            "priority": Priority.NORMAL,
+        }
+        return NewJob(**usual | changed)
+
+    def enqueue(self, new: NewJob, tenant: Tenant | None = None) -> UUID:
+        """Enqueue as the web does, hint included."""
+        owner = tenant or self.mallory
+        with service_session(self.ground.logins, self.ground.logins.web, application="turno-web") as web:
+            job_id: UUID = call_as_api(web, owner, ENQUEUE, new.parameters())["job_id"]
+        queue = pool_queue(self.settings)
+        queue.offer(JobRef(owner.slug, job_id))
+        queue.close()
+        return job_id
+
+    def promise(self, new: NewJob) -> UUID:
+        """Enqueue a job of the victim's, which has to be completed."""
+        job_id = self.enqueue(new, self.victim)
+        self.log.answer(Asked(self.victim.slug, new.user_id, new.type, str(new.idempotency_key)), job_id)
+        return job_id
+
+    def enqueuing(self, new: NewJob) -> str:
+        """Return the SQL by which a handler of mallory's enqueues a job."""
+        schema = sql.Identifier(self.mallory.schema)
+        with psycopg.connect(self.ground.url) as session:
+            return psycopg.ClientCursor(session).mogrify(sql.SQL(ENQUEUE).format(schema), new.parameters())
+
+    def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = OddOnce, *, user: str = "mallory") -> UUID:
+        """Have a job of mallory's run SQL of its own choosing."""
+        return self.enqueue(self.new_job(handler, {"how": "run_sql", "text": statement}, user_id=user))
+
+    # What became of it -----------------------------------------------------------------------------
+
+    @contextmanager
+    def admin(self, tenant: Tenant | None = None) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        """Lend a session of the superuser's in a tenant's schema: for what an operator does, and to judge."""
+        with psycopg.connect(self.ground.url, autocommit=True, row_factory=dict_row) as session:
+            path = sql.Identifier((tenant or self.mallory).schema)
+            session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
+            yield session
+
+    def rows(self, query: str, *parameters: Any, tenant: Tenant | None = None) -> list[dict[str, Any]]:
+        """Read anything of a tenant's, by default of the hostile one's."""
+        with self.admin(tenant) as session:
+            return session.execute(query.encode(), parameters).fetchall()
+
+    def job(self, job_id: UUID, tenant: Tenant | None = None) -> dict[str, Any] | None:
+        """Return a job's row; an infinite time is no reason not to."""
+        found = self.rows(
+            "SELECT status, attempt, errors, crashes, error FROM background_jobs WHERE id = %s", job_id, tenant=tenant
+        )
+        return found[0] if found else None
+
+    def reaches(self, job_id: UUID, *states: str, tenant: Tenant | None = None, within: float | None = None) -> bool:
+        """Wait until a job is in one of these states."""
+        question = "SELECT FROM background_jobs WHERE id = %s AND status = ANY (%s)"
+        with self.admin(tenant) as session:
+            return becomes_true(
+                lambda: session.execute(question, (job_id, list(states))).rowcount > 0,
+                within=self.patience if within is None else within,
+                every=0.05,
+            )
+
+    def ends(self, job_id: UUID, tenant: Tenant | None = None) -> dict[str, Any] | None:
+        """Return a job's row when it has ended, or as it is when nobody waits any longer."""
+        self.reaches(job_id, *ENDED, tenant=tenant, within=5 * self.patience)
+        return self.job(job_id, tenant)
+
+    # Whoever ends is started again, as an init system does -------------------------------------------
+
+    def keep_the_pool(self, during: str) -> None:
+        """Start the pool, or if it has ended note that and start it again."""
+        with self._lock:
+            if self.pool is not None and self.pool.poll() is None:
+                return
+            if self.pool is not None:
+                self.broken.append(f"the pool ended by itself with status {self.pool.returncode}: {during}")
+            self.pool = self.stack.enter_context(resident(self.ground, *HERE, fewest=CHILDREN, most=CHILDREN, **HASTE))
+
+    def end_the_pool(self) -> None:
+        """Tell the pool to leave, as a deployment does; note how if that was no good end."""
+        assert self.pool is not None  # noqa: S101 - it was kept
+        self.pool.terminate()
+        if self.pool.wait(PARTING):
+            self.broken.append(f"told to stop, the pool ended with status {self.pool.returncode}")
+
+    def other_host(self) -> subprocess.Popen[bytes]:
+        """Start the worker on the host that is going to be lost."""
+        return self.stack.enter_context(resident(self.ground, Stranded, fewest=1, most=2, **HASTE))
+
+
+@contextmanager
+def open_place(patience: float) -> Iterator[Place]:
+    """Install, add the tenants with their orders, and start web and pool; in the end all of it is gone."""
+    with open_ground() as ground, ExitStack() as stack:
+        mallory, victim, third = (ground.tenant(slug) for slug in ("mallory", "victim", "third"))
+        for tenant in (mallory, victim):
+            load_orders(ground.in_schema(tenant), ORDERS)
+        ground.admin.execute("SET search_path = pg_catalog")
+        web = stack.enter_context(serving_process(ground, TURNO, **WEB))
+        place = Place(ground, web, mallory, victim, third, stack, ground.settings(**WEB), patience)
+        place.keep_the_pool("at the start")
+        yield place
+
+
+@lru_cache
+def _token(settings: Settings, user: str, slug: str) -> str:
+    return development_token(settings, user=user, tenants=[slug])

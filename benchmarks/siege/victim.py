@@ -1,0 +1,171 @@
+"""Run as a process of its own: people of one tenant who submit jobs at fixed moments and follow each to its end.
+
+Each piece of work is asked for at its own moment, however long the others take, and a refusal is asked again: what is
+measured is the time until a person has what was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.http_client import ask
+from tests.stream_client import StreamClient
+
+if TYPE_CHECKING:
+    from benchmarks.http_client import Answer
+
+PATIENCE = 8.0  # seconds until whoever got no answer, or saw no end of the job, leaves it
+POLL, AGAIN = 0.05, 0.25  # seconds between two looks at a job, and until one who was refused asks again
+AT_ONCE = 96  # people who wait at a time
+ACCEPTED = 202
+GOOD = (200, ACCEPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A user, the headers that let them in, and the cookie that does so on the pages."""
+
+    user: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Where to ask, as whom, for what, and how many seconds pass between two jobs and between two readings."""
+
+    port: int
+    people: list[Person]
+    order_ids: list[int]
+    submit_every: float
+    read_every: float
+
+    @classmethod
+    def read(cls, text: str) -> Orders:
+        """Return what the benchmark wrote."""
+        found = json.loads(text)
+        return cls(**found | {"people": [Person(**person) for person in found["people"]]})
+
+
+@dataclass(slots=True)
+class Told:
+    """What the victim saw: samples as (what, Unix time of its moment, milliseconds), and each refusal's count.
+
+    `asked` has the user and the idempotency key of each job that was asked for, `jobs` those of an accepted one by its
+    id.
+    """
+
+    samples: list[tuple[str, float, float]] = field(default_factory=list)
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    jobs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
+
+
+class Victim:
+    """Asks and follows until it is told that it is enough."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._told = Told()
+        self._lock = Lock()
+        self._enough = Event()
+
+    def run(self) -> Told:
+        """Work until the input ends, then see every job that was begun to its end."""
+        Thread(target=self._wait_for_the_end, daemon=True).start()
+        with ThreadPoolExecutor(AT_ONCE) as people:
+            reader = people.submit(self._at_moments, people, self._orders.read_every, self._look_around)
+            self._at_moments(people, self._orders.submit_every, self._have_done)
+            reader.result()
+        return self._told
+
+    def _wait_for_the_end(self) -> None:
+        sys.stdin.read()
+        self._enough.set()
+
+    def _at_moments(self, people: ThreadPoolExecutor, every: float, work: Any) -> None:
+        begin, number = time.time(), 0
+        while not self._enough.wait(max(0.0, begin + number * every - time.time())):
+            people.submit(work, number, begin + number * every)
+            number += 1
+
+    def _look_around(self, number: int, moment: float) -> None:
+        person = self._orders.people[number % len(self._orders.people)]
+        self._insist("list", moment, person, "GET", "/api/jobs?limit=10")
+
+    def _have_done(self, number: int, moment: float) -> None:
+        person = self._orders.people[number % len(self._orders.people)]
+        key = f"{person.user}-{number}"
+        order = self._orders.order_ids[number % len(self._orders.order_ids)]
+        with self._lock:
+            self._told.asked.append((person.user, key))
+        answer = self._insist("POST", moment, person, "POST", "/api/jobs/batch_invoicing", key=key, order=order)
+        if answer is None:
+            return
+        job_id = json.loads(answer.body)["job_id"]
+        with self._lock:
+            self._told.jobs[job_id] = (person.user, key)
+        follow = self._stream if number % 2 else self._poll
+        follow(person, job_id, moment + PATIENCE)
+        # Also of a job whose end nobody saw: so long they waited in vain.
+        self._note("followed", moment, time.time())
+
+    def _poll(self, person: Person, job_id: str, until: float) -> None:
+        while time.time() < until:
+            answer = self._insist("GET", time.time(), person, "GET", f"/api/jobs/{job_id}")
+            if answer is not None and json.loads(answer.body)["finished_at"] is not None:
+                return
+            time.sleep(POLL)
+
+    def _stream(self, person: Person, job_id: str, until: float) -> None:
+        moment, opened = time.time(), False
+        while time.time() < until:
+            try:
+                with StreamClient(self._orders.port, f"/api/jobs/{job_id}/stream", person.headers) as stream:
+                    if stream.status in GOOD:
+                        stream.until("ready")
+                        if not opened:
+                            self._note("stream", moment, time.time())
+                        opened = True
+                        stream.until("bye", within=max(0.0, until - time.time()))
+                        return
+                    self._refused(f"stream {stream.status}")
+            except (OSError, EOFError, AssertionError) as error:
+                self._refused(f"stream {type(error).__name__}")
+            time.sleep(AGAIN)
+        if not opened:
+            self._note("stream", moment, time.time())
+
+    def _insist(
+        self, what: str, moment: float, person: Person, method: str, path: str, *, key: str = "", order: int = 0
+    ) -> Answer | None:
+        """Ask until it is granted; None for one whose patience ended first, which counts as a sample all the same."""
+        body = json.dumps({"payload": {"order_ids": [order], "point_of_sale": 1}}).encode() if key else b""
+        headers = person.headers | ({"Idempotency-Key": key} if key else {})
+        while (left := moment + PATIENCE - time.time()) > 0:
+            answer = ask(self._orders.port, method, path, headers, body, timeout=left)
+            if answer.status in GOOD:
+                self._note(what, moment, time.time())
+                return answer
+            self._refused(f"{what} {answer.status or answer.body.decode(errors='replace')[:60]}")
+            time.sleep(AGAIN)
+        self._note(what, moment, time.time())
+        return None
+
+    def _note(self, what: str, moment: float, now: float) -> None:
+        with self._lock:
+            self._told.samples.append((what, moment, (now - moment) * 1000))
+
+    def _refused(self, how: str) -> None:
+        with self._lock:
+            self._told.refusals[how] = self._told.refusals.get(how, 0) + 1
+
+
+def main() -> None:
+    """Read the orders from the first line of the input, and write what was seen when the input ends."""
+    json.dump(asdict(Victim(Orders.read(sys.stdin.readline())).run()), sys.stdout)
