@@ -53,7 +53,8 @@ def serving_application(
     hub = stream_hub(settings)
     streams = StreamLoop(farewell=farewell, left=hub.leave)
     streams.start()
-    return Application(web_application(settings, hub, registry, open_queue), streams)
+    app = web_application(settings, hub, registry, open_queue)
+    return Application(app, streams, largest_body=settings.max_body_bytes)
 
 
 def web_application(

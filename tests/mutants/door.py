@@ -11,6 +11,8 @@ TURNS = "tests/integration/test_turns.py"
 REFUSALS = "tests/integration/test_api_refusals.py"
 FOREIGN = "tests/integration/test_api_isolation.py"
 LARGE = "tests/integration/test_large_bodies.py"
+CONNECTIONS = "tests/integration/test_connections.py"
+SLOW = "tests/faults/test_slow_clients.py"
 FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
@@ -197,6 +199,46 @@ MUTANTS = (
         "        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n",
         "",
         (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
+    ),
+    Mutant(
+        "a slow client is never given up",
+        HELD,
+        "cli/client_connection.py",
+        "return min(self.latest, self.began + PATIENCE + self.moved / SLOWEST)",
+        "return inf",
+        (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
+    ),
+    Mutant(
+        "a thread waits until its answer is taken",
+        HELD,
+        "cli/client_connection.py",
+        "        raw.settimeout(0)\n",
+        "        raw.settimeout(60)\n",
+        (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
+    ),
+    Mutant(
+        "slow clients fill the memory",
+        HELD,
+        "cli/stream_worker.py",
+        "if self._held > max(MOST_HELD, 4 * self.wsgi.largest_body):",
+        "if False:",
+        (f"{SLOW}::test_what_is_kept_for_slow_clients_is_bounded",),
+    ),
+    Mutant(
+        "slow clients take every connection",
+        HELD,
+        "cli/stream_worker.py",
+        "if self.nr_conns >= self.worker_connections:",
+        "if False:",
+        (f"{SLOW}::test_a_client_finds_room_beside_any_number_of_slow_ones",),
+    ),
+    Mutant(
+        "the rest of a refused body is the next request",
+        "section 8: a request is what its sender sent",
+        "cli/stream_worker.py",
+        "return super().handle(conn) and not conn.cut",
+        "return super().handle(conn)",
+        (f"{CONNECTIONS}::test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request[/nowhere]",),
     ),
     Mutant(
         "a key counts only while its job's times lie ahead",

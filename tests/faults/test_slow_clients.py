@@ -1,0 +1,155 @@
+"""Clients that send or read slowly, or never hang up: they cost the web no thread, and each comes to an end."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cli.deadline import becomes_true
+from tests.faults.test_live_streams import resident_kb
+from tests.integration.test_streams import ask, headers_of, web_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from cli.demo_web import DemoWeb
+    from tests.world import World
+
+EACH = 20  # sockets of a kind; the web has 16 threads
+PROMPT = 1.5  # seconds in which somebody else's request is answered meanwhile, on a busy machine
+ANSWERS_UNREAD = 50  # of 200 KB each: more than the kernel keeps for a reader
+
+
+class Slow:
+    """A client that sends its beginning at once, and then a byte whenever it is asked to go on."""
+
+    def __init__(self, web: DemoWeb, beginning: bytes, *, reads: bool = True) -> None:
+        self.socket = socket.socket()
+        if not reads:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.connect(("127.0.0.1", web.port))
+        self.socket.sendall(beginning)
+        self.socket.settimeout(0)
+        self.reads = reads
+        self.answer = b""
+        self.ended = False
+
+    def go_on(self) -> None:
+        try:
+            if not self.ended:
+                self.socket.send(b"x")
+            if self.reads:
+                self.read()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.ended = True
+
+    def read(self) -> None:
+        while part := self.socket.recv(65536):
+            self.answer += part
+        self.ended = True
+
+
+def head(method: str, path: str, headers: dict[str, str]) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {text}" for name, text in headers.items())]
+    return "\r\n".join([*lines, ""]).encode()
+
+
+def slow_kinds(world: World) -> dict[str, Callable[[DemoWeb], Slow]]:
+    json_body = headers_of(world) | {"Content-Type": "application/json"}
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    sign_in = head("POST", "/sign-in", form | {"Content-Length": "1000"})
+    submit = head("POST", "/api/jobs/batch_invoicing", json_body | {"Content-Length": "1000"})
+    chunked = head("POST", "/api/jobs/batch_invoicing", json_body | {"Transfer-Encoding": "chunked"})
+    asking = head("GET", f"/api/jobs/{large_job(world)}", headers_of(world)) + b"\r\n"
+    closing = head("GET", "/healthz", {"Connection": "close"}) + b"\r\n"
+    return {
+        "half a head": lambda web: Slow(web, head("GET", "/healthz", {})),
+        "half a form": lambda web: Slow(web, sign_in + b"\r\ntoken="),
+        "half a body": lambda web: Slow(web, submit + b'\r\n{"payload": '),
+        "half a chunk": lambda web: Slow(web, chunked + b"\r\n3e8\r\n{"),
+        "reads nothing": lambda web: Slow(web, asking * ANSWERS_UNREAD, reads=False),
+        "never hangs up": lambda web: Slow(web, closing),
+    }
+
+
+@pytest.fixture
+def web(world: World) -> Iterator[DemoWeb]:
+    with web_of(world) as running:
+        yield running
+
+
+def large_job(world: World) -> UUID:
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    world.rows("SELECT job_end(%s, 'completed', NULL, jsonb_build_object('a', repeat('x', 200000)), NULL)", job_id)
+    return job_id
+
+
+def healthy(web: DemoWeb) -> float:
+    """Return the seconds that an answer takes."""
+    began = monotonic()
+    try:
+        status, _ = ask(web, "GET", "/healthz", {})
+    except TimeoutError:
+        return inf
+    assert status == 200
+    return monotonic() - began
+
+
+def test_slow_clients_hold_no_thread_and_are_ended(world: World, web: DemoWeb) -> None:
+    clients = {kind: [begin(web) for _ in range(EACH)] for kind, begin in slow_kinds(world).items()}
+    everybody = [client for some in clients.values() for client in some]
+    slowest = 0.0
+
+    def all_ended() -> bool:
+        nonlocal slowest
+        slowest = max(slowest, healthy(web))
+        for client in everybody:
+            client.go_on()
+        return all(client.ended for client in everybody)
+
+    with ExitStack() as stack:
+        for client in everybody:
+            stack.enter_context(client.socket)
+        assert becomes_true(all_ended, within=20, every=0.25)
+        assert slowest < PROMPT
+        status = {kind: {client.answer[9:12] for client in some} for kind, some in clients.items()}
+        assert status.pop("reads nothing") == {b""}
+        assert status.pop("never hangs up") == {b"200"}
+        assert set().union(*status.values()) == {b"408"}
+
+
+def test_what_is_kept_for_slow_clients_is_bounded(web: DemoWeb) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": "1000000"}
+    almost = head("POST", "/sign-in", form) + b"\r\n" + b"x" * 999_999
+    before = resident_kb(web)
+    with ExitStack() as stack:
+        for _ in range(200):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
+            client.settimeout(10)
+            try:
+                client.sendall(almost)
+            except OSError:
+                continue  # given up already
+        assert healthy(web) < PROMPT
+        assert resident_kb(web) - before < 120_000
+
+
+def test_a_client_finds_room_beside_any_number_of_slow_ones(web: DemoWeb) -> None:
+    with ExitStack() as stack:
+        for _ in range(700):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
+            client.sendall(b"GET /healthz HTTP/1.1\r\n")
+        assert healthy(web) < PROMPT
+        newest = stack.enter_context(socket.create_connection(("127.0.0.1", web.port)))
+        newest.settimeout(10)
+        newest.sendall(head("GET", "/healthz", {"Connection": "close"}) + b"\r\n")
+        assert newest.recv(12) == b"HTTP/1.1 200"
