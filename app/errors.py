@@ -41,6 +41,15 @@ class HandlerMisuse(TurnoError):
     """The handler did what only the executor may do, such as committing; see the message."""
 
 
+class LimitExceeded(HandlerMisuse):
+    """Something to be stored is larger than what is kept; the message is the limit, the field's name its first word."""
+
+    @property
+    def field(self) -> str:
+        """Return the name of the field."""
+        return str(self).split()[0]
+
+
 class InvalidResult(TurnoError):
     """What the handler returned cannot be stored; return a dict of plain JSON values under 256 KB."""
 

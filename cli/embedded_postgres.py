@@ -40,8 +40,10 @@ class Cluster:
         tcp: bool = False,
         max_connections: int = 200,
         settings: Mapping[str, str] | None = None,
+        binaries: Path | None = None,
     ) -> None:
-        self.files = DataFolder(data)
+        """`binaries` holds the server's programs, if not those that are found by themselves."""
+        self.files = DataFolder(data, binaries)
         self._tcp = tcp
         self._settings = {
             "max_connections": str(max_connections),

@@ -23,8 +23,10 @@ class DataFolderError(RuntimeError):
 class DataFolder:
     """Knows one data folder, its neighbours, and as whom its programs run."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, binaries: Path | None = None) -> None:
+        """`binaries` holds the server's programs, if not those that `find_binaries` finds."""
         self.path = path.resolve()
+        self._binaries = binaries
         self.password_file = self.path.with_name(f"{self.path.name}.password")
 
     @property
@@ -50,7 +52,7 @@ class DataFolder:
 
     def programs(self, identity: Identity) -> Path:
         """Return the folder of programs to run here."""
-        return programs_for(identity, find_binaries(), self.path.with_name("postgres-programs"))
+        return programs_for(identity, self._binaries or find_binaries(), self.path.with_name("postgres-programs"))
 
     def initialise(self) -> None:
         """Run initdb once: SCRAM for every connection, UTF-8, and a random password in a file only the owner reads."""
@@ -83,7 +85,7 @@ class DataFolder:
 
     def clone_from(self, template: Path) -> None:
         """Fill this folder with a copy of `template`, which is made first when it is not there."""
-        source = DataFolder(template)
+        source = DataFolder(template, self._binaries)
         with FolderLock(source.path):
             source.initialise()
         self.path.parent.mkdir(parents=True, exist_ok=True)

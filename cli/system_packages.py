@@ -39,7 +39,11 @@ RABBITMQ = SystemPackage(
 )
 CHROMIUM = SystemPackage(name="chromium", marker="chromium", programs=("chromium", "chromium-browser", "google-chrome"))
 TYPESCRIPT = SystemPackage(name="node-typescript", marker="typescript", programs=("tsc",))
-WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT)
+# The oldest server that is supported, beside the one that is embedded.
+POSTGRES_15 = SystemPackage(
+    name="postgresql-15", marker="postgres15", programs=("/usr/lib/postgresql/15/bin/postgres",)
+)
+WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT, POSTGRES_15)
 
 
 def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:

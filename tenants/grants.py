@@ -140,6 +140,7 @@ _CLAIM_STEPS = frozenset(
         "oldest",
         "pass_tenant",
         "past_hops",
+        "promote_each",
         "remember_hop",
         "remember_mark",
         "remember_turn",
@@ -269,6 +270,7 @@ TENANT = Matrix(
         "invoice_totals": _SHOWN_VIEW,
         "invoicing_points": _SHOWN_VIEW,
     },
+    invokers=frozenset({"shortened"}),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
         Kind.VIEW: _may(handler="SELECT", report="SELECT"),

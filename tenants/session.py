@@ -1,5 +1,6 @@
 """Connect as exactly one role: a tenant's handler, the engine, or the web as a tenant's API role."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -12,6 +13,8 @@ from psycopg.rows import TupleRow, dict_row
 from tenants.logins import Logins
 from tenants.punctual import PunctualConnection
 from tenants.tenant import HandlerLogin, Tenant
+
+log = logging.getLogger(__name__)
 
 # Milliseconds. A handler's statements may be long; what holds locks for others must not wait.
 HANDLER_TIMEOUTS = {"lock_timeout": "10000", "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
@@ -92,7 +95,14 @@ def believe_confined(row: TupleRow | None, role: str) -> None:
 def service_session(logins: Logins, role: str, *, application: str) -> PunctualConnection:
     """Log in as one of the installation's service roles (engine, web, operator), in autocommit."""
     conninfo = logins.conninfo(role, search_path="turno,pg_temp", application=application, timeouts=SERVICE_TIMEOUTS)
-    return PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    connection = PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    connection.add_notice_handler(_log_warning)
+    return connection
+
+
+def _log_warning(notice: psycopg.errors.Diagnostic) -> None:
+    if notice.severity_nonlocalized == "WARNING":
+        log.warning("the database warns: %s", notice.message_primary, extra={"alert": "database"})
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.store import attempts, groups
 from app.store.exchange import Statement, exchange, insist, rows_of
+from app.store.refusals import named_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,6 @@ def complete_group(session: Session, results: Sequence[Result], mark: UUID) -> N
 
 def _take(session: Session, statements: list[Statement]) -> list[Any]:
     answers = exchange(session, statements)
-    with attempts.named_refusals():
+    with named_refusals():
         insist(session, answers)
     return answers

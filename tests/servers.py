@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cli.embedded_postgres import Cluster
 from cli.private_rabbitmq import Node
-from cli.system_packages import CHROMIUM
+from cli.system_packages import CHROMIUM, POSTGRES_15
+from cli.testing.servers import fresh_database, template_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +35,26 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with Node(folder=tmp_path_factory.mktemp("rabbitmq")) as node:
         yield node
     shutil.rmtree(node.folder)
+
+
+@pytest.fixture(scope="session")
+def postgres15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A server of PostgreSQL 15, the oldest that is supported, for this test process."""
+    program = POSTGRES_15.find()
+    if program is None:
+        pytest.fail("PostgreSQL 15 is not installed: install postgresql-15, or let `turno test` do it")
+    cluster = Cluster(data=tmp_path_factory.mktemp("postgres15") / "data", durable=False, binaries=program.parent)
+    cluster.files.clone_from(template_of(program.parent))
+    with cluster:
+        yield cluster
+    cluster.files.remove()
+
+
+@pytest.fixture(scope="module", params=["cluster", pytest.param("postgres15", marks=pytest.mark.postgres15)])
+def each_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an empty database, new for each module: on the embedded server, and then on the oldest."""
+    with fresh_database(request.getfixturevalue(request.param)) as url:
+        yield url
 
 
 # Not for the whole session: while Playwright is open, asyncio.run() is refused everywhere in the process.

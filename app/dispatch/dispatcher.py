@@ -18,6 +18,7 @@ from app.jobs.job import JobRef, Priority
 from app.queues.interface import QueueInterface
 from app.store.effects import DECIDE
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
+from app.store.refusals import named_refusals
 from tenants.session import call_as_api
 from tenants.tenant import Tenant
 
@@ -69,7 +70,10 @@ class Dispatcher:
         self._pending_limit = pending_limit
 
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
-        """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed."""
+        """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
+
+        Raises LimitExceeded if something of it is larger than what is kept.
+        """
         queue = self._queue_of(tenant)
         new = NewJob(
             type=wanted.handler.type,
@@ -88,7 +92,7 @@ class Dispatcher:
             trace_context=wanted.trace_context,
             pending_limit=self._pending_limit,
         )
-        with self._connection() as connection:
+        with named_refusals(), self._connection() as connection:
             crash_points.reach("received")
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = Verdict(row["verdict"], row["job_id"])

@@ -1,7 +1,6 @@
 """What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,9 +11,9 @@ from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
-from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
 from app.store.exchange import Statement, exchange, insist, rows_of
+from app.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
 
@@ -33,19 +32,6 @@ class Started:
     checkpoint: Any
     expired: bool
     cancelled: bool
-
-
-@contextmanager
-def named_refusals() -> Iterator[None]:
-    """Turn the database's own refusals into ClaimLost and HandlerMisuse; the codes are the functions'."""
-    try:
-        yield
-    except psycopg.Error as error:
-        if error.sqlstate == "TU001":
-            raise ClaimLost(error.diag.message_primary) from error
-        if error.sqlstate == "TU002":
-            raise HandlerMisuse(error.diag.message_primary) from error
-        raise
 
 
 def starting(claim: Claim, worker: str) -> list[Statement]:

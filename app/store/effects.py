@@ -10,7 +10,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from app.jobs.claim import Claim
-from app.store.attempts import named_refusals
+from app.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
 Row = dict[str, Any]

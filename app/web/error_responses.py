@@ -8,9 +8,10 @@ from uuid import uuid4
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+from app.errors import LimitExceeded
 from app.store.outage import OUTAGE
 from app.web.json_answers import answer
-from app.web.problems import TYPE_ROOT, FieldProblem, Kind, Problem
+from app.web.problems import TYPE_ROOT, FieldProblem, Kind, Problem, invalid
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ def install_error_responses(app: Flask, page_of: Callable[[HTTPException], Respo
 
     app.register_error_handler(Problem, _refused)
     app.register_error_handler(HTTPException, refused_by_framework)
+    app.register_error_handler(LimitExceeded, _too_large)
     for outage in OUTAGE:
         app.register_error_handler(outage, _unavailable)
     app.register_error_handler(Exception, _fault)
@@ -69,6 +71,10 @@ def _document(body: dict[str, Any], headers: Mapping[str, str] | None = None) ->
 
 def _refused(problem: Problem) -> Response:
     return problem_answer(problem.kind, problem.detail, errors=problem.errors, headers=problem.headers)
+
+
+def _too_large(error: LimitExceeded) -> Response:
+    return _refused(invalid([FieldProblem(error.field, str(error))]))
 
 
 def _refused_by_framework(error: HTTPException) -> Response:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LARGEST_CHUNK = 50
+LONGEST_KEY = 255
 # No item is to blame for these: they end the chunk, or the attempt.
 IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
 NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
@@ -64,6 +65,9 @@ class LedgerBatch(Generic[T]):
         self._items = {key(item): item for item in items}
         if len(self._items) != len(items):
             raise ValueError("two items of the batch have the same key; the ledger needs them to differ")
+        for item in self._items:
+            if not 1 <= len(item) <= LONGEST_KEY:
+                raise ValueError(f"an item's key has 1 to {LONGEST_KEY} characters, not {len(item)}: {item[:40]!r}")
         self._context = context
         self._transaction = transaction
         self._chunk = chunk

@@ -17,6 +17,7 @@ from app.store import attempts
 from app.store.attempts import Started
 from app.store.exchange import Statement, exchange, insist, rows_of
 from app.store.outage import in_short, unreachable
+from app.store.refusals import named_refusals
 from app.work.stop import StopRequest
 from tenants.session import UNCHANGED
 from tenants.tenant import HandlerLogin
@@ -172,7 +173,7 @@ class JobTransaction:
         session = self.connection = self.connection.afresh()
         ending = [*ends, attempts.COMMIT, *CLEAN]
         answers = exchange(session, ending + (attempts.starting(following, self._worker) if following else []))
-        with attempts.named_refusals():
+        with named_refusals():
             insist(session, answers[: len(ending)])
         self._stop.transaction_ends()
         if following is not None:

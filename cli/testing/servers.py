@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def postgres_template() -> Path:
     """A data folder as initdb leaves it, made once for this user, machine and version."""
-    version = ".".join(map(str, version_of(find_binaries())))
+    return template_of(find_binaries())
+
+
+def template_of(binaries: Path) -> Path:
+    """Return where the data folder is, or will be, that initdb makes once for these programs."""
+    version = ".".join(map(str, version_of(binaries)))
     folder = Path(tempfile.gettempdir()) / f"turno-tests-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.geteuid():

@@ -17,6 +17,7 @@ from tests.mutants import (
     supervising,
     tickets,
     turns,
+    values,
 )
 
 MUTANTS = (
@@ -34,4 +35,5 @@ MUTANTS = (
     *streams.MUTANTS,
     *broker.MUTANTS,
     *turns.MUTANTS,
+    *values.MUTANTS,
 )

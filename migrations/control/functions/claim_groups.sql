@@ -57,7 +57,7 @@ BEGIN
         size := p_groups[array_position(p_types, first.type)];
         IF size > 1 THEN
             RETURN QUERY
-                SELECT turn, m.job_id, m.token, m.attempt, m.type, m.version,
+                SELECT turn, m.job_id, m.token, m.attempt, m.type::text, m.version,
                        first.tenant_id, first.slug, first.schema, first.handler_role, first.login_epoch
                 FROM take_more(p_worker, first.job_id, size - 1) AS m;
         END IF;

@@ -6,6 +6,7 @@ DECLARE
     alive text[] := ARRAY(SELECT backend FROM workers UNION SELECT p_backend WHERE p_backend = 'exec');
     target text := CASE WHEN p_backend = ANY (alive) THEN p_backend ELSE alive[1] END;
     stamped bigint;
+    jobs uuid[];
 BEGIN
     IF p_dry_run THEN
         SELECT count(*) INTO stamped FROM tickets
@@ -13,11 +14,9 @@ BEGIN
           AND run_at <= clock_timestamp() - p_waiting_for;
         RETURN stamped;
     END IF;
-    UPDATE tickets SET backend = target, published_at = NULL
-    WHERE job_id IN (SELECT t.job_id FROM tickets t
-                     WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND cardinality(alive) > 0
-                       AND t.run_at <= clock_timestamp() - p_waiting_for
-                     LIMIT 1000 FOR UPDATE SKIP LOCKED);
-    GET DIAGNOSTICS stamped = ROW_COUNT;
-    RETURN stamped;
+    jobs := ARRAY(SELECT t.job_id FROM tickets t
+                  WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND cardinality(alive) > 0
+                    AND t.run_at <= clock_timestamp() - p_waiting_for
+                  LIMIT 1000 FOR UPDATE SKIP LOCKED);
+    RETURN stamp_tickets(jobs, array_fill(target, ARRAY[cardinality(jobs)]));
 END $$;

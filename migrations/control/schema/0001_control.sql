@@ -4,6 +4,41 @@
 -- Roles are granted nothing here; `tenants/grants.py` is the one list of who may do what.
 -- The functions stand in ../functions, each whole; one that a policy names is declared here first.
 
+-- What a tenant's functions may store, and no more of it: whatever they accept, every function that all tenants share
+-- can index and move, and every reader can load. A domain is asked when a value is set, a table's CHECK at each
+-- update; its name is a sentence about the field, for whoever is refused.
+CREATE DOMAIN queue_name AS text CONSTRAINT "queue has 1 to 63 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 63);
+CREATE DOMAIN type_name AS text CONSTRAINT "type has 1 to 127 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 127);
+CREATE DOMAIN user_name AS text CONSTRAINT "user has 1 to 255 characters" CHECK (length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN idempotency_key AS text
+    CONSTRAINT "idempotency_key has 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN correlation_id AS text
+    CONSTRAINT "correlation_id has at most 255 bytes" CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN trace_context AS text CONSTRAINT "trace_context has at most 512 bytes" CHECK (octet_length(VALUE) <= 512);
+CREATE DOMAIN payload_hash AS bytea CONSTRAINT "payload_hash has at most 64 bytes" CHECK (octet_length(VALUE) <= 64);
+-- What programs can load: Python refuses an integer of 4,300 digits, and JSON that nests about a thousand deep.
+-- A short text has neither, so few values are walked through.
+CREATE DOMAIN loadable_json AS jsonb
+    CONSTRAINT "JSON nests at most 200 deep" CHECK (octet_length(VALUE::text) < 400 OR NOT VALUE @? 'strict $.**{201}')
+    CONSTRAINT "JSON has no number beyond 1e308"
+    CHECK (octet_length(VALUE::text) < 4000 OR NOT VALUE @? 'strict $.** ? (@ > 1e308 || @ < -1e308)');
+CREATE DOMAIN job_payload AS loadable_json
+    CONSTRAINT "payload has at most 4 MB as text" CHECK (octet_length(VALUE::text) <= 4194304);
+CREATE DOMAIN job_result AS loadable_json
+    CONSTRAINT "result has at most 1 MB as text" CHECK (octet_length(VALUE::text) <= 1048576);
+CREATE DOMAIN job_state AS loadable_json
+    CONSTRAINT "state has at most 1 MB as text" CHECK (octet_length(VALUE::text) <= 1048576);
+CREATE DOMAIN job_error AS loadable_json CONSTRAINT "error is an object with at most 128 kB as text"
+    CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 131072);
+CREATE DOMAIN job_words AS text CONSTRAINT "words have at most 1000 characters" CHECK (length(VALUE) <= 1000);
+CREATE DOMAIN item_key AS text CONSTRAINT "key has 1 to 255 characters" CHECK (length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN item_ref AS text CONSTRAINT "ref has at most 1000 characters" CHECK (length(VALUE) <= 1000);
+-- Infinity is the time of what waits for a person. No other time is beyond what programs can hold.
+CREATE DOMAIN due_time AS timestamptz CONSTRAINT "run_at is from 2000 to 9999, or infinity"
+    CHECK (VALUE = 'infinity' OR VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z');
+CREATE DOMAIN expiry_time AS timestamptz CONSTRAINT "expires_at is from 2000 to 9999"
+    CHECK (VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z');
+
 CREATE TABLE companies (
     id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     slug        text NOT NULL UNIQUE CHECK (slug ~ '^[a-z][a-z0-9_-]{0,39}$'),
@@ -67,11 +102,11 @@ CREATE TABLE workers (
 CREATE TABLE tickets (
     job_id       uuid PRIMARY KEY,
     tenant_id    integer NOT NULL,
-    queue        text NOT NULL,
-    type         text NOT NULL,
+    queue        queue_name NOT NULL,
+    type         type_name NOT NULL,
     version      smallint NOT NULL,
     priority     smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
-    run_at       timestamptz NOT NULL,
+    run_at       due_time NOT NULL,
     state        text NOT NULL CHECK (state IN ('scheduled', 'ready', 'running')),
     backend      text NOT NULL CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
     published_at timestamptz,
@@ -149,7 +184,8 @@ CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
 
 -- What an operator sees of tickets: a view runs as its owner, whom the policies do not bind.
 CREATE VIEW ticket_counts AS
-SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets, min(run_at) AS oldest
+SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
+       min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
 -- Does each tenant get its turn? What waits now, and the last quarter of an hour: the share of all

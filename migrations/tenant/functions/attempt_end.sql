@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION attempt_end(p_job uuid, p_outcome text, p_error jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE background_job_attempts
-    SET finished_at = clock_timestamp(), outcome = p_outcome, error = p_error
+    SET finished_at = clock_timestamp(), outcome = p_outcome, error = error_kept(p_error)
     WHERE job_id = p_job AND finished_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no attempt of job % is open; start it first', p_job USING ERRCODE = 'TU001';

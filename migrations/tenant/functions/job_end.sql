@@ -9,8 +9,8 @@ DECLARE
     waited_until timestamptz;
 BEGIN
     UPDATE background_jobs
-    SET status = p_status, reason = p_reason, result = p_result,
-        error = CASE WHEN p_status <> 'completed' THEN coalesce(p_error, error) END,
+    SET status = p_status, reason = shortened(p_reason, 1000), result = p_result,
+        error = CASE WHEN p_status <> 'completed' THEN coalesce(error_kept(p_error), error) END,
         finished_at = clock_timestamp()
     WHERE id = p_job AND status IN ('pending', 'running')
     RETURNING * INTO job;
@@ -19,13 +19,13 @@ BEGIN
     END IF;
     IF p_status = 'failed' THEN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
-        SELECT job.id, job.type, job.version, job.user_id, job.payload, p_reason, job.error,
+        SELECT job.id, job.type, job.version, job.user_id, job.payload, job.reason, job.error,
                coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
         FROM background_job_attempts a WHERE a.job_id = p_job;
     END IF;
     INSERT INTO notifications (job_id, user_id, kind, data)
     SELECT job.id, job.user_id, p_status,
-           jsonb_build_object('type', job.type, 'reason', p_reason, 'done', p.done, 'failed', p.failed, 'total', p.total)
+           jsonb_build_object('type', job.type, 'reason', job.reason, 'done', p.done, 'failed', p.failed, 'total', p.total)
     FROM (SELECT) AS one LEFT JOIN background_job_progress p ON p.job_id = p_job;
     SELECT max(started_at) AS last_start,
            sum(greatest(interval '0', coalesce(finished_at, job.finished_at) - started_at)) AS time

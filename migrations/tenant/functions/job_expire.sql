@@ -12,9 +12,12 @@ BEGIN
         END IF;
         -- A ticket that someone holds right now is being claimed: job_start will see the expiry.
         PERFORM FROM turno.tickets WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;
-        IF FOUND AND job_end(job, 'cancelled', 'expired', NULL, NULL) THEN
-            expired := expired + 1;
-        END IF;
+        CONTINUE WHEN NOT FOUND;
+        BEGIN
+            expired := expired + job_end(job, 'cancelled', 'expired', NULL, NULL)::integer;
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+            RAISE WARNING 'job % cannot expire: %', job, SQLERRM;
+        END;
     END LOOP;
     RETURN expired;
 END $$;

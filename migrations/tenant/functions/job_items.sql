@@ -5,6 +5,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     done_now integer;
     failed_now integer;
+    entered bigint;
 BEGIN
     PERFORM attempt_check(p_token);
     PERFORM claim_hold(p_job, p_token);
@@ -17,6 +18,11 @@ BEGIN
     INSERT INTO background_job_progress AS p (job_id, done, failed, total) VALUES (p_job, done_now, failed_now, p_total)
     ON CONFLICT (job_id) DO UPDATE
     SET done = p.done + excluded.done, failed = p.failed + excluded.failed, total = excluded.total,
-        revision = p.revision + 1, updated_at = clock_timestamp();
+        revision = p.revision + 1, updated_at = clock_timestamp()
+    RETURNING p.done::bigint + p.failed INTO entered;
+    -- A job is purged in one transaction, with all of its ledger.
+    IF entered > 1000000 THEN
+        RAISE EXCEPTION 'the ledger of a job has room for a million items; give the rest to another job' USING ERRCODE = 'TU003';
+    END IF;
     RETURN job_cancel_requested(p_job);
 END $$;

@@ -16,7 +16,7 @@ BEGIN
     END IF;
     PERFORM job_requeue(p_job, 'infinity', p_reason, p_error, 0, 0);
     INSERT INTO notifications (job_id, user_id, kind, data)
-    SELECT p_job, user_id, 'needs_review', jsonb_build_object('type', type, 'reason', p_reason, 'key', p_key)
+    SELECT p_job, user_id, 'needs_review', jsonb_build_object('type', type, 'reason', shortened(p_reason, 1000), 'key', p_key)
     FROM background_jobs WHERE id = p_job;
     RETURN 'pending';
 END $$;

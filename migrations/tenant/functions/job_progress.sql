@@ -7,7 +7,8 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
-    INSERT INTO background_job_progress AS p (job_id, done, total, message) VALUES (p_job, p_done, p_total, p_message)
+    INSERT INTO background_job_progress AS p (job_id, done, total, message)
+    VALUES (p_job, p_done, p_total, shortened(p_message, 1000))
     ON CONFLICT (job_id) DO UPDATE
     SET done = greatest(p.done, excluded.done), total = greatest(p.total, excluded.total),
         message = coalesce(excluded.message, p.message), revision = p.revision + 1, updated_at = clock_timestamp();

@@ -7,7 +7,7 @@ RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE background_jobs
-    SET status = 'pending', run_at = p_run_at, reason = p_reason, error = p_error,
+    SET status = 'pending', run_at = p_run_at, reason = shortened(p_reason, 1000), error = error_kept(p_error),
         errors = errors + p_errors, crashes = crashes + p_crashes
     WHERE id = p_job AND status IN ('pending', 'running');
     UPDATE turno.tickets

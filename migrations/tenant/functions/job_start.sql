@@ -25,8 +25,8 @@ BEGIN
             SELECT s.id, s.attempt, p_token, p_worker, a.pid, a.backend_start
             FROM started s, pg_stat_get_activity(pg_backend_pid()) AS a
         )
-        SELECT s.payload, s.user_id, s.correlation_id, s.trace_context, s.attempt, s.errors, s.max_attempts,
-               (SELECT c.state FROM background_job_checkpoints c WHERE c.job_id = p_job),
+        SELECT s.payload::jsonb, s.user_id::text, s.correlation_id::text, s.trace_context::text, s.attempt, s.errors, s.max_attempts,
+               (SELECT c.state::jsonb FROM background_job_checkpoints c WHERE c.job_id = p_job),
                coalesce(s.expires_at <= clock_timestamp(), false), s.cancel_requested_at IS NOT NULL
         FROM started s;
     IF NOT FOUND THEN

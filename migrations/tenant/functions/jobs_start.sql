@@ -22,7 +22,7 @@ BEGIN
             SELECT s.id, s.attempt, s.token, p_worker, a.pid, a.backend_start
             FROM pg_stat_get_activity(pg_backend_pid()) AS a, started s
         )
-        SELECT s.id, s.payload, s.user_id, s.correlation_id, s.trace_context, s.attempt, s.errors, s.max_attempts,
+        SELECT s.id, s.payload::jsonb, s.user_id::text, s.correlation_id::text, s.trace_context::text, s.attempt, s.errors, s.max_attempts,
                NULL::jsonb, coalesce(s.expires_at <= clock_timestamp(), false), s.cancel_requested_at IS NOT NULL
         FROM started s;
 END $$;

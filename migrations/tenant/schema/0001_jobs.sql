@@ -11,30 +11,30 @@
 
 CREATE TABLE background_jobs (
     id                  uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
-    type                text NOT NULL,
+    type                turno.type_name NOT NULL,
     version             smallint NOT NULL,
-    queue               text NOT NULL,
+    queue               turno.queue_name NOT NULL,
     priority            smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
     status              text NOT NULL DEFAULT 'pending'
                         CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
     -- Why it is where it is: rescued, parked for a person, expired, cancelled by whom.
-    reason              text,
-    payload             jsonb NOT NULL,
-    payload_hash        bytea NOT NULL,
-    result              jsonb,
-    error               jsonb,
-    user_id             text NOT NULL,
-    correlation_id      text,
-    trace_context       text,
-    idempotency_key     text,
+    reason              turno.job_words,
+    payload             turno.job_payload NOT NULL,
+    payload_hash        turno.payload_hash NOT NULL,
+    result              turno.job_result,
+    error               turno.job_error,
+    user_id             turno.user_name NOT NULL,
+    correlation_id      turno.correlation_id,
+    trace_context       turno.trace_context,
+    idempotency_key     turno.idempotency_key,
     -- attempt is the ordinal of the latest run and only grows. Of those runs, errors count
     -- against max_attempts and crashes against three; a run handed back counts as neither.
     attempt             integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     errors              integer NOT NULL DEFAULT 0 CHECK (errors >= 0),
     crashes             integer NOT NULL DEFAULT 0 CHECK (crashes >= 0),
     max_attempts        integer NOT NULL CHECK (max_attempts > 0),
-    run_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
-    expires_at          timestamptz,
+    run_at              turno.due_time NOT NULL DEFAULT clock_timestamp(),
+    expires_at          turno.expiry_time,
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at          timestamptz,
     finished_at         timestamptz,
@@ -63,14 +63,14 @@ CREATE TABLE background_job_attempts (
     job_id        uuid NOT NULL,
     attempt       integer NOT NULL,
     token         uuid NOT NULL,
-    worker        text NOT NULL,
+    worker        turno.job_words NOT NULL,
     -- The backend that works for this attempt: what a rescue must end before the job runs again.
     backend_pid   integer NOT NULL,
     backend_start timestamptz NOT NULL,
     started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at   timestamptz,
     outcome       text CHECK (outcome IN ('completed', 'error', 'crashed', 'cancelled', 'rescheduled', 'released')),
-    error         jsonb,
+    error         turno.job_error,
     PRIMARY KEY (job_id, attempt),
     CHECK ((finished_at IS NULL) = (outcome IS NULL))
 );
@@ -80,24 +80,24 @@ CREATE TABLE background_job_progress (
     done       integer NOT NULL DEFAULT 0 CHECK (done >= 0),
     failed     integer NOT NULL DEFAULT 0 CHECK (failed >= 0),
     total      integer NOT NULL DEFAULT 0 CHECK (total >= 0),
-    message    text,
+    message    turno.job_words,
     revision   integer NOT NULL DEFAULT 1,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 
 CREATE TABLE background_job_checkpoints (
     job_id     uuid PRIMARY KEY,
-    state      jsonb NOT NULL,
+    state      turno.job_state NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- The ledger of a batch. skipped: done already by the job that this one continues.
 CREATE TABLE background_job_items (
     job_id uuid NOT NULL,
-    key    text NOT NULL,
+    key    turno.item_key NOT NULL,
     state  text NOT NULL CHECK (state IN ('done', 'failed', 'skipped')),
-    ref    text,
-    error  jsonb,
+    ref    turno.item_ref,
+    error  turno.job_error,
     at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (job_id, key),
     CHECK ((state = 'failed') = (error IS NOT NULL))
@@ -165,13 +165,13 @@ CREATE TRIGGER audit_update AFTER UPDATE ON background_jobs FOR EACH ROW
 -- known for as long as the schema lives.
 
 CREATE TABLE external_effects (
-    key         text PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 255),
+    key         turno.item_key PRIMARY KEY,
     -- The job type that used the key first. Another type with the same key is a mistake, whichever it is.
-    type        text NOT NULL,
+    type        turno.type_name NOT NULL,
     -- What the other side knows the effect by, the same in every attempt.
     outside_key uuid NOT NULL,
     state       text NOT NULL CHECK (state IN ('intended', 'done', 'absent')),
-    result      jsonb,
+    result      turno.job_result,
     -- The attempt that may have issued it last, and how often somebody may have.
     job_id      uuid NOT NULL,
     attempt     integer NOT NULL,
@@ -184,7 +184,7 @@ CREATE TABLE external_effects (
     waiting     uuid[] NOT NULL DEFAULT '{}',
     intended_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     settled_at  timestamptz,
-    settled_by  text,
+    settled_by  turno.job_words,
     CHECK ((state = 'intended') = (settled_at IS NULL)),
     CHECK ((state = 'intended') = (settled_by IS NULL)),
     CHECK ((state = 'done') = (result IS NOT NULL)),

@@ -1,0 +1,13 @@
+-- A ticket that cannot be changed waits, until somebody has looked at it, where it stands in nobody's way; its worker
+-- logs the warning. What is refused is the row: a lock or a full disk is no fault of its.
+CREATE OR REPLACE FUNCTION set_aside(p_job uuid, p_why text) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    BEGIN
+        UPDATE tickets SET state = 'scheduled', run_at = 'infinity', published_at = NULL WHERE job_id = p_job;
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
+        p_why := p_why || '; it cannot be set aside either';
+    END;
+    RAISE WARNING 'job % of % was set aside, its ticket is refused: %', p_job,
+        (SELECT n.slug FROM tickets t JOIN tenants n ON n.id = t.tenant_id WHERE t.job_id = p_job), p_why;
+END $$;

@@ -1,0 +1,272 @@
+"""Whatever the functions of a tenant accept, the functions and views that all share, and every reader, still work.
+
+`--hypothesis-seed=N` repeats a run, `--hypothesis-profile=soak` goes on for hours. On the embedded server and on the
+oldest that is supported.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from psycopg import sql
+
+from app.store import attempts, broker, effects, jobs, notifications, recovery, routing, tickets, turns, watched
+from app.web.job_body import error_body, job_body
+from app.work.session import HandlerConnection
+from tenants.grants import TENANT, Role
+from tenants.session import as_api, handler_session, service_session
+from tests import attempt_steps
+from tests.world import LOOK_ALIKE, World, build_world
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.jobs.claim import Claim
+
+NOW = timedelta(0)
+TYPE = "batch_invoicing"
+# By the role that calls them; what the catalog says of their parameters is read once for each server.
+CALLS = sorted(
+    (role, name) for name, roles in TENANT.functions.items() for role in (Role.HANDLER, Role.API) if role in roles
+)
+SIGNATURE = """
+SELECT coalesce(p.proargnames, '{}')::text[] AS names, t.name AS kind
+FROM pg_proc p CROSS JOIN LATERAL unnest(p.proargtypes) WITH ORDINALITY AS a (type, place)
+CROSS JOIN LATERAL format_type(a.type, NULL) AS t (name)
+WHERE p.pronamespace = %s::regnamespace AND p.proname = %s ORDER BY a.place
+"""
+
+
+@dataclass
+class Scene:
+    """A world with one attempt at work, one job that failed, and one that waits; the names that calls may use."""
+
+    world: World
+    session: HandlerConnection
+    operator: psycopg.Connection[Any]
+    signatures: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    claim: Claim | None = None
+    known: list[UUID] = field(default_factory=list)
+
+    def set(self) -> None:
+        """Forget what was, and begin."""
+        self.world.forget()
+        worker = tickets.start_worker(self.world.engine, backend="pool", host="here", pid=1)
+        ended, self.claim = (self._start(worker) for _ in range(2))
+        attempts.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)
+        waiting = self.world.enqueue({"order_ids": [1]}, idempotency_key="waits")
+        self.known = [self.claim.job_id, self.claim.token, ended.job_id, ended.token, waiting]
+        effects.intend(self.session, self.claim, "effect", uuid4())
+        attempts.begin(self.session, self.claim)
+        attempts.items(self.session, self.claim, [{"key": "1", "state": "done"}], 2)
+        psycopg.Connection.commit(self.session)
+
+    def _start(self, worker: UUID) -> Claim:
+        claim = tickets.claim_job(self.world.engine, worker, self.world.enqueue({"order_ids": [1]}), types=[(TYPE, 1)])
+        assert claim is not None
+        attempt_steps.start(self.session, claim, "here/1")
+        return claim
+
+    def signature(self, function: str) -> list[tuple[str, str]]:
+        """Return the name and the type of each parameter."""
+        if function not in self.signatures:
+            rows = self.world.rows(SIGNATURE, self.world.one.schema, function)
+            self.signatures[function] = [(rows[0]["names"][i], row["kind"]) for i, row in enumerate(rows)]
+        return self.signatures[function]
+
+    def call(self, role: Role, function: str, values: list[str | None]) -> bool:
+        """Call the function as its caller would; return whether it took it."""
+        assert self.claim is not None
+        kinds = [kind for _, kind in self.signature(function)]
+        marks = sql.SQL(", ").join(sql.SQL("%s::" + kind) for kind in kinds)
+        statement = sql.SQL("SELECT * FROM {}({})").format(sql.Identifier(self.world.one.schema, function), marks)
+        try:
+            if role is Role.API:
+                with as_api(self.world.web, self.world.one) as cursor:
+                    cursor.execute(statement, values)
+                return True
+            attempts.begin(self.session, self.claim)
+            self.session.execute(statement, values)
+            psycopg.Connection.commit(self.session)
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                raise  # the server was lost
+            if role is Role.HANDLER:
+                psycopg.Connection.rollback(self.session)
+            return False
+        return True
+
+    # What must still work ------------------------------------------------------------------------
+
+    def shared_functions_work(self) -> None:
+        """Everything that engine and operators call, for all tenants at once; nothing may raise."""
+        engine, schema = self.world.engine, self.world.one.schema
+        worker = tickets.start_worker(engine, backend="pool", host="here", pid=2)
+        rows = self.world.rows("SELECT job_id, queue, type, version, backend FROM turno.tickets")
+        lanes = [(row["type"], row["version"]) for row in rows] or [(TYPE, 1)]
+        queues = sorted({row["queue"] for row in rows})
+        tickets.promote(engine, 1000, dry_run=False)
+        for backend in ("exec", "pool", "rabbitmq"):
+            tickets.unclaimed(engine, backend=backend, waiting_for=NOW, limit=1000)
+        self.operator.execute("SELECT reroute('rabbitmq', NULL, 0)")
+        broker.unpublished(engine, 100, 100)
+        tickets.restamp(engine, "pool", NOW, dry_run=False)
+        self.operator_s_views_can_be_read()
+        tickets.claim(engine, worker, queues=queues, types=lanes, backend="pool", slots=1)
+        tickets.claim_groups(
+            engine, worker, queues=queues, types=lanes, groups=[3] * len(lanes), backend="pool", slots=1
+        )
+        for row in rows:
+            tickets.claim_job(engine, worker, row["job_id"], types=lanes)
+        self.operator_s_views_can_be_read()
+        engine.execute("SELECT worker_stop(id) FROM unnest(%s::uuid[]) AS id", ([worker],))
+        tickets.bury_workers(engine, -timedelta(hours=1), dry_run=False)
+        # Their backend is this test's own session, which a rescue would end.
+        self.world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")
+        for orphan in tickets.orphans(engine):
+            recovery.rescue(engine, orphan.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
+        self.world.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")
+        recovery.repair(engine, schema, "pool", dry_run=False)
+        recovery.expire(engine, schema, dry_run=False)
+        recovery.purge(engine, schema, NOW, 1000, dry_run=False)
+
+    def operator_s_views_can_be_read(self) -> None:
+        """What `turno backend status`, `turno tenant shares` and /admin read."""
+        routing.counts(self.operator)
+        turns.shares(self.operator)
+        for view in ("ticket_counts", "backend_counts", "fairness"):
+            self.operator.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(view))).fetchall()
+
+    def readers_work(self) -> None:
+        """What the API, the pages and the streams read; nothing may raise, and all of it can be told."""
+        with as_api(self.world.web, self.world.one) as reader:
+            found = jobs.search(reader, jobs.JobFilter(limit=100))
+            users = sorted({row["user_id"] for row in found})
+            told: list[Any] = [job_body(row, operator=True) for row in found]
+            told += [jobs.dead_letters(reader, replayed=False, before=None, limit=100)]
+            for user in users:
+                watched.of_user(reader, user)
+                told += [notifications.search(reader, user, unread=False, before=None, limit=100)]
+            watched.standings(reader, [row["id"] for row in found], users)
+            for row in found:
+                told += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
+                told += [effects.of_job(reader, row["id"], after="", limit=100)]
+                for attempt in jobs.attempts(reader, row["id"]):
+                    told.append(error_body(attempt["error"], operator=True))
+                for item in jobs.items(reader, row["id"], None, "", 100):
+                    told.append(error_body(item["error"], operator=True))
+        json.dumps(told, default=str)
+        assert len(str(told)) < 20_000_000
+
+    def time_passes(self) -> None:
+        """Let everything be due that ever will be."""
+        self.world.rows("UPDATE turno.tickets SET run_at = least(run_at, now()) WHERE isfinite(run_at)")
+
+
+@pytest.fixture(scope="module")
+def each_scene(each_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A scene on each server."""
+    with build_world(each_database, tmp_path_factory.mktemp("accepted"), LOOK_ALIKE) as world:
+        session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+        with service_session(world.logins, world.logins.operator, application="test") as operator:
+            yield Scene(world, session, operator)
+        psycopg.Connection.close(session)
+
+
+# What to say for a parameter -------------------------------------------------------------------------
+
+LONG = ("0123456789abcdef" * 400)[:5334]
+DEEP = 6000
+
+
+def _items(*items: dict[str, Any]) -> str:
+    return json.dumps(items)
+
+
+SAID: dict[str, list[Any]] = {
+    "text": [
+        *("", " ", "x", "count", "done", "failed", "intended", "absent", "completed", "cancelled", "rescheduled"),
+        *("released", "ñandú\u2028🦤\x1b[2J", "'; DROP SCHEMA turno", "{}", "1", "effect", "waits", "ana"),
+        *("y" * 64, "y" * 128, "y" * 256, LONG[:2644], LONG, "é" * 1_000_000),
+    ],
+    "jsonb": [
+        *("null", "1", '"x"', "[]", "[1]", "{}", '{"class": 1, "message": {"a": []}}', '{"class": "Oops"}'),
+        *("[" * DEEP + "]" * DEEP, '{"a": ' * 190 + "1" + "}" * 190, '{"a": ' * 300 + "1" + "}" * 300),
+        *("1e5000", '{"n": -1e4400, "s": "' + "x" * 5000 + '"}', json.dumps({"a": "\U0001f9a4\ud7ff\x01" * 100})),
+        *(json.dumps({"message": "m" * 2_000_000, "class": "c" * 500_000}), json.dumps({"message": "m" * 120_000})),
+        _items({"key": "2", "state": "done"}),
+        _items({"key": "3", "state": "failed", "error": [1]}),
+        _items({"key": "4", "state": "failed", "error": {"class": "E"}}),
+        _items({"key": LONG, "state": "done", "ref": LONG}),
+        _items({"key": None, "state": "done"}),
+        _items({"key": "5", "state": "done", "ref": "r" * 2000}),
+        _items({"key": "", "state": "skipped"}),
+        _items(*({"key": str(n), "state": "failed", "error": {"class": "E"}} for n in range(10, 300))),
+    ],
+    "timestamp with time zone": [
+        *("infinity", "-infinity", "294276-12-31 23:59:59Z", "10000-01-01", "9999-12-31 23:59:59.999999Z"),
+        *("0001-01-01", "4713-01-01 BC", "1999-12-31", "2000-01-01 00:00Z", "now", "2100-02-28 00:00Z"),
+    ],
+    "interval": [
+        *("0", "-1 second", "-1000 years", "1 hour", "178000 years", "-178000000 years", "infinity", "-infinity"),
+    ],
+    "integer": [0, 1, -1, 2, 4, 1000, 2**31 - 1, -(2**31)],
+    "smallint": [0, 1, -1, 2, 3, 32767, -32768],
+    "boolean": ["true", "false"],
+    "bytea": ["\\x", "\\x00", "\\x" + "78" * 65, "\\x" + "78" * 2_000_000],
+}
+# What an honest caller says, by the parameter's name.
+HONEST: dict[str, str | None] = {
+    "p_type": TYPE, "p_version": "1", "p_queue": "default", "p_backend": "pool", "p_priority": "1",
+    "p_max_attempts": "4", "p_payload": "{}", "p_payload_hash": "\\x00", "p_user": "ana", "p_run_at": None,
+    "p_expires_at": None, "p_idempotency_key": None, "p_correlation_id": None, "p_trace_context": None,
+    "p_parent": None, "p_pending_limit": None, "p_reason": "because", "p_error": '{"class": "Oops", "message": "no"}',
+    "p_retry_in": "0", "p_afresh": "false", "p_outcome": "released", "p_key": "effect", "p_state": "done",
+    "p_by": "a test", "p_worker": "here/2", "p_message": "half", "p_done": "1", "p_total": "2",
+    "p_items": json.dumps([{"key": "9", "state": "done"}]), "p_results": '{"{}"}', "p_run_ms": "{1}",
+    "p_result": '{"ok": true}',
+}  # fmt: skip
+
+
+def value(data: st.DataObject, scene: Scene, name: str, kind: str) -> str | None:
+    """Draw what is said for a parameter, as the text that the server reads; honest ones lead the call further in."""
+    assert scene.claim is not None
+    honest = {
+        **HONEST,
+        "p_job": str(scene.claim.job_id),
+        "p_jobs": f"{{{scene.claim.job_id}}}",
+        "p_tokens": f"{{{scene.claim.token}}}",
+        **dict.fromkeys(("p_token", "p_mark"), str(scene.claim.token)),
+    }
+    if name in honest and data.draw(st.integers(0, 3), label=f"{name} is hostile below 1") > 0:
+        return honest[name]
+    if kind.endswith("[]"):
+        members = [value(data, scene, "", kind[:-2]) for _ in range(data.draw(st.integers(0, 3)))]
+        return "{" + ", ".join("NULL" if one is None else json.dumps(one, ensure_ascii=False) for one in members) + "}"
+    choices: list[Any] = {"uuid": [*map(str, scene.known), str(uuid4())], **SAID}[kind]
+    said = data.draw(st.none() | st.sampled_from(choices), label=name)
+    return None if said is None else str(said)
+
+
+@pytest.mark.timeout(600)
+@settings(max_examples=settings().max_examples // 2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_what_a_tenant_s_functions_accept_stops_nobody(each_scene: Scene, data: st.DataObject) -> None:
+    each_scene.set()
+    for role, function in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=6)):
+        signature = each_scene.signature(function)
+        taken = each_scene.call(role, function, [value(data, each_scene, name, kind) for name, kind in signature])
+        event(f"{function} {'accepts' if taken else 'refuses'}")
+    each_scene.readers_work()
+    each_scene.shared_functions_work()
+    each_scene.time_passes()
+    each_scene.shared_functions_work()
+    each_scene.readers_work()

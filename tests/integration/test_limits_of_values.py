@@ -1,0 +1,287 @@
+"""Values that are too large or too far are refused under their field's name; an end of a job is shortened instead."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from flask import Flask
+
+from app.dispatch.dispatcher import Dispatcher, Submission
+from app.errors import HandlerMisuse, LimitExceeded
+from app.jobs.claim import Claim
+from app.store import attempts, recovery, routing, tickets
+from app.store.enqueue import ENQUEUE
+from app.store.refusals import named_refusals
+from app.web.error_responses import install_error_responses
+from app.work.session import HandlerConnection
+from handlers.batch_invoicing import BatchInvoicing
+from tenants.session import handler_session, service_session
+from tests import attempt_steps
+from tests.fakes import RecordingQueue
+from tests.world import World
+
+LONG = "0123456789abcdef" * 400
+NOW = timedelta(0)
+# Where each of them stands among the arguments of job_enqueue.
+PLACES = {
+    "type": 0,
+    "queue": 2,
+    "payload": 6,
+    "payload_hash": 7,
+    "user": 8,
+    "run_at": 9,
+    "expires_at": 10,
+    "idempotency_key": 11,
+    "correlation_id": 12,
+    "trace_context": 13,
+}
+
+
+@pytest.fixture
+def session(world: World) -> Iterator[HandlerConnection]:
+    session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    yield session
+    psycopg.Connection.close(session)
+
+
+@pytest.fixture
+def running(world: World, session: HandlerConnection) -> Claim:
+    """A job at work in the session's open transaction."""
+    worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
+    claim = tickets.claim_job(world.engine, worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
+    assert claim is not None
+    attempt_steps.start(session, claim, "here/1")
+    attempts.begin(session, claim)
+    return claim
+
+
+ENQUEUED = {
+    "queue": ("x" * 64, "queue has 1 to 63 bytes"),
+    "no queue": ("", "queue has 1 to 63 bytes"),
+    "type": ("x" * 128, "type has 1 to 127 bytes"),
+    "user": ("x" * 256, "user has 1 to 255 characters"),
+    "idempotency_key": ("é" * 128, "idempotency_key has 1 to 255 bytes"),
+    "correlation_id": (LONG, "correlation_id has at most 255 bytes"),
+    "trace_context": (LONG, "trace_context has at most 512 bytes"),
+    "payload_hash": (b"x" * 65, "payload_hash has at most 64 bytes"),
+    "payload": (json.dumps({"x": "y" * 4_200_000}), "payload has at most 4 MB as text"),
+    "deep payload": ('{"a": ' * 300 + "1" + "}" * 300, "JSON nests at most 200 deep"),
+    "payload with a number that Python cannot read": ('{"a": 1e4400}', "JSON has no number beyond 1e308"),
+    "run_at": ("-infinity", "run_at is from 2000 to 9999, or infinity"),
+    "late run_at": ("294276-12-31", "run_at is from 2000 to 9999, or infinity"),
+    "expires_at": ("infinity", "expires_at is from 2000 to 9999"),
+    "early expires_at": ("0044-03-15 BC", "expires_at is from 2000 to 9999"),
+}
+
+
+@pytest.mark.parametrize("case", ENQUEUED)
+def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: World, case: str) -> None:
+    value, limit = ENQUEUED[case]
+    parameters: list[Any] = list(world.new_job({"order_ids": [1]}).parameters())
+    parameters[max(place for name, place in PLACES.items() if name in case)] = value
+    with pytest.raises(LimitExceeded) as refused, named_refusals():
+        world.call(ENQUEUE, parameters)
+    assert str(refused.value) == limit
+    assert world.rows("SELECT 1 FROM turno.tickets") == []
+
+
+def test_a_ticket_holds_to_the_limits_of_its_own(world: World) -> None:
+    """Whatever a tenant's functions would let through: what all tenants share does not depend on them."""
+    job_id = world.enqueue({"order_ids": [1]})
+    for column, value in {"queue": LONG, "type": LONG, "run_at": "-infinity"}.items():
+        with pytest.raises(psycopg.errors.CheckViolation, match=column):
+            world.rows(f"UPDATE turno.tickets SET {column} = %s WHERE job_id = %s", value, job_id)  # noqa: S608
+
+
+Write = Callable[[HandlerConnection, Claim], object]
+WRITTEN: dict[str, tuple[Write, str]] = {
+    "the state of a checkpoint": (lambda s, c: attempts.checkpoint(s, c, "x" * 1_100_000), "state has at most 1 MB"),
+    "an item's key": (lambda s, c: attempts.items(s, c, [item(key="k" * 256)], 1), "key has 1 to 255 characters"),
+    "an item's ref": (lambda s, c: attempts.items(s, c, [item(ref="r" * 1001)], 1), "ref has at most 1000 characters"),
+    "an item's error": (lambda s, c: attempts.items(s, c, [item(state="failed", error=[1])], 1), "error is an object"),
+    "a result": (lambda s, c: attempt_steps.complete(s, c, json.dumps({"x": "y" * 1_100_000})), "result has at most"),
+    "the time to run again": (lambda s, c: release_at(s, c, "294276-01-01"), "run_at is from 2000 to 9999"),
+    "a time before time": (lambda s, c: release_at(s, c, "-infinity"), "run_at is from 2000 to 9999"),
+}
+
+
+def item(**fields: Any) -> dict[str, Any]:
+    return {"key": "1", "state": "done"} | fields
+
+
+def release_at(session: HandlerConnection, claim: Claim, run_at: str) -> None:
+    with named_refusals():
+        session.execute("SELECT job_release(%s, %s, 'released', '', %s)", (claim.job_id, claim.token, run_at))
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name(
+    session: HandlerConnection, running: Claim, case: str
+) -> None:
+    write, limit = WRITTEN[case]
+    with pytest.raises(LimitExceeded, match=limit):
+        write(session, running)
+
+
+ERRORS: dict[str, Any] = {
+    "large": {"class": "E" * 500, "message": "m" * 3_000_000, "traceback": "t" * 3_000_000},
+    "a list": ["no", "object"],
+    "deep": json.loads('{"a": ' * 300 + '"x"' + "}" * 300),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("retry_in", [NOW, None])
+def test_no_error_is_too_large_to_end_an_attempt(
+    world: World, session: HandlerConnection, running: Claim, error: str, retry_in: timedelta | None
+) -> None:
+    status = attempts.fail(session, running, "because " * 1000, ERRORS[error], retry_in)
+    psycopg.Connection.commit(session)
+    job = world.job(running.job_id)
+    assert (job["status"], status) == (("pending",) * 2 if retry_in is not None else ("failed",) * 2)
+    assert len(job["reason"]) == 1000
+    assert job["reason"].endswith("…")
+    assert len(job["error"]["message"]) <= 2000
+    assert len(job["error"]["class"]) <= 200
+
+
+def test_a_reason_for_cancelling_is_shortened(world: World) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    row = world.call("SELECT {}.job_cancel(%s, NULL, %s) AS verdict", (job_id, LONG))
+    assert row["verdict"] == "cancelled"
+    (told,) = world.rows("SELECT data ->> 'reason' AS reason FROM notifications")
+    assert world.job(job_id)["reason"] == told["reason"] == LONG[:999] + "…"
+
+
+def test_a_progress_message_is_shortened(world: World, session: HandlerConnection, running: Claim) -> None:
+    attempts.progress(session, running, 1, 2, LONG)
+    psycopg.Connection.commit(session)
+    (row,) = world.rows("SELECT message FROM background_job_progress")
+    assert row["message"] == LONG[:999] + "…"
+
+
+def test_a_ledger_is_full_before_it_is_too_large_to_be_purged(
+    world: World, session: HandlerConnection, running: Claim
+) -> None:
+    attempts.progress(session, running, 1_000_000, 1_000_000, None)
+    with pytest.raises(HandlerMisuse, match="room for a million items"):
+        attempts.items(session, running, [item()], 1)
+    psycopg.Connection.rollback(session)
+    assert world.rows("SELECT 1 FROM background_job_items") == []
+
+
+def test_who_submits_beyond_a_limit_is_told_the_field(world: World) -> None:
+    @contextmanager
+    def connection() -> Iterator[psycopg.Connection[Any]]:
+        yield world.web
+
+    dispatcher = Dispatcher(connection=connection, queue=RecordingQueue(), pending_limit=9)
+    with pytest.raises(LimitExceeded, match="user has 1 to 255 characters"):
+        dispatcher.submit(world.one, Submission(handler=BatchInvoicing, payload={}, user_id="u" * 256))
+
+
+def test_the_web_answers_a_broken_limit_with_the_field() -> None:
+    app = Flask(__name__)
+    install_error_responses(app, lambda error: pytest.fail(str(error)))
+
+    @app.get("/")
+    def submit() -> str:
+        raise LimitExceeded("payload has at most 4 MB as text")
+
+    answer = app.test_client().get("/")
+    assert answer.status_code == 400
+    assert answer.get_json()["errors"] == [{"field": "payload", "problem": "payload has at most 4 MB as text"}]
+
+
+# One bad row -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def refusing(world: World, job_id: UUID, condition: str) -> Iterator[None]:
+    """Have the ticket of this job refuse what makes the condition false: a limit that nobody thought of."""
+    world.admin.execute(f"ALTER TABLE turno.tickets ADD CONSTRAINT odd CHECK (job_id <> '{job_id}' OR {condition})")
+    yield
+    world.admin.execute("ALTER TABLE turno.tickets DROP CONSTRAINT odd")
+
+
+@contextmanager
+def engine_of(world: World) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(world.logins, world.logins.engine, application="test") as engine:
+        yield engine
+
+
+def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    bad, *good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
+    with refusing(world, bad, "state <> 'ready'"), engine_of(world) as engine, caplog.at_level(logging.WARNING):
+        world.make_due()
+        assert tickets.promote(engine, 10, dry_run=False) == 2
+        assert tickets.promote(engine, 10, dry_run=False) == 0
+    assert f"job {bad} of suc0001 was set aside" in caplog.text
+    states = {row["job_id"]: row["state"] for row in world.rows("SELECT job_id, state FROM turno.tickets")}
+    assert states == {bad: "scheduled", good[0]: "ready", good[1]: "ready"}
+
+
+def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: World) -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    bad, good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(2))
+    world.make_due()
+    due = world.ticket(bad)
+    assert due is not None
+    with refusing(world, bad, f"state = 'scheduled' AND run_at = '{due['run_at'].isoformat()}'"):
+        assert tickets.promote(world.engine, 10, dry_run=False) == 1
+        claimed = tickets.claim(
+            world.engine,
+            tickets.start_worker(world.engine, backend="exec", host="here", pid=1),
+            queues=["default"],
+            types=[("batch_invoicing", 1)],
+            backend="exec",
+            slots=5,
+        )
+    assert [claim.job_id for claim in claimed] == [good]
+
+
+@pytest.mark.parametrize("way", ["restamp", "reroute"])
+def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: World, way: str) -> None:
+    bad, good = (world.enqueue({"order_ids": [n]}) for n in range(2))
+    with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
+        if way == "restamp":
+            tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
+            moved = tickets.restamp(world.engine, "pool", NOW, dry_run=False)
+        else:
+            with service_session(world.logins, world.logins.operator, application="test") as operator:
+                moved = routing.reroute(operator, routing.Defaults("pool"))
+    assert moved >= 1
+    first, second = world.ticket(good), world.ticket(bad)
+    assert first is not None
+    assert second is not None
+    assert (first["backend"], first["state"]) == ("pool", "ready")
+    assert second["state"] == "scheduled"
+
+
+def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: World) -> None:
+    past = datetime.now(UTC) - timedelta(hours=1)
+    bad, good = (world.enqueue({"order_ids": [n]}, expires_at=past) for n in range(2))
+    table = f'"{world.one.schema}".background_jobs'
+    world.admin.execute(f"ALTER TABLE {table} ADD CONSTRAINT odd CHECK (id <> '{bad}' OR status <> 'cancelled')")
+    try:
+        assert recovery.expire(world.engine, world.one.schema, dry_run=False) == 1
+    finally:
+        world.admin.execute(f"ALTER TABLE {table} DROP CONSTRAINT odd")
+    assert (world.job(good)["reason"], world.job(bad)["status"]) == ("expired", "pending")
+
+
+def test_what_operators_read_of_parked_tickets_has_a_time(world: World) -> None:
+    world.enqueue({"order_ids": [1]}, run_at="infinity")
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        assert operator.execute("SELECT oldest FROM ticket_counts").fetchall() == [(None,)]

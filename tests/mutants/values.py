@@ -1,0 +1,120 @@
+"""Guards of what is stored: no value of one tenant's stops what all share, and none loses the end of a job."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/integration/test_limits_of_values.py"
+REFUSED = f"{TESTS}::test_a_job_beyond_a_limit_is_refused_under_the_field_s_name"
+WRITTEN = f"{TESTS}::test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name"
+OWN = "promise 9: one tenant's trouble stays that tenant's"
+NEVER_LOST = "promise 2: the end of a job commits, whatever it says"
+CONTROL = "migrations/control/schema/0001_control.sql"
+CAUGHT = "EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN\n"
+
+
+def _domain(name: str, check: str, test: str) -> Mutant:
+    return Mutant(name, OWN, CONTROL, check, "CHECK (true)", (test,))
+
+
+MUTANTS = (
+    _domain("a queue has any length", "CHECK (octet_length(VALUE) BETWEEN 1 AND 63)", f"{REFUSED}[queue]"),
+    _domain("a type has any length", "CHECK (octet_length(VALUE) BETWEEN 1 AND 127)", f"{REFUSED}[type]"),
+    _domain(
+        "a job is due before time began",
+        "CHECK (VALUE = 'infinity' OR VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z')",
+        f"{REFUSED}[run_at]",
+    ),
+    _domain(
+        "a job expires when no program can say",
+        "CHECK (VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z')",
+        f"{REFUSED}[expires_at]",
+    ),
+    _domain(
+        "JSON nests deeper than Python reads",
+        "CHECK (octet_length(VALUE::text) < 400 OR NOT VALUE @? 'strict $.**{201}')",
+        f"{REFUSED}[deep payload]",
+    ),
+    _domain(
+        "JSON has numbers that Python does not read",
+        "CHECK (octet_length(VALUE::text) < 4000 OR NOT VALUE @? 'strict $.** ? (@ > 1e308 || @ < -1e308)')",
+        f"{REFUSED}[payload with a number that Python cannot read]",
+    ),
+    _domain(
+        "an error is any JSON",
+        "CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 131072)",
+        f"{WRITTEN}[an item's error]",
+    ),
+    Mutant(
+        "a ticket takes any queue",
+        OWN,
+        CONTROL,
+        "    queue        queue_name NOT NULL,",
+        "    queue        text NOT NULL,",
+        (f"{TESTS}::test_a_ticket_holds_to_the_limits_of_its_own",),
+    ),
+    Mutant(
+        "one ticket that is refused stops promoting",
+        OWN,
+        "migrations/control/functions/promote.sql",
+        f"    {CAUGHT}        promoted := promote_each",
+        "    EXCEPTION WHEN raise_exception THEN\n        promoted := promote_each",
+        (f"{TESTS}::test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting",),
+    ),
+    Mutant(
+        "one ticket that cannot even be set aside stops promoting",
+        OWN,
+        "migrations/control/functions/set_aside.sql",
+        CAUGHT,
+        "EXCEPTION WHEN raise_exception THEN\n",
+        (f"{TESTS}::test_a_ticket_that_refuses_every_change_keeps_no_other_waiting",),
+    ),
+    Mutant(
+        "one ticket that is refused stops a cut-over",
+        "promise 6: switching the backend loses nothing",
+        "migrations/control/functions/stamp_tickets.sql",
+        f"    {CAUGHT}        stamped := 0;",
+        "    EXCEPTION WHEN raise_exception THEN\n        stamped := 0;",
+        (f"{TESTS}::test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it[reroute]",),
+    ),
+    Mutant(
+        "one job that is refused stops expiring",
+        OWN,
+        "migrations/tenant/functions/job_expire.sql",
+        CAUGHT,
+        "EXCEPTION WHEN raise_exception THEN\n",
+        (f"{TESTS}::test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant",),
+    ),
+    Mutant(
+        "an error that is too large loses its job's end",
+        NEVER_LOST,
+        "migrations/tenant/functions/error_kept.sql",
+        "EXCEPTION WHEN check_violation THEN\n",
+        "EXCEPTION WHEN raise_exception THEN\n",
+        (f"{TESTS}::test_no_error_is_too_large_to_end_an_attempt[None-large]",),
+    ),
+    Mutant(
+        "a long reason loses its job's end",
+        NEVER_LOST,
+        "migrations/tenant/functions/job_end.sql",
+        "reason = shortened(p_reason, 1000)",
+        "reason = p_reason",
+        (f"{TESTS}::test_a_reason_for_cancelling_is_shortened",),
+    ),
+    Mutant(
+        "a ledger grows until no statement can purge it",
+        OWN,
+        "migrations/tenant/functions/job_items.sql",
+        "    IF entered > 1000000 THEN\n",
+        "    IF false THEN\n",
+        (f"{TESTS}::test_a_ledger_is_full_before_it_is_too_large_to_be_purged",),
+    ),
+    Mutant(
+        "operators read an infinite time",
+        OWN,
+        CONTROL,
+        "min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest",
+        "min(run_at) AS oldest",
+        (f"{TESTS}::test_what_operators_read_of_parked_tickets_has_a_time",),
+    ),
+)
