@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.errors import TurnoError
 from app.settings import BACKENDS
-from app.store import routing
+from app.store import routing, workers
 from cli.environment import read_settings
 from cli.tables import print_table
 from cli.wiring import backend_defaults, logins
@@ -37,7 +39,10 @@ def backend() -> None:
 @backend.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(*, as_json: bool) -> None:
-    """Show each backend's workers and jobs, and what of it is stranded: waiting where nobody works."""
+    """Show each backend's workers and jobs, and what of it is stranded: waiting where nobody works.
+
+    Below it, what no living worker can take: its type, its version or its queue is known to none.
+    """
     with _operator() as (session, defaults):
         tenants = list(routing.chosen(session, defaults).values())
         rows = [
@@ -45,10 +50,15 @@ def status(*, as_json: bool) -> None:
              one.running, one.stranded, one.oldest)
             for one in routing.counts(session)
         ]  # fmt: skip
+        unserved = workers.unserved(session, timedelta(0))
     if as_json:
-        click.echo(json.dumps([dict(zip(HEADERS, row, strict=True)) for row in rows], default=str))
+        lacking = {name: [asdict(one) for one in unserved if one.backend == name] for name in BACKENDS}
+        backends = [dict(zip(HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows]
+        click.echo(json.dumps(backends, default=str))
     else:
         print_table(HEADERS, rows)
+        for one in unserved:
+            click.echo(one.sentence)
 
 
 @backend.command("set")

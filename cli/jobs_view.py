@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.jobs.job import Priority, Status
 from app.jobs.label import label
+from app.jobs.lacking import lacking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("type", job["type"]),
         ("state", word(job)),
         ("reason", job["reason"]),
+        ("waiting for", waiting_for(job)),
         ("progress", " ".join(filter(None, (progress(job), job["message"])))),
         ("user", job["user_id"]),
         ("priority", Priority(job["priority"]).word),
@@ -67,6 +69,13 @@ def word(job: Mapping[str, Any]) -> str:
         done=job["done"] or 0,
         failed=job["failed"] or 0,
     )
+
+
+def waiting_for(job: Mapping[str, Any]) -> str:
+    """Return what is missing for a waiting job to be run; nothing if a worker could take it."""
+    if job["lacks"] is None:
+        return ""
+    return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
 
 
 def progress(job: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from app.store import workers as stored
@@ -11,7 +13,7 @@ from cli.tables import print_table
 from cli.wiring import logins
 from tenants.session import service_session
 
-HEADERS = ("host", "pid", "backend", "started", "silent s", "state")
+HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")
 
 
 @click.command()
@@ -27,4 +29,9 @@ def workers(*, json_wanted: bool) -> None:
     if json_wanted:
         click.echo(as_json(rows))
     else:
-        print_table(HEADERS, [tuple(row.values()) for row in rows])
+        print_table(HEADERS, [_line(row) for row in rows])
+
+
+def _line(row: dict[str, Any]) -> tuple[Any, ...]:
+    queues = "all" if row["queues"] is None else ", ".join(row["queues"])
+    return tuple((row | {"queues": queues, "types": len(row["types"])}).values())

@@ -33,6 +33,11 @@ class Registry:
         """Return every type with the version that is served here, without loading any."""
         return sorted(self._versions.items())
 
+    @property
+    def queues(self) -> list[str]:
+        """Return the queues of all types; what cannot be loaded is taken to be in the contract's own."""
+        return sorted({self.terms(job_type).queue for job_type in self.types})
+
     def load(self, job_type: str) -> type[JobHandler[Any]]:
         """Return the handler class of a type; raises UnknownJobType."""
         if job_type not in self._paths:

@@ -25,9 +25,11 @@ class JobFilter:
 
 # run_at is NULL where it is infinite, that is for a job parked until a person decides: Python has no such date.
 # run_seconds adds up the attempts, so that waiting for a retry does not count as running.
+# lacks says what is missing for a job that has waited for longer than it takes to be found.
 JOB: LiteralString = """
-SELECT j.id, j.type, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors, j.crashes,
-       j.max_attempts, CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
+SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors,
+       j.crashes, j.max_attempts, CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks,
+       CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
        j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
        p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision, clock_timestamp() AS now,
        (SELECT extract(epoch FROM sum(coalesce(a.finished_at, clock_timestamp()) - a.started_at))::float8

@@ -18,9 +18,22 @@ Engine = psycopg.Connection[Any]
 TypeVersion = tuple[str, int]
 
 
-def start_worker(engine: Engine, *, backend: str, host: str, pid: int) -> UUID:
-    """Enter a worker into the list of the living and return its id."""
-    worker: UUID = _value(engine, "SELECT worker_start(%s, %s, %s)", (backend, host, pid))
+def start_worker(
+    engine: Engine,
+    *,
+    backend: str,
+    host: str,
+    pid: int,
+    types: Sequence[TypeVersion] = (),
+    queues: Sequence[str] | None = None,
+) -> UUID:
+    """Enter a worker into the list of the living, with what it can run, and return its id; no `queues` means any."""
+    names, versions = in_step(types)
+    worker: UUID = _value(
+        engine,
+        "SELECT worker_start(%s, %s, %s, %s, %s, %s)",
+        (backend, host, pid, None if queues is None else list(queues), names, versions),
+    )
     return worker
 
 

@@ -39,10 +39,11 @@ def of_user(reader: Reader, user_id: str) -> list[Row]:
 
 
 def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str]) -> list[Row]:
-    """Return id, revision, and whether it is due, of these jobs and of the open ones of these users."""
+    """Return id, revision, whether it is due and what it lacks, of these jobs and of the open ones of these users."""
     reader.execute(
         """
-        SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due
+        SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due,
+               CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = ANY (%(jobs)s::uuid[] || ARRAY(
             SELECT id FROM background_jobs WHERE user_id = ANY (%(users)s) AND finished_at IS NULL

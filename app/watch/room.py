@@ -29,7 +29,7 @@ class Room:
         self.tenant = tenant
         self.viewers: frozenset[Viewer] = frozenset()
         self.due = due  # when to look again, on the monotonic clock
-        self._standing: dict[UUID, tuple[int, bool]] = {}
+        self._standing: dict[UUID, tuple[int, bool, str | None]] = {}
         self._ended: dict[UUID, float] = {}
 
     @property
@@ -53,7 +53,11 @@ class Room:
 
     def changed(self, standings: list[Row], just_ended: list[UUID]) -> set[UUID]:
         """Return which jobs stand otherwise than they were shown."""
-        moved = {row["id"] for row in standings if self._standing.get(row["id"]) != (row["revision"], row["due"])}
+        moved = {
+            row["id"]
+            for row in standings
+            if self._standing.get(row["id"]) != (row["revision"], row["due"], row["lacks"])
+        }
         return moved | {job_id for job_id in just_ended if job_id not in self._ended}
 
     def miss(self, gone: set[UUID]) -> None:
@@ -101,4 +105,4 @@ class Room:
                 del self._ended[job_id]
         else:
             due = row["run_at"] is not None and row["run_at"] <= row["now"]
-            self._standing[row["id"]] = (row["revision"] + row["progress_revision"], due)
+            self._standing[row["id"]] = (row["revision"] + row["progress_revision"], due, row["lacks"])

@@ -1,5 +1,6 @@
 """A job as the API shows it."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
@@ -9,10 +10,12 @@ from pydantic import Field
 
 from app.jobs.job import Priority, Status
 from app.jobs.label import Label, label
+from app.jobs.lacking import lacking
 
 RETRY_WHILE_OPEN = "2"
 
 Band = Literal["urgent", "normal", "low"]
+_NO_WORD = re.compile(r"\W+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class ErrorBody:
 class JobBody:
     """One job; `label` is the word for people, `status` the one for programs.
 
-    `revision` grows with every change of the job or its progress.
+    `revision` grows with every change of the job or its progress. `waiting_for` says what a waiting job lacks to be
+    run, such as a worker that knows its type.
     """
 
     job_id: UUID
@@ -47,6 +51,7 @@ class JobBody:
     status: Status
     label: Label
     reason: str | None
+    waiting_for: str | None
     priority: Band
     user: str
     progress: Progress
@@ -68,9 +73,14 @@ class JobBody:
     links: dict[str, str]
 
     @property
+    def standing(self) -> str:
+        """Return what may change by time alone, with nothing written and no new revision."""
+        return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label
+
+    @property
     def etag(self) -> str:
-        """Tell two states apart: a label may change by time alone, with nothing written and no new revision."""
-        return f"{self.revision}.{self.label.replace(', ', '-').replace(' ', '-')}"
+        """Tell two states apart."""
+        return f"{self.revision}.{_NO_WORD.sub('-', self.standing)}"
 
 
 def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
@@ -81,6 +91,7 @@ def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
         status=Status(row["status"]),
         label=_label(row),
         reason=row["reason"],
+        waiting_for=_waiting_for(row),
         priority=cast("Band", Priority(row["priority"]).word),
         user=row["user_id"],
         progress=_progress(row),
@@ -132,6 +143,12 @@ def _label(row: dict[str, Any]) -> Label:
         done=row["done"] or 0,
         failed=row["failed"] or 0,
     )
+
+
+def _waiting_for(row: dict[str, Any]) -> str | None:
+    if row["lacks"] is None:
+        return None
+    return lacking(row["lacks"], job_type=row["type"], version=row["version"], queue=row["queue"])
 
 
 def _progress(row: dict[str, Any]) -> Progress:

@@ -52,7 +52,7 @@ class StreamEvents:
     def job(self, row: Row, *, operator: bool) -> State:
         """Return the event of a job: the very JSON of its address."""
         body = job_body(row, operator=operator)
-        return State(body.job_id, body.revision, body.label, Event(body, "job"))
+        return State(body.job_id, body.revision, body.standing, Event(body, "job"))
 
     def notification(self, row: Row) -> State:
         """Return the event of a notification."""

@@ -48,7 +48,8 @@ class BrokerSource:
     ) -> None:
         """Begin without a courier; `looks` finds tickets of this backend without any broker."""
         self._engine = engine
-        self._types = [(handler.type, handler.version) for handler in registry.load_all()]
+        self.types = [(handler.type, handler.version) for handler in registry.load_all()]
+        self.queues = None  # a message names its job, whatever that one's queue
         self._launch = launch
         self._looks = looks
         self._chance = chance
@@ -144,7 +145,7 @@ class BrokerSource:
         while self._heard and len(claims) < free:
             receipt, message = self._heard[0]
             try:
-                claim = self._engine.run(broker.claim_message, worker, message, types=self._types)
+                claim = self._engine.run(broker.claim_message, worker, message, types=self.types)
             except psycopg.Error as error:
                 log.warning("no claim: %s", in_short(error))
                 break

@@ -33,6 +33,8 @@ class ExecSource:
         self._job_id = job_id
         self._place = place
         self.exhausted = False
+        self.types = registry.versions
+        self.queues = None  # a job that was named is taken whatever its queue
 
     @property
     def processes(self) -> set[int]:
@@ -44,7 +46,7 @@ class ExecSource:
         if self.exhausted:
             return []
         if self._job_id is not None:
-            claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self._registry.versions)
+            claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self.types)
             self._job_id = None
             if claim is not None:
                 return [((claim,),)]
@@ -78,9 +80,8 @@ class ExecSource:
 
     def _waiting(self, worker: UUID, free: int) -> list[Turn]:
         # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
-        queues = sorted({self._registry.terms(job_type).queue for job_type in self._registry.types})
-        types = self._registry.versions
-        claims = self._engine.run(tickets.claim, worker, queues=queues, types=types, backend="exec", slots=free)
+        queues = self._registry.queues
+        claims = self._engine.run(tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free)
         return [((claim,),) for claim in claims]
 
     def drop_in_child(self) -> None:

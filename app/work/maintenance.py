@@ -13,7 +13,7 @@ import psycopg
 
 from app.errors import TurnoError
 from app.queues.interface import QueueInterface
-from app.store import leases, recovery, tickets
+from app.store import leases, recovery, tickets, workers
 from app.store.outage import in_short, unreachable
 from app.work.engine import EngineLink
 
@@ -67,7 +67,13 @@ class Maintenance:
             self._run(often, dry_run=False)
         # These ask every tenant, so they are rare: what they mend is rare too.
         if self._engine.run(leases.take, "upkeep", self._holder, UPKEEP):
-            self._run({"repaired": self.repair, "expired": self.expire, "purged": self.purge}, dry_run=False)
+            rarely: dict[str, Callable[..., int]] = {
+                "repaired": self.repair,
+                "expired": self.expire,
+                "purged": self.purge,
+                "unserved": self.unserved,
+            }
+            self._run(rarely, dry_run=False)
 
     def run_leased_or_log(self) -> None:
         """Run what is due; a failure is logged, because the next round tries again."""
@@ -91,6 +97,7 @@ class Maintenance:
             "purged": self.purge,
             "restamped": self.restamp,
             "offered": self.offer,
+            "unserved": self.unserved,
         }
         return self._run(passes, dry_run=dry_run)
 
@@ -207,6 +214,14 @@ class Maintenance:
                 break  # no room: whoever finishes takes the rest
             offered += 1
         return offered
+
+    def unserved(self, *, dry_run: bool) -> int:
+        """Say what waits and nobody alive can take; nothing is to be done about it here."""
+        del dry_run
+        found = self._engine.run(workers.unserved, self._terms.reoffer_after)
+        for one in found:
+            log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
+        return sum(one.waiting for one in found)
 
     def close(self) -> None:
         """Send the last hints and end the engine's session."""

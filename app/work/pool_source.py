@@ -38,8 +38,8 @@ class PoolSource:
     ) -> None:
         """`queues` names what this worker serves; empty means every queue of its handlers."""
         handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
-        self._queues = sorted({handler.queue for handler in handlers})
-        self._types = [(handler.type, handler.version) for handler in handlers]
+        self.queues = sorted({handler.queue for handler in handlers})
+        self.types = [(handler.type, handler.version) for handler in handlers]
         self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
         self._lengths = TurnLengths()
         self._plenty = False  # whether the last look found as much as it asked for
@@ -66,9 +66,9 @@ class PoolSource:
             groups = self._engine.run(
                 tickets.claim_groups,
                 worker,
-                queues=self._queues,
-                types=self._types,
-                groups=[self._together(kind) for kind, _ in self._types],
+                queues=self.queues,
+                types=self.types,
+                groups=[self._together(kind) for kind, _ in self.types],
                 backend=self._backend,
                 slots=slots,
             )

@@ -1,13 +1,23 @@
 """Where a supervisor's claims come from; each backend has its own."""
 
+from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID
 
 from app.jobs.claim import Group, Turn
+from app.store.tickets import TypeVersion
 
 
 class Source(Protocol):
     """Claims for the children that are free."""
+
+    @property
+    def types(self) -> Sequence[TypeVersion]:
+        """Return what it claims jobs of."""
+
+    @property
+    def queues(self) -> Sequence[str] | None:
+        """Return the queues it claims from; None means any."""
 
     @property
     def exhausted(self) -> bool:

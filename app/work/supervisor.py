@@ -82,7 +82,14 @@ class Supervisor:
         self._selector.register(self._shutdown.wake_up, selectors.EVENT_READ, self._shutdown.hear)
         limits.adopt_orphans()
         self._inherited = strays.children()  # whoever became this process may have started something before
-        self._worker = self._engine.run(tickets.start_worker, backend=self._backend, host=HOST, pid=os.getpid())
+        self._worker = self._engine.run(
+            tickets.start_worker,
+            backend=self._backend,
+            host=HOST,
+            pid=os.getpid(),
+            types=self._source.types,
+            queues=self._source.queues,
+        )
         with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
             ending.callback(self._leave)
             if self._janitor is not None:

@@ -51,7 +51,7 @@ class Here:
     def drain(self) -> Counter[str]:
         """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""
         ended: Counter[str] = Counter()
-        queues = sorted({handler.queue for handler in self._registry.load_all()})
+        queues = self._registry.queues
         worker, engine, types = self._worker(), self._world.engine, self._registry.versions
         while claims := tickets.claim(
             engine, worker, queues=queues, types=types, backend=self._world.backend, slots=1
@@ -61,8 +61,13 @@ class Here:
         return ended
 
     def _worker(self) -> UUID:
-        backend, host = self._world.backend, socket.gethostname()
-        return tickets.start_worker(self._world.engine, backend=backend, host=host, pid=os.getpid())
+        return tickets.start_worker(
+            self._world.engine,
+            backend=self._world.backend,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            types=self._registry.versions,
+        )
 
     def _log_in(self, login: HandlerLogin) -> HandlerConnection:
         session = handler_session(self._world.logins, login, application="test", kind=HandlerConnection)

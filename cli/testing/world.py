@@ -319,7 +319,9 @@ class World:
         self.clock.thaw()
         for tenant in self.tenants.values():
             self._empty([sql.Identifier(tenant.schema, name) for name in self._emptied[tenant.slug]])
-        self._empty([sql.Identifier("turno", name) for name in ("tickets", "workers", "outcomes", "leases")])
+        self._empty(
+            [sql.Identifier("turno", name) for name in ("tickets", "workers", "exec_hosts", "outcomes", "leases")]
+        )
         self.swept_until_now()
 
     def _empty(self, tables: Sequence[sql.Identifier]) -> None:
@@ -349,6 +351,7 @@ class World:
         ]
 
 
+FORGOTTEN = ("tickets", "workers", "exec_hosts", "outcomes", "leases")
 FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
 FOREVER = datetime.max.replace(tzinfo=UTC)
 

@@ -364,6 +364,14 @@ def test_residents_mend_what_other_hosts_left_behind(world: World) -> None:
     assert becomes_true(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
 
 
+def test_a_worker_enters_what_it_runs(world: World) -> None:
+    world.start_pool("default")
+    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    (row,) = world.rows("SELECT queues, types, versions FROM turno.workers")
+    assert row["queues"] == ["default"]
+    assert dict(zip(row["types"], row["versions"], strict=True))["odd"] == 1
+
+
 def test_one_process_at_a_time_maintains(world: World) -> None:
     minute = timedelta(minutes=1)
     assert leases.take(world.engine, "a test's", "one", minute)

@@ -463,3 +463,21 @@ def test_a_key_that_is_no_key_is_refused(service: Service, key: str) -> None:
 def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(service: Service, given: str) -> None:
     answer = service.caller().get("/api/jobs", headers={"X-Correlation-Id": given})
     assert problem_of(answer, 400)["errors"][0]["field"] == "X-Correlation-Id"
+
+
+def test_a_job_that_no_living_worker_knows_says_so(service: Service) -> None:
+    ana = service.caller()
+    job_id = ana.job()
+    before = ana.get(f"/api/jobs/{job_id}")
+    assert before.get_json()["waiting_for"] is None
+    service.rows("UPDATE turno.tickets SET backend = 'pool', run_at = now() - interval '1 minute' WHERE job_id = %s",
+                 job_id)  # fmt: skip
+    service.rows("SELECT worker_start('pool', 'here', 1, NULL, '{monthly_report}', '{1}')")
+    try:
+        after = ana.get(f"/api/jobs/{job_id}", headers={"If-None-Match": before.headers["ETag"]})
+        assert after.status_code == 200
+        assert after.get_json()["waiting_for"] == "no living worker knows greetings"
+        (listed,) = ana.get("/api/jobs").get_json()["jobs"]
+        assert listed["waiting_for"] == "no living worker knows greetings"
+    finally:
+        service.rows("DELETE FROM workers")

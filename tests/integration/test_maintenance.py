@@ -16,7 +16,16 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.world import World
 
-NOTHING = {"rescued": 0, "promoted": 0, "repaired": 0, "expired": 0, "purged": 0, "restamped": 0, "offered": 0}
+NOTHING = {
+    "rescued": 0,
+    "promoted": 0,
+    "repaired": 0,
+    "expired": 0,
+    "purged": 0,
+    "restamped": 0,
+    "offered": 0,
+    "unserved": 0,
+}
 
 
 def state(world: World) -> list[Any]:

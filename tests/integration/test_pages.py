@@ -261,3 +261,13 @@ def test_when_the_database_is_away_the_page_says_so(service: Service, ana: Visit
     answer = visitor.get("/?branch=north")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert "The database cannot be reached" in answer.text
+
+
+def test_a_job_that_no_worker_can_take_says_that_it_waits_for_one(service: Service, ana: Visitor) -> None:
+    start(ana, "waits", order=["1"])
+    ((job_id,),) = service.rows("SELECT id FROM background_jobs WHERE user_id = %s", ana.user)
+    sentence = "No worker that is running can take it."
+    assert sentence not in ana.get(f"/jobs/{job_id}?branch=north").text
+    service.rows("UPDATE turno.tickets SET backend = 'pool', run_at = now() - interval '1 minute' WHERE job_id = %s",
+                 job_id)  # fmt: skip
+    assert sentence in ana.get(f"/jobs/{job_id}?branch=north").text

@@ -13,6 +13,7 @@ from tests.mutants import (
     pages,
     recovery,
     running,
+    serving,
     streams,
     supervising,
     tickets,
@@ -34,6 +35,7 @@ MUTANTS = (
     *invoices.MUTANTS,
     *streams.MUTANTS,
     *broker.MUTANTS,
+    *serving.MUTANTS,
     *turns.MUTANTS,
     *values.MUTANTS,
 )

@@ -45,6 +45,8 @@ class Looks:
 
     exhausted = False
     asked = 0
+    types = ()
+    queues = None
 
     processes: set[int] = set()  # noqa: RUF012 - never changed
 

@@ -15,13 +15,25 @@ NOW = datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
 def job(**columns: Any) -> dict[str, Any]:
     """A job as the store reads it, done unless said otherwise."""
     empty = dict.fromkeys(
-        ("reason", "error", "result", "expires_at", "cancel_requested_at", "parent_id", "successor_id", "message")
+        (
+            "reason",
+            "error",
+            "result",
+            "expires_at",
+            "cancel_requested_at",
+            "parent_id",
+            "successor_id",
+            "message",
+            "lacks",
+        )
     )
     return (
         empty
         | {
             "id": UUID(int=7),
             "type": "batch_invoicing",
+            "version": 1,
+            "queue": "default",
             "status": "completed",
             "priority": 1,
             "user_id": "ana",
@@ -85,3 +97,8 @@ def test_an_error_is_its_class_and_message() -> None:
 def test_json_writes_times_and_ids_as_text() -> None:
     assert json.loads(as_json([job()]))[0]["id"] == str(UUID(int=7))
     assert json.loads(as_json(job()))["created_at"] == "2030-01-31T09:00:00+00:00"
+
+
+def test_details_say_what_a_waiting_job_lacks() -> None:
+    lines = dict(details(job(status="pending", finished_at=None, lacks="type")))
+    assert lines["waiting for"] == "no living worker knows batch_invoicing"

@@ -62,6 +62,8 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
         happened, do = f"{say('happened crash') if crashed else reason} {error}", say("do rest")
     elif body.status is Status.CANCELLED:
         happened, do = reason or say("happened cancel"), say("do rest")
+    elif body.waiting_for:
+        return {"what happened": say("waits for a worker")}
     elif body.label in ("retrying", "needs review"):
         return {"what happened": error or reason} if error or reason else {}
     else:

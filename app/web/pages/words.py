@@ -200,6 +200,10 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "its orders": {"en": "Its orders", "es": "Sus pedidos"},
     "failed orders": {"en": "Failed", "es": "Con error"},
     "invoiced orders": {"en": "Invoiced", "es": "Facturados"},
+    "waits for a worker": {
+        "en": "No worker that is running can take it. It waits for one; an operator can start it.",
+        "es": "Ningún proceso en marcha puede tomarlo. Espera a uno; un operador puede iniciarlo.",
+    },
     "reason": {"en": "Reason", "es": "Motivo"},
     "invoice": {"en": "Invoice", "es": "Factura"},
     "no items failed": {"en": "No order failed.", "es": "Ningún pedido falló."},

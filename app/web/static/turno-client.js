@@ -29,6 +29,7 @@
  * @property {string} type
  * @property {"pending" | "running" | "completed" | "failed" | "cancelled"} status
  * @property {string} label
+ * @property {string | null} waiting_for
  * @property {number} revision
  * @property {{done: number, failed: number, total: number, percent: number, message: string | null}} progress
  */
@@ -514,13 +515,14 @@ function watchForWaking(wake, lose) {
 }
 
 /**
- * A label may change by time alone, with the revision that it had.
+ * A label, or what it waits for, may change by time alone, with the revision that it had.
  *
  * @param {Job} job
  * @param {Job} known
  */
 function newer(job, known) {
-  return job.revision > known.revision || (job.revision === known.revision && job.label !== known.label);
+  if (job.revision !== known.revision) return job.revision > known.revision;
+  return job.label !== known.label || job.waiting_for !== known.waiting_for;
 }
 
 /** @param {Headers} headers @returns {number | null} */

@@ -16,5 +16,6 @@ BEGIN
     UPDATE workers SET alive_at = clock_timestamp() WHERE alive_at > clock_timestamp();
     DELETE FROM workers WHERE greatest(alive_at, listened_since) < clock_timestamp() - p_silent_for;
     GET DIAGNOSTICS buried = ROW_COUNT;
+    DELETE FROM exec_hosts WHERE seen_at < clock_timestamp() - interval '7 days';
     RETURN buried;
 END $$;

@@ -87,14 +87,27 @@ CREATE TABLE job_types (
 );
 
 -- A worker is alive because it says so, by the database's clock; nothing else about it is believed.
+-- It runs jobs of these types, in step with their versions, from these queues; from all of them if queues is null.
 CREATE TABLE workers (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     backend    text NOT NULL CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
     host       text NOT NULL,
     pid        integer NOT NULL,
+    queues     text[],
+    types      text[] NOT NULL DEFAULT '{}',
+    versions   smallint[] NOT NULL DEFAULT '{}',
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    alive_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+    alive_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK (cardinality(types) = cardinality(versions))
 ) WITH (fillfactor = 50);
+
+-- Workers of the exec backend come when they are launched: what the last one of each host could run.
+CREATE TABLE exec_hosts (
+    host     text PRIMARY KEY,
+    types    text[] NOT NULL,
+    versions smallint[] NOT NULL,
+    seen_at  timestamptz NOT NULL
+);
 
 -- scheduled: may run at run_at.  ready: may run now.  running: a worker holds it under a token.
 -- The row goes when the job ends. No foreign key to tenants: its check would lock the
@@ -223,6 +236,13 @@ SELECT b.backend,
 FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend)
 LEFT JOIN tickets t ON t.backend = b.backend
 GROUP BY b.backend;
+
+-- Who can run what: the living workers, and for exec what those of a host could that came last. A worker that is not off
+-- the list although nobody hears of it is none: nobody sweeps.
+CREATE VIEW serving AS
+SELECT backend, queues, types, versions FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'
+UNION ALL
+SELECT 'exec', NULL, types, versions FROM exec_hosts;
 
 -- What claiming passes around -------------------------------------------------------------------
 

@@ -1,0 +1,14 @@
+"""What is missing for waiting jobs to be run, in a sentence: the database finds out, by the workers that are alive."""
+
+
+def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
+    """Say what `turno.lacking` found missing for a job of this type, version and queue."""
+    match lacks:
+        case "type":
+            return f"no living worker knows {job_type}"
+        case "version":
+            return f"no living worker knows version {version} of {job_type}: they know another"
+        case "queue":
+            return f"no living worker that knows {job_type} serves the queue {queue}"
+        case _:
+            return "no worker is alive"

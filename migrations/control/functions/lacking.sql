@@ -1,0 +1,13 @@
+-- What is missing for a ticket to be taken: a living worker of its backend ('worker'), or one that knows its type
+-- ('type') in its version ('version') and serves its queue ('queue'). Null if somebody can take it.
+CREATE OR REPLACE FUNCTION lacking(p_backend text, p_queue text, p_type text, p_version smallint) RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT CASE WHEN count(*) = 0 THEN CASE WHEN p_backend <> 'exec' THEN 'worker' END
+                WHEN NOT bool_or(p_type = ANY (s.types)) THEN 'type'
+                WHEN NOT bool_or(known) THEN 'version'
+                WHEN NOT bool_or(known AND coalesce(p_queue = ANY (s.queues), true)) THEN 'queue' END
+    FROM serving s CROSS JOIN LATERAL (
+        SELECT (p_type, p_version) IN (SELECT * FROM unnest(s.types, s.versions)) AS known) AS k
+    WHERE s.backend = p_backend;
+END;

@@ -1,0 +1,152 @@
+"""What no living worker can take is told: by a job, by the operators' commands and by maintenance."""
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner
+
+from app.jobs.lacking import lacking
+from app.store import jobs, tickets, workers
+from app.store.tickets import TypeVersion
+from app.work.engine import EngineLink
+from app.work.maintenance import Maintenance, Terms
+from cli.main import main
+from tenants.session import as_api, service_session
+from tests.fakes import RecordingQueue
+from tests.world import World
+
+KNOWN = ("batch_invoicing", 1)
+LONG = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def pool_backend(world: World) -> None:
+    world.backend = "pool"
+
+
+def wait(world: World, count: int = 1, **options: object) -> UUID:
+    """Have so many jobs wait for a minute and a half; returns the last one."""
+    for _ in range(count):
+        job_id = world.enqueue({"order_ids": [1]}, **options)  # type: ignore[arg-type]
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s'")
+    return job_id
+
+
+def live(world: World, *types: TypeVersion, queues: Sequence[str] | None = None, backend: str = "pool") -> UUID:
+    return tickets.start_worker(world.engine, backend=backend, host="here", pid=1, types=types, queues=queues)
+
+
+def lacks(world: World, job_id: UUID) -> str | None:
+    with as_api(world.web, world.one) as reader:
+        job = jobs.find(reader, job_id, None)
+    assert job
+    return job["lacks"] and lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
+
+
+def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: World) -> None:
+    fresh = world.enqueue({"order_ids": [1]})
+    assert lacks(world, fresh) is None
+    job_id = wait(world)
+    said = [lacks(world, job_id)]
+    for types, queues in (
+        ([("monthly_report", 1)], None),
+        ([("batch_invoicing", 2)], None),
+        ([KNOWN], ["hot", "cold"]),
+        ([KNOWN], ["hot", "default"]),
+    ):
+        live(world, *types, queues=queues)
+        said.append(lacks(world, job_id))
+    assert said == [
+        "no worker is alive",
+        "no living worker knows batch_invoicing",
+        "no living worker knows version 1 of batch_invoicing: they know another",
+        "no living worker that knows batch_invoicing serves the queue default",
+        None,
+    ]
+
+
+def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: World) -> None:
+    job_id = wait(world)
+    live(world, KNOWN, backend="rabbitmq")
+    live(world, KNOWN)
+    assert lacks(world, job_id) is None
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes' WHERE backend = 'pool'")
+    assert lacks(world, job_id) == "no worker is alive"
+    assert tickets.claim_job(world.engine, live(world, KNOWN), job_id, types=[KNOWN])
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '3 minutes'")
+    assert lacks(world, job_id) is None  # it does not wait
+
+
+def test_of_spawned_workers_the_last_one_of_each_host_counts(world: World) -> None:
+    world.backend = "exec"
+    job_id = wait(world)
+    assert lacks(world, job_id) is None  # somebody will be launched
+    tickets.stop_worker(world.engine, live(world, ("monthly_report", 1), backend="exec"))
+    assert lacks(world, job_id) == "no living worker knows batch_invoicing"
+    tickets.stop_worker(world.engine, live(world, KNOWN, backend="exec"))
+    assert lacks(world, job_id) is None
+
+
+def test_operators_see_how_much_waits_of_how_many_and_since_when(world: World) -> None:
+    wait(world, 3)
+    wait(world, 2, tenant=world.other)
+    live(world, ("monthly_report", 1))
+    (found,) = workers.unserved(world.engine, LONG)
+    assert (found.backend, found.queue, found.type, found.version) == ("pool", "default", "batch_invoicing", 1)
+    assert (found.waiting, found.tenants) == (5, 2)
+    assert found.sentence.startswith(
+        "no living worker knows batch_invoicing: 5 jobs of 2 tenants wait for pool, the oldest since 20"
+    )
+    assert workers.unserved(world.engine, timedelta(hours=1)) == []
+    live(world, KNOWN)
+    assert workers.unserved(world.engine, LONG) == []
+
+
+def test_each_backend_queue_type_and_version_is_told_by_itself(world: World) -> None:
+    wait(world, 8)
+    changes = ("queue = 'cold'", "version = 2", "type = 'zzz'", "type = 'zzz', version = 7", "backend = 'rabbitmq'")
+    for change in changes:
+        world.rows(
+            f"UPDATE turno.tickets SET {change} WHERE job_id = (SELECT min(job_id::text)::uuid FROM turno.tickets"  # noqa: S608
+            " WHERE (backend, queue, type, version) = ('pool', 'default', 'batch_invoicing', 1))"
+        )
+    live(world, KNOWN, queues=["default"])
+    found = workers.unserved(world.engine, LONG)
+    assert {(one.backend, one.queue, one.type, one.version, one.lacks, one.waiting) for one in found} == {
+        ("pool", "cold", "batch_invoicing", 1, "queue", 1),
+        ("pool", "default", "batch_invoicing", 2, "version", 1),
+        ("pool", "default", "zzz", 1, "type", 1),
+        ("pool", "default", "zzz", 7, "type", 1),
+        ("rabbitmq", "default", "batch_invoicing", 1, "worker", 1),
+    }
+
+
+def test_maintenance_names_it_and_counts_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    wait(world, 2)
+    live(world, ("monthly_report", 1))
+    passes = Maintenance(
+        engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
+        queue=RecordingQueue(),
+        terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),
+    )
+    with caplog.at_level(logging.WARNING, "app.work.maintenance"):
+        assert passes.run_once()["unserved"] == 2
+        assert passes.run_once(dry_run=True)["unserved"] == 2
+    passes.close()
+    assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenants wait for pool")
+
+
+def test_the_status_of_backends_and_the_list_of_workers_tell_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    wait(world)
+    live(world, ("monthly_report", 1), queues=["cold"])
+    status = CliRunner().invoke(main, ["backend", "status"])
+    assert status.output.splitlines()[-1].startswith("no living worker knows batch_invoicing: 1 jobs of 1 tenants")
+    as_json = CliRunner().invoke(main, ["backend", "status", "--json"])
+    assert '"lacks": "type"' in as_json.output
+    listed = CliRunner().invoke(main, ["workers"])
+    assert listed.output.splitlines()[-1].split()[:5] == ["here", "1", "pool", "cold", "1"]

@@ -1,0 +1,84 @@
+"""Guards of what workers say they run: a job that nobody alive can take is told to whoever asks."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+UNSERVED = "tests/integration/test_unserved.py"
+TOLD = "issue 12, A7: a type that no living worker knows waits in no silence"
+LACKING = "migrations/control/functions/lacking.sql"
+
+MUTANTS = (
+    Mutant(
+        "a version that no worker knows is thought to be known",
+        TOLD,
+        LACKING,
+        "(p_type, p_version) IN (SELECT * FROM unnest(s.types, s.versions))",
+        "p_type = ANY (s.types)",
+        (f"{UNSERVED}::test_a_job_says_what_it_lacks_until_somebody_can_take_it",),
+    ),
+    Mutant(
+        "a queue that no worker serves is thought to be served",
+        TOLD,
+        LACKING,
+        "coalesce(p_queue = ANY (s.queues), true)",
+        "true",
+        (f"{UNSERVED}::test_a_job_says_what_it_lacks_until_somebody_can_take_it",),
+    ),
+    Mutant(
+        "a worker of another backend counts",
+        TOLD,
+        LACKING,
+        "WHERE s.backend = p_backend;",
+        ";",
+        (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
+    ),
+    Mutant(
+        "a worker that nobody hears of counts as alive",
+        TOLD,
+        "migrations/control/schema/0001_control.sql",
+        "FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'\nUNION ALL",
+        "FROM workers\nUNION ALL",
+        (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
+    ),
+    Mutant(
+        "what spawned workers could run is forgotten with them",
+        TOLD,
+        "migrations/control/functions/worker_start.sql",
+        "IF p_backend = 'exec' AND",
+        "IF false AND",
+        (f"{UNSERVED}::test_of_spawned_workers_the_last_one_of_each_host_counts",),
+    ),
+    Mutant(
+        "a worker does not say what it runs",
+        TOLD,
+        "app/work/supervisor.py",
+        "            types=self._source.types,\n",
+        "",
+        ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
+    ),
+    Mutant(
+        "a worker does not say which queues it serves",
+        TOLD,
+        "app/work/supervisor.py",
+        "            queues=self._source.queues,\n",
+        "",
+        ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
+    ),
+    Mutant(
+        "maintenance counts what is unserved in silence",
+        TOLD,
+        "app/work/maintenance.py",
+        "            log.warning(one.sentence, ",
+        "            log.debug(one.sentence, ",
+        (f"{UNSERVED}::test_maintenance_names_it_and_counts_it",),
+    ),
+    Mutant(
+        "a caller who has the job's tag is not told what it waits for",
+        TOLD,
+        "app/web/job_body.py",
+        'return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label',
+        "return self.label",
+        ("tests/integration/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),
+    ),
+)
