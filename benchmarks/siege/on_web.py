@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Event, Thread
+from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
@@ -206,22 +206,16 @@ def unread_streams(place: Place, seconds: float) -> Callable[[], Ending]:
 
 def notify_flood(place: Place, seconds: float) -> Callable[[], Ending]:
     """Notify everybody of twenty thousand changes that are none, 7.7 KB each, while streams are open."""
-    before, enough = place.web_megabytes(), Event()
-    said: list[Ending] = []
-
-    def flood() -> None:
+    before = place.web_megabytes()
+    with place.session() as session:
         try:
-            with place.session() as session:
-                session.execute(FLOOD)
-            said.append(Ending(decent=True, how="20,000 forged changes notified"))
+            session.execute(FLOOD)
+            said = Ending(decent=True, how="20,000 forged changes notified")
         except psycopg.Error as error:
-            said.append(refused(error))
-        enough.set()
-
-    Thread(target=flood, daemon=True).start()
-    grown = _growth(place, before, max(seconds, 2.0))
-    enough.wait(20)
-    return lambda: both(*said, grown)
+            said = refused(error)
+    # They are delivered once they are committed.
+    grown = _growth(place, before, max(seconds, 3.0))
+    return lambda: both(said, grown)
 
 
 def _growth(place: Place, before: float, seconds: float) -> Ending:

@@ -60,13 +60,15 @@ class SiegeReport(Report):
         return [*told, *Report.lines(self)]
 
     def measure(self, samples: Sequence[Sample], calm: Sequence[Window], siege: Window) -> None:
-        """Take the victim's figures in: of what MEASURED names, those under siege against those in calm."""
+        """Take the victim's figures in: of what MEASURED names, those under siege against those of the calmer calm."""
         for name, prefix, kinds in MEASURED:
-            quiet = _within(samples, calm, kinds)
-            harried = _within(samples, [siege], kinds)
-            if not quiet or not harried:
+            calms = [found for window in calm if (found := _within(samples, window, kinds))]
+            harried = _within(samples, siege, kinds)
+            if not calms or not harried:
                 self.broken.append(f"the victim had no {name} in calm or none under siege")
                 continue
+            # The calmer, in case that an attack lingers in the second.
+            quiet = min(calms, key=lambda took: quantile(took, 0.99))
             figures = {f"{name}, calm": quiet, f"{name}, siege": harried}
             self.add(figures)
             calmly, harriedly = (self.figures[key].p99 for key in figures)
@@ -75,12 +77,13 @@ class SiegeReport(Report):
                 f"{prefix}calm_p99_ms": calmly,
                 f"{prefix}ratio": harriedly / calmly,
             }
+            self.facts[f"{prefix}calms_p99_ms"] = [quantile(took, 0.99) for took in calms]
             self.wanted[f"{prefix}ratio"] = GOAL
 
     def tell(self, done: Iterable[Done], samples: Sequence[Sample]) -> None:
         """Take the attacks in; whichever did not end as a refusal or as the attacker's own failure is broken."""
         for one in done:
-            met = _within(samples, [one.window], (*REQUESTS, "job"))
+            met = _within(samples, one.window, (*REQUESTS, "job", "followed"))
             self.endings.append(
                 {
                     "attack": one.attack.name,
@@ -99,10 +102,5 @@ class SiegeReport(Report):
         self.wanted["attacks"] = LEAST_ATTACKS
 
 
-def _within(samples: Iterable[Sample], windows: Iterable[Window], kinds: Sequence[str]) -> list[float]:
-    windows = list(windows)
-    return [
-        sample.took
-        for sample in samples
-        if sample.what in kinds and any(window.began <= sample.moment < window.ended for window in windows)
-    ]
+def _within(samples: Iterable[Sample], window: Window, kinds: Sequence[str]) -> list[float]:
+    return [sample.took for sample in samples if sample.what in kinds and window.began <= sample.moment < window.ended]

@@ -59,15 +59,18 @@ def test_an_attack_that_the_schema_does_not_understand_is_no_attack() -> None:
     )
 
 
+SAMPLES = [(1.0, 10.0), (3.0, 30.0), (5.0, 99.0)]
+
+
 def test_the_victim_s_samples_are_told_apart_by_when_they_were_due() -> None:
     report = SiegeReport("siege", "ms")
     attack = Attack("a flood", "B", "HTTP", lambda _place, _seconds: lambda: Ending(decent=True, how=""))
     kinds = ("POST", "job", "followed")
-    samples = [Sample(kind, moment, took) for kind in kinds for moment, took in ((1.0, 10.0), (3.0, 30.0), (5.0, 99.0))]
-    report.measure(samples, [Window(0, 2)], Window(2, 4))
+    samples = [Sample(kind, moment, took) for kind in kinds for moment, took in SAMPLES]
+    report.measure(samples, [Window(0, 2), Window(4, 6)], Window(2, 4))
     report.tell([Done(attack, Window(2, 4), Ending(decent=False, how="500"))], samples)
     assert (report.facts["calm_p99_ms"], report.facts["victim_p99_ms"], report.facts["ratio"]) == (10, 30, 3)
     assert (report.facts["job_ratio"], report.facts["followed_ratio"], report.facts["attacks"]) == (3, 3, 1)
-    assert (report.endings[0]["victim_n"], report.endings[0]["victim_worst_ms"]) == (2, 30)
+    assert (report.endings[0]["victim_n"], report.endings[0]["victim_worst_ms"]) == (3, 30)
     assert report.broken == ["a flood: 500"]
     assert report.lines()[-1] == "BROKEN: a flood: 500"
