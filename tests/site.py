@@ -68,13 +68,18 @@ class Site:
             connection.rollback()
 
     def settle(self) -> None:
-        """Call off what a test has left open, and wait for its workers to let go of it."""
+        """Call off what a test has left open, and wait for its workers to let go of it and leave.
+
+        One that has not left yet would run what the next test means to wait.
+        """
 
         def none_open() -> bool:
             for tenant in self.world.tenants.values():
                 cancel = "SELECT job_cancel(id, NULL, 'the test is over') FROM background_jobs"
                 self.world.rows(f"{cancel} WHERE status IN ('pending', 'running')", tenant=tenant)
-            return self.world.rows("SELECT job_id FROM turno.tickets") == []
+            tickets = self.world.rows("SELECT job_id FROM turno.tickets")
+            workers = self.world.rows("SELECT id FROM turno.workers WHERE alive_at > now() - interval '15 s'")
+            return not tickets and not workers
 
         assert becomes_true(none_open, within=30)
 

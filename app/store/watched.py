@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import LiteralString
 from uuid import UUID
 
 from app.store.jobs import JOB, Reader, Row
@@ -25,36 +26,50 @@ def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
     return reader.fetchall()
 
 
-def of_user(reader: Reader, user_id: str) -> list[Row]:
-    """Return a user's open jobs and those that ended within the last hour, oldest first; the newest of too many."""
+def of_user(reader: Reader, user_id: str | None) -> list[Row]:
+    """Return a user's open jobs and those that ended within the last hour, oldest first; the newest of too many.
+
+    With None, everybody's.
+    """
+    users = None if user_id is None else [user_id]
+    found = [
+        *open_jobs(reader, users, OPEN_AT_MOST),
+        *ended_within(reader, users, timedelta(hours=1), limit=ENDED_AT_MOST),
+    ]
+    return sorted(named(reader, found), key=lambda row: row["id"])
+
+
+def open_jobs(reader: Reader, users: Collection[str] | None, limit: int) -> list[UUID]:
+    """Return the newest open jobs of these users, None for everybody's."""
+    # Gathered first: in the order of their ids the newest ended ones would be read and passed over.
     reader.execute(
         """
-        SELECT id FROM background_jobs WHERE user_id = %s AND finished_at IS NULL ORDER BY id DESC LIMIT %s
-        """,
-        (user_id, OPEN_AT_MOST),
+        WITH open AS MATERIALIZED (SELECT id FROM background_jobs WHERE finished_at IS NULL
+        """  # noqa: S608 - literals only
+        + _among(users)
+        + ") SELECT id FROM open ORDER BY id DESC LIMIT %(limit)s",
+        {"users": list(users or ()), "limit": limit},
     )
-    still_open = [row["id"] for row in reader.fetchall()]
-    found = named(reader, [*still_open, *ended_within(reader, [user_id], timedelta(hours=1), limit=ENDED_AT_MOST)])
-    return sorted(found, key=lambda row: row["id"])
+    return [row["id"] for row in reader.fetchall()]
 
 
-def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str]) -> list[Row]:
+def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str] | None) -> list[Row]:
     """Return id, revision, whether it is due and what it lacks, of these jobs and of the open ones of these users."""
     reader.execute(
         """
         SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due,
                CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
-        WHERE j.id = ANY (%(jobs)s::uuid[] || ARRAY(
-            SELECT id FROM background_jobs WHERE user_id = ANY (%(users)s) AND finished_at IS NULL
-            ORDER BY id DESC LIMIT %(limit)s))
+        WHERE j.id = ANY (%s)
         """,
-        {"jobs": list(job_ids), "users": list(users), "limit": TOGETHER},
+        (list({*job_ids, *open_jobs(reader, users, TOGETHER)}),),
     )
     return reader.fetchall()
 
 
-def ended_within(reader: Reader, users: Collection[str], period: timedelta, *, limit: int = TOGETHER) -> list[UUID]:
+def ended_within(
+    reader: Reader, users: Collection[str] | None, period: timedelta, *, limit: int = TOGETHER
+) -> list[UUID]:
     """Return the jobs of these users that ended so lately, the latest first, as their notifications tell.
 
     Notifications are found by their ids, for which there is an index: an id begins with its milliseconds.
@@ -62,14 +77,20 @@ def ended_within(reader: Reader, users: Collection[str], period: timedelta, *, l
     reader.execute(
         """
         SELECT job_id FROM notifications
-        WHERE user_id = ANY (%(users)s) AND id > encode(
+        WHERE id > encode(
             substring(int8send((extract(epoch FROM now() - %(period)s::interval) * 1000)::bigint) FROM 3)
             || decode('00000000000000000000', 'hex'), 'hex')::uuid
-        ORDER BY id DESC LIMIT %(limit)s
-        """,
-        {"users": list(users), "period": period, "limit": limit},
+        """  # noqa: S608 - literals only
+        + _among(users)
+        + " ORDER BY id DESC LIMIT %(limit)s",
+        {"users": list(users or ()), "period": period, "limit": limit},
     )
     return [row["job_id"] for row in reader.fetchall()]
+
+
+def _among(users: Collection[str] | None) -> LiteralString:
+    """Return the condition on the user; two statements, so that each has a plan of its own."""
+    return "" if users is None else " AND user_id = ANY (%(users)s)"
 
 
 def notifications_of(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:

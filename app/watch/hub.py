@@ -197,10 +197,10 @@ class Hub:
     def _look(self, connection: Connection, room: Room) -> None:
         """Compare what is shown with what stands, whatever was hinted at."""
         began = monotonic()
-        followed, users = room.followed, room.users
+        followed, users = room.followed, room.watched_users
         with as_api(connection, room.tenant) as reader:
             standings = watched.standings(reader, followed, users)
-            just_ended = watched.ended_within(reader, users, JUST_NOW) if users else []
+            just_ended = watched.ended_within(reader, users, JUST_NOW) if users != set() else []
         room.miss(followed - {row["id"] for row in standings})
         if changed := room.changed(standings, just_ended):
             self._show(connection, room, changed)

@@ -34,8 +34,13 @@ class Room:
 
     @property
     def users(self) -> set[str]:
-        """Whose every job is watched."""
+        """Who watches more than one job."""
         return {viewer.view.user for viewer in self.viewers if viewer.view.job_id is None}
+
+    @property
+    def watched_users(self) -> set[str] | None:
+        """Whose every job is watched; None if everybody's is."""
+        return None if any(viewer.view.everybody for viewer in self.viewers) else self.users
 
     @property
     def watched(self) -> set[UUID]:

@@ -39,7 +39,8 @@ class State:
 class View:
     """What a stream shows: one job, or with `job_id` None all jobs and notifications of its user.
 
-    An operator may look at one job of whomever. `issued_at` and `until` bound the session in Unix seconds.
+    An operator may look at one job of whomever, and with `everybody` at all jobs of the tenant. `issued_at` and
+    `until` bound the session in Unix seconds.
     """
 
     tenant: Tenant
@@ -48,11 +49,12 @@ class View:
     operator: bool
     issued_at: float
     until: float
+    everybody: bool = False
 
     def shows(self, job_id: UUID, user: str) -> bool:
         """Say whether this job belongs into this stream."""
         if self.job_id is None:
-            return self.user == user
+            return self.everybody or self.user == user
         return self.job_id == job_id and (self.operator or self.user == user)
 
 

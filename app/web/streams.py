@@ -17,6 +17,7 @@ from app.watch.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS
 from app.watch.viewer import Farewell, View, Viewer
 from app.web import query
 from app.web.job_id import read_id
+from app.web.jobs import EVERY_USER
 from app.web.problems import Kind, Problem, no_such_job
 from app.web.query import Parameter
 from app.web.routes import Answer, Call, Operation, Routes
@@ -24,6 +25,7 @@ from app.web.services import services
 from app.web.stream_access import TENANT, TICKET, stream_scope
 from app.web.stream_events import RETRY, StreamEvents, Words, farewell, ready
 from app.web.stream_response import StreamResponse
+from app.web.tenant_scope import require_operator
 from tenants.session import as_api
 from tenants.tenant import SLUG
 
@@ -84,6 +86,12 @@ QUERY = (
         read=query.text,
     ),
 )
+EVERYBODY = Parameter(
+    name="user",
+    about=f"For operators: `{EVERY_USER}` for everybody's jobs; notifications remain your own.",
+    schema={"type": "string", "enum": [EVERY_USER]},
+    read=query.words(EVERY_USER),
+)
 OPENED = {200: Answer(about="Events until either side ends them.", media_type="text/event-stream")}
 REFUSED = (Kind.FOREIGN_SITE, Kind.CROWDED)
 
@@ -104,9 +112,9 @@ ALL = Operation(
     summary="Follow all your jobs live",
     about=ABOUT.format(more="`notification` with the JSON of one notification, ")
     + " It begins with your open jobs, those that ended within the hour, and unread notifications.",
-    query=QUERY,
+    query=(*QUERY, EVERYBODY),
     answers=OPENED,
-    problems=REFUSED,
+    problems=(*REFUSED, Kind.OPERATORS_ONLY),
     tenant_in_query=True,
 )
 
@@ -127,6 +135,9 @@ def _open(call: Call, job_id: UUID | None) -> Response:
     if request.method == "HEAD":
         return Response(mimetype="text/event-stream")
     principal, hub = call.scope.principal, services().hub
+    everybody = call.query.get(EVERYBODY.name) == EVERY_USER
+    if everybody:
+        require_operator(call.scope)
     view = View(
         tenant=call.scope.tenant,
         user=principal.user,
@@ -134,6 +145,7 @@ def _open(call: Call, job_id: UUID | None) -> Response:
         operator=principal.operator,
         issued_at=principal.issued_at,
         until=principal.expires_at,
+        everybody=everybody,
     )
     viewer = Viewer(view)
     _join(viewer)
@@ -184,7 +196,7 @@ def _show_present(viewer: Viewer) -> None:
             row = stored.find(reader, view.job_id, None if view.operator else view.user)
             rows, told = [row] if row else [], []
         else:
-            rows = watched.of_user(reader, view.user)
+            rows = watched.of_user(reader, None if view.everybody else view.user)
             told = notifications.search(reader, view.user, unread=True, before=None, limit=UNREAD_AT_MOST)
             unread = notifications.count_unread(reader, view.user)
     if view.job_id is not None and not rows:

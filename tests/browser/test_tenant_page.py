@@ -136,7 +136,7 @@ def test_two_tenants_in_two_browsers_see_nothing_of_each_other(site: Site) -> No
     with site.visitor("ana", "suc0001") as ana, site.visitor("ben", "suc0002") as ben:
         ana.get_by_role("button", name="Invoice all 500").click()
         shows(ana, "Done", "500 of 500")
-        job = ana.locator("#jobs article").get_attribute("data-job")
+        job = batch(ana).get_attribute("data-job")
         expect(ben.locator(".sum")).to_contain_text("200 orders")
         for path in ("/?branch=suc0002", "/?branch=suc0002&show=completed", f"/?branch=suc0002&job={job}"):
             ben.goto(site.url + path)
@@ -152,7 +152,7 @@ def test_two_tenants_in_two_browsers_see_nothing_of_each_other(site: Site) -> No
         ben.get_by_role("button", name="Invoice all 200").click()
         shows(ben, "Done", "200 of 200")
         ana.reload()
-        expect(ana.locator("#jobs article")).to_have_count(1)
+        expect(ana.locator("article.job")).to_have_count(1)
         expect(ana.locator(".badge")).to_have_text("1")
 
 
@@ -279,6 +279,33 @@ def test_progress_is_said_and_not_chattered(site: Site) -> None:
         expect(page.locator("#said")).to_have_text("Invoicing: Done. 500 of 500.")
         heard = page.evaluate("heard")
         assert len(heard) <= 6  # two states, three quarters at most, the end
+
+
+def test_a_form_whose_navigation_came_to_nothing_can_be_sent_again(site: Site) -> None:
+    with site.visitor("ana", "suc0001") as page:
+        page.route("**/batches", lambda route: route.fulfill(status=204), times=1)
+        press = page.get_by_role("button", name="Invoice all 500")
+        with page.expect_response(lambda one: one.url.endswith("/batches")):
+            press.click()
+        page.wait_for_function("() => !document.querySelector('form[data-sent]')")
+        press.click()
+        shows(page, "Done", "500 of 500")
+
+
+def test_times_are_written_the_same_way_everywhere_in_the_reader_s_zone(site: Site) -> None:
+    assert site.world.cancel(site.world.enqueue({"order_ids": [10248]})) == "cancelled"
+    site.world.rows("UPDATE background_jobs SET created_at = '2026-01-05T01:02:03Z', started_at = NULL")
+    for locale, zone, day in (
+        ("en-US", "America/Argentina/Buenos_Aires", "4 Jan 2026"),
+        ("es-AR", "UTC", "5 ene 2026"),
+    ):
+        with site.visitor("ana", "suc0001", locale=locale, timezone_id=zone) as page:
+            time = page.locator("#jobs time").first
+            expect(time).to_have_text(day)
+            exact = f"{day} {'22' if zone != 'UTC' else '01'}:02:03"
+            expect(time).to_have_attribute("title", exact)
+            page.locator("#jobs article a").first.click()
+            expect(page.locator(".facts .exact").first).to_have_text(exact)
 
 
 def test_the_first_view_is_light_and_asks_nobody_else(site: Site) -> None:

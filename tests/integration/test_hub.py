@@ -142,6 +142,24 @@ def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: World, hinted
     assert ben.shown == []
 
 
+def test_an_operator_may_watch_everybody_s_jobs_and_nobody_s_notifications(world: World, looking: Hub) -> None:
+    before = world.enqueue({"order_ids": [1]}, user_id="ben")
+    eva = join(world, looking, user="eva", operator=True, everybody=True)
+    one = join(world, looking, user="eva", operator=True)
+    later = world.enqueue({"order_ids": [2]}, user_id="carla")
+    elsewhere = world.enqueue({"order_ids": [3]}, user_id="dora", tenant=world.other)
+    for job in (before, later):
+        assert eva.sees(lambda body, job=job: body["job_id"] == str(job))  # type: ignore[misc]
+        end(world, job)
+        assert eva.sees(lambda body, job=job: body["job_id"] == str(job) and completed(body))  # type: ignore[misc]
+    own = world.enqueue({"order_ids": [4]}, user_id="eva")
+    for watching in (eva, one):
+        assert watching.sees(lambda body: body["job_id"] == str(own))
+    assert {body["job_id"] for _, body in one.shown} == {str(own)}
+    assert {name for name, _ in eva.shown} == {"job"}
+    assert str(elsewhere) not in [body["job_id"] for _, body in eva.shown]
+
+
 def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: World, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     mine = join(world, hinted)

@@ -129,6 +129,21 @@ def test_everything_of_a_user_is_on_one_stream(world: World, web: DemoWeb) -> No
         assert stream.until("job", lambda job: job["job_id"] == str(born))
 
 
+def test_only_an_operator_streams_everybody_s_jobs(world: World, web: DemoWeb) -> None:
+    job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
+    for path in ("/api/stream?user=*", "/api/stream?user=*&schema=suc0001"):
+        with StreamClient(web.port, path, headers_of(world)) as stream:
+            assert stream.status == 403
+    with StreamClient(web.port, "/api/stream?user=ben", headers_of(world, operator=True)) as stream:
+        assert stream.status == 400
+    with StreamClient(web.port, "/api/stream?user=*", headers_of(world, operator=True)) as stream:
+        first = stream.until("job")
+        assert (first["job_id"], first["user"]) == (str(job_id), "ben")
+        assert stream.until("ready") == {"unread": 0}
+        end(world, job_id)
+        assert stream.until("job")["status"] == "completed"
+
+
 def test_what_is_read_in_one_tab_is_told_to_the_others(world: World, web: DemoWeb) -> None:
     ended = world.enqueue({"order_ids": [1]})
     end(world, ended)

@@ -21,6 +21,22 @@ BOUNDED = "section 8: bounded queues"
 
 MUTANTS = (
     Mutant(
+        "what is only asked for now and then is called live",
+        "section 9: what people see is so",
+        "app/web/static/turno-client.js",
+        "    if (!this.streaming || this._untold().length > 0) return;\n",
+        "    if (!this.streaming) return;\n",
+        ("tests/browser/test_operator.py::test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live",),
+    ),
+    Mutant(
+        "anybody streams everybody's jobs",
+        "section 8: operators only",
+        "app/web/streams.py",
+        "        require_operator(call.scope)\n",
+        "        pass\n",
+        ("tests/integration/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
+    ),
+    Mutant(
         "a stream shows every user's jobs",
         OWN,
         VIEWER,
@@ -91,7 +107,7 @@ MUTANTS = (
         "a job that came and went between two looks is never shown",
         NOTHING_MISSED,
         HUB,
-        "watched.ended_within(reader, users, JUST_NOW) if users else []",
+        "watched.ended_within(reader, users, JUST_NOW) if users != set() else []",
         "[]",
         (f"{OF_HUB}::test_a_job_that_began_and_ended_between_two_looks_is_shown",),
     ),

@@ -65,23 +65,24 @@ QUERY = (
 def index(visit: Visit) -> Response:
     """Show the branch."""
     asked = read_query(request.args, QUERY, others_ignored=True)
+    invoices = BATCH in services().registry.types
     with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
-        batches = _batches(reader, visit, asked["job"])
+        # What was filtered for stands in the list; there an ended batch has its place.
+        batches = _batches(reader, visit, None if asked["show"] else asked["job"]) if invoices else []
         context: dict[str, Any] = {
             "unread": notifications.count_unread(reader, visit.user),
             "batches": batches,
-            "jobs": _jobs(reader, visit, asked, above=[batch.id for batch in batches if batch.active]),
+            "jobs": _jobs(reader, visit, asked, above=[batch.id for batch in batches]),
             "opened": _opened(reader, visit, asked["open"]),
             "totals": orders.invoice_totals(reader),
         }
-        invoices = BATCH in services().registry.types
         if invoices and not any(batch.active for batch in batches):
             context |= _orders(reader, asked) | _points(reader, visit)
     return draw("home.html", visit=visit, asked=asked, invoices=invoices, shown=SHOWN, key=uuid4().hex, **context)
 
 
 def _batches(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> list[JobView]:
-    """Return the visitor's batches under way, and the one that the address names."""
+    """Return the visitor's batches under way, and the job that the address names."""
     active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(BATCH,), limit=MOST_ACTIVE)
     found = [view for view in (job_view(row, visit) for row in stored_jobs.search(reader, active)) if view.active]
     if wanted and wanted not in [view.body.job_id for view in found]:
@@ -117,9 +118,9 @@ def _points(reader: orders.Reader, visit: Visit) -> dict[str, Any]:
 def _jobs(
     reader: stored_jobs.Reader, visit: Visit, asked: Mapping[str, Any], *, above: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a page of jobs; unless they were filtered for, without those that the page shows above."""
+    """Return a page of the jobs that the visitor may see; unfiltered, without those that the page shows above."""
     wanted = stored_jobs.JobFilter(
-        user_id=visit.user,
+        user_id=visit.scope.visible_user,
         statuses=SHOWN.get(asked["show"], ()),
         before=asked["before"],
         limit=JOBS_SHOWN + 1,

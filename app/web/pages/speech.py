@@ -46,9 +46,14 @@ class Speech:
         written = f"{value:,}"
         return written if self.language == "en" else written.translate(str.maketrans(",.", ".,"))
 
+    @property
+    def months(self) -> list[str]:
+        """The months, January first, as dates name them."""
+        return _MONTHS[self.language].split()
+
     def date(self, value: Any) -> str:
         """Return a day, such as 4 Jul 1996."""
-        return f"{value.day} {_MONTHS[self.language].split()[value.month - 1]} {value.year}"
+        return f"{value.day} {self.months[value.month - 1]} {value.year}"
 
     def exact(self, moment: datetime) -> str:
         """Return a moment to the second in UTC; a script puts the reader's own zone in its place."""

@@ -9,7 +9,9 @@ const turno = new Turno({
   schema: document.body.dataset.branch ?? "",
   session: document.body.dataset.session,
   everything: true,
+  everyone: "everyone" in document.body.dataset,
 });
+const ENDED = ["completed", "failed", "cancelled"];
 
 const fill = (phrase, values) => phrase.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 const many = (one, other, n) => fill(n === 1 ? one : other, { n: numbers.format(n) });
@@ -26,12 +28,13 @@ function showJob(job) {
     else announce(row, job);
   }
   if (!document.querySelector(`[data-job="${job.job_id}"]`) && isNew(job)) refresh();
+  if (ENDED.includes(job.status)) for (const kept of [seen, samples]) kept.delete(job.job_id);
 }
 
 const seen = new Set();
 
 function isNew(job) {
-  const known = seen.has(job.job_id) || ["completed", "failed", "cancelled"].includes(job.status);
+  const known = seen.has(job.job_id) || ENDED.includes(job.status) || !document.getElementById("jobs");
   seen.add(job.job_id);
   return !known && new URLSearchParams(location.search).get("before") === null;
 }
@@ -83,14 +86,21 @@ function lasting(seconds) {
 
 let drawing = false;
 let drawAgain = false;
+let drawSoon = false;
+let rest;
+const SHARE = 4; // unasked, drawing takes at most one part in so many and one of the time, however much happens
 
 /** Fetch this very page and replace what differs; what somebody is filling in is not among it. */
-async function refresh() {
-  if (drawing) {
+async function refresh({ asked = false } = {}) {
+  drawSoon ||= asked;
+  if (drawing || (rest && !asked)) {
     drawAgain = true;
     return;
   }
+  clearTimeout(rest);
   drawing = true;
+  drawAgain = drawSoon = false;
+  const began = performance.now();
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (answer.status === 401 || !answer.ok) return;
@@ -99,10 +109,11 @@ async function refresh() {
     // No network: the connection says so, and news will come again.
   } finally {
     drawing = false;
-    if (drawAgain) {
-      drawAgain = false;
-      refresh();
-    }
+    const rested = () => {
+      rest = undefined;
+      if (drawAgain) refresh();
+    };
+    rest = setTimeout(rested, drawSoon ? 0 : SHARE * (performance.now() - began));
   }
 }
 
@@ -128,6 +139,7 @@ function place(drawn) {
     again?.focus({ preventScroll: true });
   }
   for (const row of document.querySelectorAll("[data-job]")) sayState(row);
+  for (const id of said.keys()) if (!document.querySelector(`[data-job="${id}"]`)) said.delete(id);
   prepareTimes();
 }
 
@@ -139,7 +151,7 @@ document.addEventListener("click", (event) => {
   const address = new URL(opener.href);
   address.hash = "";
   history.replaceState(null, "", address);
-  refresh();
+  refresh({ asked: true });
 });
 
 /* What is said aloud: a state when it changes, progress at each quarter --------------------------- */
@@ -173,11 +185,17 @@ function sayState(row) {
 
 /* Times in the reader's own zone ------------------------------------------------------------------- */
 
-const exact = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" });
+const WEEK_MS = 7 * 86_400_000;
+const two = (number) => String(number).padStart(2, "0");
+const day = (at) => `${at.getDate()} ${words.months[at.getMonth()]} ${at.getFullYear()}`;
+const exact = (at) => `${day(at)} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
 
+/** Write times as the server does, in the reader's zone. */
 function prepareTimes() {
   for (const time of document.querySelectorAll("time")) {
-    time.title = exact.format(new Date(time.dateTime));
+    const at = new Date(time.dateTime);
+    time.title = exact(at);
+    if (Math.abs(Date.now() - at) >= WEEK_MS) time.textContent = day(at);
     const beside = time.parentElement.querySelector(".exact");
     if (beside) beside.textContent = time.title;
   }
@@ -219,12 +237,15 @@ for (const row of document.querySelectorAll("[data-job]")) {
   sayState(row);
 }
 
-// A form that was sent once is on its way: the next press would find the same job, and so does nothing.
+// A form that was just sent is on its way: the next press would find the same job, and so does nothing.
+const SENT_MS = 3000;
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.method !== "post") return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "yes";
+  // Where the browser stays on this page after all, the form is good for another press.
+  setTimeout(() => delete form.dataset.sent, SENT_MS);
 });
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;

@@ -21,6 +21,7 @@
  *   then use one-use tickets. Without it the pages' cookie speaks for the user.
  * @property {string} [session] A name for who is signed in: tabs share a stream only if it is the same.
  * @property {boolean} [everything] Watch all of the user's jobs and notifications, and not only those followed.
+ * @property {boolean} [everyone] For operators: watch the jobs of all users of the tenant, besides one's own notifications.
  */
 
 /**
@@ -45,6 +46,7 @@ const STREAM_PATIENCE_MS = 10_000;
 const TICK_MS = 5000;
 const ASLEEP_MS = 20_000;
 const HIDDEN_MS = 60_000;
+const RECOUNT_MS = 60_000; // a tab that was killed does not say that it left
 const ENDED = new Set(["completed", "failed", "cancelled"]);
 const MOST_KEPT = 500;
 
@@ -70,21 +72,25 @@ export class TurnoProblem extends Error {
  */
 export class Turno extends EventTarget {
   /** @param {Options} options */
-  constructor({ schema, base = "", token, session = "", everything = false }) {
+  constructor({ schema, base = "", token, session = "", everything = false, everyone = false }) {
     super();
     this.schema = schema;
     this.base = base.replace(/\/$/, "");
-    this.everything = everything;
+    this.everything = everything || everyone;
+    this.everyone = everyone;
     /** @type {Connection} */
     this.connection = "connecting";
     this._token = token;
     /** @type {Map<string, Job>} the newest known state of each job */
     this._jobs = new Map();
+    /** @type {Map<string, number>} how often each job is followed in this tab */
+    this._followed = new Map();
     /** @type {Set<string>} jobs that some tab follows and that have not ended */
     this._open = new Set();
     /** @type {Set<string>} notifications told already, read ones apart */
     this._told = new Set();
-    this._tabs = new Tabs(`turno ${this.base} ${schema} ${session}`, (said) => this._hear(said));
+    const name = `turno ${this.base} ${schema} ${session}${everyone ? " *" : ""}`;
+    this._tabs = new Tabs(name, (said) => this._hear(said));
     this._source = new Source(this);
     this._started = false;
   }
@@ -140,30 +146,44 @@ export class Turno extends EventTarget {
     const known = this._jobs.get(id);
     if (known) tell(known);
     this.addEventListener("job", hear);
-    if (!known || !ENDED.has(known.status)) {
-      this._open.add(id);
-      this.start();
-      this._tabs.say({ open: [...this._open] });
-      this._source.look();
-    }
-    return () => this.removeEventListener("job", hear);
+    if (known && ENDED.has(known.status)) return () => this.removeEventListener("job", hear);
+    this._followed.set(id, (this._followed.get(id) ?? 0) + 1);
+    this._open.add(id);
+    this.start();
+    this._tabs.say({ open: [id] });
+    this._source.look();
+    let following = true;
+    return () => {
+      this.removeEventListener("job", hear);
+      if (following) this._leave(id);
+      following = false;
+    };
   }
 
   /** Begin to listen; harmless when repeated. */
   start() {
     if (this._started) return;
     this._started = true;
-    this._tabs.lead(() => this._source.open(), () => this._source.close());
-    this._tabs.say({ hello: true });
-    this._wake = watchForWaking(() => this._source.again(), () => this._source.unplugged());
+    this._tabs.join(() => this._source.open());
+    const announce = () => this._tabs.say({ hello: true, open: [...this._followed.keys()] });
+    const again = () => {
+      announce();
+      this._source.again();
+    };
+    announce();
+    this._upkeep = setInterval(() => this._tabs.leading && this._recount(), RECOUNT_MS);
+    this._wake = watchForWaking(again, () => this._source.unplugged(), () => this._tabs.say({ left: true }));
   }
 
-  /** Stop listening; another tab takes over. */
+  /** Stop listening; another tab takes over. What is followed is followed again after `start`. */
   close() {
     this._started = false;
+    clearInterval(this._upkeep);
     this._wake?.();
-    this._tabs.close();
+    this._tabs.say({ left: true });
+    this._tabs.leave();
     this._source.close();
+    this.connection = "connecting";
   }
 
   /**
@@ -195,6 +215,7 @@ export class Turno extends EventTarget {
   /** @returns {Promise<string>} the address of a new stream, with a ticket where there is no cookie */
   async _streamAddress() {
     const query = new URLSearchParams({ schema: this.schema });
+    if (this.everyone) query.set("user", "*");
     if (this._token) query.set("ticket", (await this.ask("POST", "/api/stream-tickets")).body.ticket);
     return `${this.base}/api/stream?${query}`;
   }
@@ -205,9 +226,11 @@ export class Turno extends EventTarget {
     if (known && !newer(job, known)) return;
     this._jobs.delete(job.job_id);
     this._jobs.set(job.job_id, job);
-    if (this._jobs.size > MOST_KEPT) this._jobs.delete(/** @type {string} */ (this._jobs.keys().next().value));
-    if (ENDED.has(job.status)) this._open.delete(job.job_id);
-    else if (this.everything) this._open.add(job.job_id);
+    forgetOldest(this._jobs);
+    if (ENDED.has(job.status)) {
+      this._open.delete(job.job_id);
+      this._followed.delete(job.job_id);
+    } else if (this.everything) this._open.add(job.job_id);
     this.dispatchEvent(new CustomEvent("job", { detail: job }));
     if (this._tabs.leading) this._tabs.say({ job });
   }
@@ -217,6 +240,7 @@ export class Turno extends EventTarget {
     const name = `${notification.id} ${notification.read_at !== null}`;
     if (this._told.has(name)) return;
     this._told.add(name);
+    forgetOldest(this._told);
     this.dispatchEvent(new CustomEvent("notification", { detail: notification }));
     if (this._tabs.leading) this._tabs.say({ notification });
   }
@@ -236,6 +260,28 @@ export class Turno extends EventTarget {
   }
 
   /**
+   * Nobody in this tab follows the job any more.
+   * @param {string} id
+   */
+  _leave(id) {
+    const left = (this._followed.get(id) ?? 0) - 1;
+    if (left > 0) this._followed.set(id, left);
+    else if (this._followed.delete(id)) {
+      if (!this.everything) this._open.delete(id);
+      if (this._tabs.leading) this._recount();
+      else this._tabs.say({ left: true });
+    }
+  }
+
+  /** Watch only what somebody still follows: what this tab does, and what the others say when they are asked. */
+  _recount() {
+    this._open = new Set(this._followed.keys());
+    if (this.everything) for (const job of this._jobs.values()) if (!ENDED.has(job.status)) this._open.add(job.job_id);
+    this._source.forget(this._open);
+    this._tabs.say({ who: true });
+  }
+
+  /**
    * What another tab says.
    * @param {any} said
    */
@@ -251,9 +297,11 @@ export class Turno extends EventTarget {
         else if (!this._open.has(id)) this._open.add(id);
       }
       if (said.open) this._source.look();
+      if (said.left) this._recount();
       return;
     }
-    if (said.leading) this._tabs.say({ hello: true, open: [...this._open] });
+    if (said.leading) this._tabs.say({ hello: true, open: [...this._followed.keys()] });
+    if (said.who) this._tabs.say({ open: [...this._followed.keys()] });
     if (said.job) this._takeJob(said.job);
     if (said.notification) this._takeNotification(said.notification);
     if (said.unread !== undefined) this._takeUnread(said.unread);
@@ -270,6 +318,8 @@ class Source {
     this.events = null;
     /** @type {Map<string, string>} ETags of polled jobs */
     this.etags = new Map();
+    /** @type {Set<string>} jobs that the present stream has told of */
+    this.streamed = new Set();
     this.opened = false;
     this.streaming = false;
     this.generation = 0;
@@ -305,11 +355,41 @@ class Source {
     if (this.opened) this._lost();
   }
 
-  /** Somebody follows another job: look at it soon if nobody streams it. */
+  /** Somebody follows another job: look at it soon, if the stream is not there, or does not tell of it by itself. */
   look() {
-    if (!this.opened || this.streaming) return;
+    if (!this.opened || (this.streaming && this._untold().length === 0)) return;
     this.pollEvery = POLL_MS;
-    this._pollIn(0);
+    this._pollIn(this.streaming ? POLL_MS : 0);
+  }
+
+  /**
+   * Nobody follows other jobs than these any more.
+   * @param {Set<string>} open
+   */
+  forget(open) {
+    for (const id of this.etags.keys()) if (!open.has(id)) this.etags.delete(id);
+    this._settle();
+  }
+
+  /** @returns {string[]} the open jobs that have to be asked for: all of them while there is no stream */
+  _untold() {
+    return [...this.turno._open].filter((id) => !this.streaming || !this.streamed.has(id));
+  }
+
+  /** Live is what the stream tells of; as long as one job has to be asked for, nothing here is called so. */
+  _settle() {
+    if (!this.streaming || this._untold().length > 0) return;
+    clearTimeout(this.pollTimer);
+    this.pollTimer = undefined;
+    this.turno._takeConnection("live");
+  }
+
+  /** @param {Job} job */
+  _streamed(job) {
+    if (ENDED.has(job.status)) this.streamed.delete(job.job_id);
+    else this.streamed.add(job.job_id);
+    this.turno._takeJob(job);
+    if (this.turno.connection !== "live") this._settle();
   }
 
   async _connect() {
@@ -330,7 +410,7 @@ class Source {
     const mine = () => generation === this.generation;
     // A proxy may hold the stream back for ever without closing it.
     this.streamTimer = setTimeout(() => mine() && this._lost(), STREAM_PATIENCE_MS);
-    events.addEventListener("job", (event) => mine() && this.turno._takeJob(JSON.parse(event.data)));
+    events.addEventListener("job", (event) => mine() && this._streamed(JSON.parse(event.data)));
     events.addEventListener("notification", (event) => mine() && this.turno._takeNotification(JSON.parse(event.data)));
     events.addEventListener("ready", (event) => mine() && this._live(JSON.parse(event.data)));
     events.addEventListener("bye", () => mine() && this._connectIn(200 + 800 * Math.random()));
@@ -345,10 +425,10 @@ class Source {
     this.streaming = true;
     this.failures = 0;
     this.pollEvery = POLL_MS;
-    this.turno._takeConnection("live");
     this.turno._takeUnread(unread);
-    // A job that ended while nobody listened is no longer in the stream's first state.
-    this._poll({ once: true });
+    this._settle();
+    // A job that ended while nobody listened is no longer in the stream's first state; others it never tells of.
+    if (this._untold().length > 0) this._poll();
   }
 
   /** @param {unknown} [error] */
@@ -378,6 +458,7 @@ class Source {
     this.events?.close();
     this.events = null;
     this.streaming = false;
+    this.streamed.clear();
   }
 
   /** @param {number} wait */
@@ -386,30 +467,37 @@ class Source {
     this.pollTimer = setTimeout(() => this._poll(), wait);
   }
 
-  /** Ask once for all that is open, more and more rarely while nothing changes. */
-  async _poll({ once = false } = {}) {
+  /** Ask once for all that the stream does not tell of, more and more rarely while nothing changes. */
+  async _poll() {
     const began = this.turno._jobs.size;
     let changed = false;
     let asked = 0;
     const note = () => (changed = true);
     this.turno.addEventListener("job", note);
     try {
-      for (const id of [...this.turno._open]) asked = Math.max(asked, await this._pollJob(id));
-      if (this.turno.everything && !once) await this._pollEverything();
-      // With nothing to ask for, ask anyway: an EventSource does not tell why it was refused.
-      else if (!once && this.turno._open.size === 0) await this.turno.ask("GET", "/api/notifications?limit=1");
-      if (!this.streaming) this.turno._takeConnection("polling");
+      for (const id of this._untold()) asked = Math.max(asked, await this._pollJob(id));
+      if (!this.streaming) await this._pollBeside();
+      if (this.opened && (!this.streaming || this._untold().length > 0)) this.turno._takeConnection("polling");
     } catch (error) {
+      if (!this.opened) return;
       if (error instanceof TurnoProblem && error.status === 401) return this._signedOut();
       if (error instanceof TurnoProblem) asked = error.retryAfter ?? 0;
       if (!this.streaming) this.turno._takeConnection(error instanceof TurnoProblem ? "polling" : "offline");
     } finally {
       this.turno.removeEventListener("job", note);
     }
-    if (once || !this.opened || this.streaming) return;
+    if (!this.opened) return;
+    if (this.streaming && this._untold().length === 0) return this._settle();
     changed ||= this.turno._jobs.size !== began;
     this.pollEvery = changed ? POLL_MS : Math.min(SLOWEST_POLL_MS, 1.5 * this.pollEvery);
     this._pollIn(Math.max(this.pollEvery, 1000 * asked));
+  }
+
+  /** Ask for what a stream would have told, were there one. */
+  async _pollBeside() {
+    if (this.turno.everything) await this._pollEverything();
+    // With nothing to ask for, ask anyway: an EventSource does not tell why it was refused.
+    else if (this.turno._open.size === 0) await this.turno.ask("GET", "/api/notifications?limit=1");
   }
 
   /** @param {string} id @returns {Promise<number>} the seconds that the answer asks to wait */
@@ -417,18 +505,21 @@ class Source {
     const etag = this.etags.get(id);
     try {
       const answer = await this.turno.ask("GET", `/api/jobs/${id}`, { headers: etag ? { "If-None-Match": etag } : {} });
-      this.etags.set(id, answer.headers.get("ETag") ?? "");
       if (answer.body) this.turno._takeJob(answer.body);
+      if (this.turno._open.has(id)) this.etags.set(id, answer.headers.get("ETag") ?? "");
+      else this.etags.delete(id);
       return seconds(answer.headers) ?? 0;
     } catch (error) {
       if (!(error instanceof TurnoProblem) || error.status !== 404) throw error;
       this.turno._open.delete(id); // purged, or not this user's
+      this.etags.delete(id);
       return 0;
     }
   }
 
   async _pollEverything() {
-    const jobs = await this.turno.ask("GET", "/api/jobs?status=pending&status=running&limit=50");
+    const whose = this.turno.everyone ? "&user=*" : "";
+    const jobs = await this.turno.ask("GET", `/api/jobs?status=pending&status=running&limit=50${whose}`);
     for (const job of jobs.body.jobs) this.turno._takeJob(job);
     const told = await this.turno.ask("GET", "/api/notifications?unread=true&limit=20");
     for (const notification of told.body.notifications) this.turno._takeNotification(notification);
@@ -441,30 +532,33 @@ class Tabs {
   /** @param {string} name @param {(said: any) => void} hear */
   constructor(name, hear) {
     this.name = name;
+    this.hear = hear;
     this.leading = false;
-    this.channel = "BroadcastChannel" in globalThis && navigator.locks ? new BroadcastChannel(name) : null;
-    if (this.channel) this.channel.onmessage = (event) => hear(event.data);
+    /** @type {BroadcastChannel | null} */
+    this.channel = null;
   }
 
-  /** @param {() => void} begin @param {() => void} end */
-  lead(begin, end) {
+  /** @param {() => void} begin called when this tab leads */
+  join(begin) {
     const lead = () => {
       this.leading = true;
       this.say({ leading: true });
       begin();
     };
-    if (!this.channel) return lead();
-    this.abort = new AbortController();
+    if (!("BroadcastChannel" in globalThis && navigator.locks)) return lead();
+    this.channel = new BroadcastChannel(this.name);
+    this.channel.onmessage = (event) => this.hear(event.data);
+    const abort = (this.abort = new AbortController());
     navigator.locks
-      .request(this.name, { signal: this.abort.signal }, () => {
+      .request(this.name, { signal: abort.signal }, () => {
+        if (abort.signal.aborted) return;
         lead();
         return new Promise((resolve) => (this.release = () => resolve(undefined)));
       })
-      .catch((error) => {
+      .catch(() => {
         // Locks are refused where storage is, for example in a sandboxed frame.
-        if (error.name !== "AbortError") lead();
+        if (!abort.signal.aborted) lead();
       });
-    this.end = end;
   }
 
   /** @param {object} said */
@@ -472,22 +566,26 @@ class Tabs {
     this.channel?.postMessage(said);
   }
 
-  close() {
+  /** Have nothing more to do with the others, until `join`. */
+  leave() {
     this.leading = false;
     this.abort?.abort();
     this.release?.();
     this.channel?.close();
+    this.channel = null;
   }
 }
 
 /**
- * Call when the machine woke, the network came back, or the page was hidden for long; and when the network went.
+ * Call when the machine woke, the network came back, or the page was hidden for long; when the network went; and when
+ * the page goes.
  *
  * @param {() => void} wake
  * @param {() => void} lose
+ * @param {() => void} go
  * @returns {() => void} stops it
  */
-function watchForWaking(wake, lose) {
+function watchForWaking(wake, lose, go) {
   let last = Date.now();
   let hidden = 0;
   const tick = setInterval(() => {
@@ -504,12 +602,14 @@ function watchForWaking(wake, lose) {
   addEventListener("online", wake);
   addEventListener("offline", lose);
   addEventListener("pageshow", shown);
+  addEventListener("pagehide", go);
   document.addEventListener("visibilitychange", seen);
   return () => {
     clearInterval(tick);
     removeEventListener("online", wake);
     removeEventListener("offline", lose);
     removeEventListener("pageshow", shown);
+    removeEventListener("pagehide", go);
     document.removeEventListener("visibilitychange", seen);
   };
 }
@@ -529,6 +629,15 @@ function newer(job, known) {
 function seconds(headers) {
   const text = headers.get("Retry-After");
   return text !== null && /^\d+$/.test(text) ? Number(text) : null;
+}
+
+/**
+ * Keep the newest of what was put in.
+ *
+ * @param {Map<string, any> | Set<string>} kept
+ */
+function forgetOldest(kept) {
+  if (kept.size > MOST_KEPT) kept.delete(/** @type {string} */ (kept.keys().next().value));
 }
 
 /** @param {number} milliseconds */
