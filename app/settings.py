@@ -85,7 +85,7 @@ def _text(text: str) -> str:
 
 
 def _setting(default: Any, about: str, read: Callable[[str], Any] = _text, *, secret: bool = False) -> Any:
-    return field(default=default, repr=not secret, metadata={"about": about, "read": read})
+    return field(default=default, repr=not secret, metadata={"about": about, "read": read, "secret": secret})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +155,11 @@ class Settings:
     )
     web_streams_per_user: int = _setting(100, "live streams of one user per web process", _whole(1, 100_000))
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR", _one_of("DEBUG", "INFO", "WARNING", "ERROR"))
+
+    @classmethod
+    def secrets(cls) -> frozenset[str]:
+        """Return the variables that no process needs in its environment, where others of its user can read them."""
+        return frozenset(setting.name.upper() for setting in fields(cls) if setting.metadata["secret"])
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Self:

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from app.settings import Settings
 from cli.embedded_postgres import Cluster
+from cli.sealed import VISIBLE
 from tenants.install import install
 from tenants.logins import Logins
 from tenants.provision import add_company, add_tenant
@@ -54,6 +55,7 @@ class Ground:
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
             "LOG_LEVEL": "WARNING",
             "TURNO_DOTENV": "read",
+            VISIBLE: "yes",
             "PYTHONPATH": str(ROOT),
             **extra,
         }

@@ -6,7 +6,7 @@ from uuid import UUID
 from app.logs import log_to_stderr
 from cli.environment import read_settings
 from cli.failures import run_plainly
-from cli.wiring import exec_supervisor
+from cli.sealed import WORKERS_NEED, seal
 
 
 def main(arguments: list[str]) -> int:
@@ -21,6 +21,9 @@ def main(arguments: list[str]) -> int:
         return 2
 
     def work() -> None:
+        seal(*WORKERS_NEED)
+        from cli.wiring import exec_supervisor  # noqa: PLC0415 - not twice, if it must begin anew
+
         settings = read_settings()
         log_to_stderr(settings.log_level)
         exec_supervisor(settings, job_id).run()

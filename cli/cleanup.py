@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from app.logs import log_to_stderr
 from cli.environment import read_settings
 from cli.failures import run_plainly
+from cli.sealed import WORKERS_NEED, seal
 from cli.tables import print_table
-from cli.wiring import maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,9 @@ def run(options: argparse.Namespace) -> int:
     """Run the passes and print how much each did."""
     # Cron mails what is written: a warning is worth a mail, a line of counts is the table below.
     log_to_stderr("WARNING")
+    seal(*WORKERS_NEED)
+    from cli.wiring import maintenance  # noqa: PLC0415 - not twice, if it must begin anew
+
     passes = maintenance(read_settings())
     try:
         counts = passes.run_once(dry_run=options.dry_run)

@@ -24,6 +24,7 @@ from app.queues.topology import TopologyDiffers, TopologyMissing, prepare
 from app.work.relay import Relay
 from cli.environment import read_settings
 from cli.failures import run_plainly
+from cli.sealed import CONSUMERS_NEED, seal
 from cli.wiring import engine_link
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     channel = socket.socket(fileno=int(arguments[0]))
+    seal(*CONSUMERS_NEED)
     return run_plainly(lambda: carry(read_settings(), channel))
 
 

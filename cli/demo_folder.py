@@ -11,6 +11,7 @@ from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cli.marked_processes import MARK
+from cli.sealed import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ class DemoFolder:
             "SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
             "WEB_BIND": f"127.0.0.1:{port}",
             MARK: str(self.path),
+            VISIBLE: "yes",
         }
 
     def write(self, variables: Mapping[str, str]) -> None:

@@ -1,8 +1,9 @@
-"""Read the environment once: real variables, then `.env`, then a running demo's."""
+"""Read the environment: real variables, then `.env`, then a running demo's."""
 
 import os
 from pathlib import Path
 
+from app.handed_secrets import taken
 from app.settings import Settings
 
 DEMO_ENVIRONMENT = Path(".turno/demo.env")
@@ -10,17 +11,19 @@ READ_ALREADY = "TURNO_DOTENV"
 
 
 def read_settings() -> Settings:
-    """Return this process's settings; variables that are set win over `.env`.
+    """Return this process's settings: what was handed over to it, its variables, then those of the files."""
+    complete_environment()
+    return Settings.read({**os.environ, **taken()})
 
-    A spawned worker inherits everything from its launcher, which says so, and reads no file.
+
+def complete_environment() -> None:
+    """Add the variables of `.env`, and of a running demo, that are not set.
+
+    A program that was started by another of ours inherits everything from it, which says so, and reads no file.
     """
     if os.environ.get(READ_ALREADY) != "read":
         read_dotenv()
         _read_demo()
-    settings = Settings.read(os.environ)
-    # The workers that this process launches inherit its environment, and no handler may log in as the provisioner.
-    os.environ.pop("ADMIN_DATABASE_URL", None)
-    return settings
 
 
 def read_dotenv() -> None:

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.resident_worker import run_resident
+from cli.sealed import CONSUMERS_NEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str], program: str = "rabbitmq_consumer.py") -> int:
     """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive."""
-    return run_resident(arguments, program, __doc__, _assemble)
+    return run_resident(arguments, program, __doc__, _assemble, needs=CONSUMERS_NEED)
 
 
 def _assemble(settings: Settings, queues: Sequence[str]) -> Supervisor:

@@ -11,6 +11,7 @@ from app.logs import log_to_stderr
 from cli.alive_check import assert_alive
 from cli.environment import read_settings
 from cli.failures import run_plainly
+from cli.sealed import WORKERS_NEED, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,18 +22,22 @@ if TYPE_CHECKING:
     Assemble = Callable[[Settings, Sequence[str]], Supervisor]
 
 
-def run_resident(arguments: list[str], program: str, about: str | None, assemble: Assemble) -> int:
+def run_resident(
+    arguments: list[str], program: str, about: str | None, assemble: Assemble, *, needs: Sequence[str] = WORKERS_NEED
+) -> int:
     """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive.
 
-    `assemble` is given the settings and the queues to serve; none named means all.
+    `assemble` is given the settings and the queues to serve; none named means all. `needs` are the secrets it works
+    with.
     """
     asked = _parser(program, about).parse_args(arguments)
 
     def work() -> None:
-        settings = read_settings()
         if asked.check:
-            assert_alive(settings)
+            assert_alive(read_settings())
             return
+        seal(*needs)
+        settings = read_settings()
         log_to_stderr(settings.log_level)
         most = asked.max or settings.pool_max_children
         fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import psycopg
 
 from app.errors import InvalidSettings
+from app.handed_secrets import handed_over
 from app.jobs.claim import Claim, Group
 from app.jobs.registry import Registry
 from app.queues.exec import ExecQueue
@@ -37,6 +39,7 @@ from app.work.session import HandlerConnection
 from app.work.sessions import Sessions
 from app.work.supervisor import Supervisor
 from app.work.vigil import Vigil
+from cli.sealed import CONSUMERS_NEED, WORKERS_NEED
 from handlers import build_registry
 from tenants.logins import Logins
 from tenants.punctual import PunctualConnection
@@ -83,11 +86,32 @@ def supervisor_link(settings: Settings, application: str = "turno-engine") -> En
     return EngineLink(connect, rest=RETRY)
 
 
-def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:
-    """Return the backend that launches workers on this host, with this environment."""
+def exec_queue(
+    settings: Settings, environment: Mapping[str, str] = os.environ, program: Sequence[str] = ()
+) -> ExecQueue:
+    """Return the backend that launches workers on this host, with this environment but for what is secret in it.
+
+    `program` is what Python is given before the job's id; by default the product's own worker.
+    """
     slots = SlotFolder(settings.slot_dir, settings.exec_max_processes)
     log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
-    return ExecQueue(root=ROOT, slots=slots, log_file=log_file, environment=environment)
+    return ExecQueue(
+        root=ROOT,
+        slots=slots,
+        log_file=log_file,
+        environment=_without_secrets(environment),
+        secrets=_named(settings, WORKERS_NEED),
+        program=program,
+    )
+
+
+def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    secrets = Settings.secrets()
+    return {name: value for name, value in environment.items() if name not in secrets}
+
+
+def _named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
+    return {name: getattr(settings, name.lower()) for name in names}
 
 
 def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
@@ -163,7 +187,7 @@ def consumer_supervisor(settings: Settings, queues: Sequence[str] = (), registry
     registry = registry or build_registry()
     lent = sessions(settings, keep=settings.pool_sessions_per_child)
     looks = PoolSource(engine=engine, hints=_hints(settings), registry=registry, queues=queues, backend="rabbitmq")
-    heard = BrokerSource(engine=engine, registry=registry, launch=_launch_courier, looks=looks)
+    heard = BrokerSource(engine=engine, registry=registry, launch=partial(_launch_courier, settings), looks=looks)
     return Supervisor(
         backend="rabbitmq",
         engine=engine,
@@ -177,16 +201,17 @@ def consumer_supervisor(settings: Settings, queues: Sequence[str] = (), registry
     )
 
 
-def _launch_courier(descriptor: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "cli" / "courier.py"), str(descriptor)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-             "TURNO_DOTENV": "read"},
-        stdin=subprocess.DEVNULL,
-        pass_fds=[descriptor],
-        start_new_session=True,
-    )  # fmt: skip
+def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with handed_over(_named(settings, CONSUMERS_NEED)) as (secrets, inherited):
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "cli" / "courier.py"), str(descriptor)],
+            cwd=ROOT,
+            env={**_without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[descriptor, *inherited],
+            start_new_session=True,
+        )
 
 
 def _tidy(settings: Settings) -> None:

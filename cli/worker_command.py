@@ -8,6 +8,7 @@ import click
 
 from app.logs import log_to_stderr
 from cli.environment import read_settings
+from cli.sealed import WORKERS_NEED, seal
 from cli.wiring import exec_supervisor
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 @click.argument("job_id", type=click.UUID, required=False)
 def worker(job_id: UUID | None) -> None:
     """Run JOB_ID if it is given and may run, then whatever waits, each in a child of its own, and leave."""
+    seal(*WORKERS_NEED)
     settings = read_settings()
     log_to_stderr(settings.log_level)
     exec_supervisor(settings, job_id).run()

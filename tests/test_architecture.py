@@ -17,6 +17,7 @@ ARROWS: dict[str, set[str]] = {
     "app.errors": set(),
     "app.logs": set(),
     "app.crash_points": set(),
+    "app.handed_secrets": set(),
     "app.settings": {"app.errors"},
     "app.jobs": {"app.errors", "app.jobs", "tenants.tenant"},
     "app.store": {"app.errors", "app.jobs", "app.store", "tenants.tenant", "psycopg"},
@@ -24,7 +25,7 @@ ARROWS: dict[str, set[str]] = {
     "app.queues.publisher": {"app.errors", "app.jobs", "app.queues", "pika"},
     "app.queues.receiver": {"app.errors", "app.jobs", "app.queues", "pika"},
     "app.queues.topology": {"app.errors", "app.jobs", "pika"},
-    "app.queues": {"app.errors", "app.crash_points", "app.jobs", "app.queues"},
+    "app.queues": {"app.errors", "app.crash_points", "app.handed_secrets", "app.jobs", "app.queues"},
     "app.dispatch": {
         "app.errors",
         "app.crash_points",

@@ -9,8 +9,9 @@ from pathlib import Path
 from threading import Thread
 
 from app import crash_points
+from app.handed_secrets import handed_over
 from app.jobs.job import JobRef
-from app.queues.interface import PLACE_VARIABLE
+from app.queues.interface import LAUNCHED, PLACE_VARIABLE
 from app.queues.slots import Slot, SlotFolder
 
 log = logging.getLogger(__name__)
@@ -28,10 +29,12 @@ class ExecQueue:
         slots: SlotFolder,
         log_file: Path,
         environment: Mapping[str, str] = os.environ,
+        secrets: Mapping[str, str] | None = None,
         program: Sequence[str] = (),
     ) -> None:
         """`root` is the folder that holds the packages: the worker finds them there.
 
+        `secrets` are handed over to it and do not stand in its environment.
         `program` is what Python is given before the job's id; by default the product's own worker.
         """
         self._program = program or (str(root / "cli" / "background_worker.py"),)
@@ -39,6 +42,7 @@ class ExecQueue:
         self._slots = slots
         self._log_file = log_file
         self._environment = environment
+        self._secrets = secrets or {}
 
     def offer(self, ref: JobRef) -> bool:
         """Launch a worker for this job if a slot is free; otherwise a worker that finishes will take it."""
@@ -63,20 +67,21 @@ class ExecQueue:
         """Do nothing: workers are on their own from the start."""
 
     def _launch(self, ref: JobRef, slot: Slot) -> None:
-        with self._log_file.open("ab") as output:
+        with self._log_file.open("ab") as output, handed_over(self._secrets) as (secrets, inherited):
             worker = subprocess.Popen(
-                [sys.executable, *self._program, str(ref.job_id)],
+                [sys.executable, *LAUNCHED, *self._program, str(ref.job_id)],
                 cwd=self._root,
                 env={
                     **self._environment,
                     "PYTHONPATH": os.pathsep.join(filter(None, (str(self._root), self._environment.get("PYTHONPATH")))),
                     "TURNO_DOTENV": "read",
                     PLACE_VARIABLE: str(slot.descriptor),
+                    **secrets,
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=[slot.descriptor],
+                pass_fds=[slot.descriptor, *inherited],
                 start_new_session=True,
             )
         # Reaped as soon as it ends, so that no zombie waits for the next request.

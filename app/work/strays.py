@@ -8,10 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from app.queues.interface import PLACE_VARIABLE
+from app.queues.interface import LAUNCHED
 
 log = logging.getLogger(__name__)
 
+PF_FORKNOEXEC = 0x40  # of the kernel, include/linux/sched.h
+_LAUNCHED = tuple(word.encode() for word in LAUNCHED)
 PATIENCE = 5.0  # seconds in which a killed process is gone, unless the kernel itself is stuck
 
 
@@ -58,7 +60,9 @@ def _kill(pid: int) -> None:
 def _launched(pid: int) -> bool:
     # Maintenance may launch a worker for the exec backend and end: then we adopt that worker, and it is no stray.
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        flags = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[6])
     except OSError:
         return False
-    return any(variable.startswith(f"{PLACE_VARIABLE}=".encode()) for variable in environment.split(b"\0"))
+    # A fork of such a worker has the same command line; it has started no program of its own.
+    return tuple(words[1:3]) == _LAUNCHED and not flags & PF_FORKNOEXEC

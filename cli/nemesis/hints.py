@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.queues.exec import ExecQueue
-from app.queues.slots import SlotFolder
+from cli import wiring
 from cli.nemesis.work import PLACE
-from cli.wiring import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
     from app.jobs.job import JobRef
+    from app.queues.exec import ExecQueue
     from app.queues.interface import QueueInterface
     from app.settings import Settings
 
@@ -41,10 +39,4 @@ class LossyQueue:
 
 def exec_queue(settings: Settings, environment: Mapping[str, str]) -> ExecQueue:
     """Return what launches a worker that knows the run's handlers, with this environment."""
-    return ExecQueue(
-        root=ROOT,
-        slots=SlotFolder(settings.slot_dir, settings.exec_max_processes),
-        log_file=Path(settings.exec_log),
-        environment=environment,
-        program=("-m", "cli.testing.worker", PLACE),
-    )
+    return wiring.exec_queue(settings, environment, program=("-m", "cli.testing.worker", PLACE))

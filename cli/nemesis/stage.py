@@ -16,6 +16,7 @@ from psycopg import sql
 from app.settings import Settings
 from cli.embedded_postgres import Cluster
 from cli.free_port import free_port
+from cli.sealed import VISIBLE
 from cli.wiring import ROOT
 from handlers.services.northwind.load import BRANCH_SHARES, load_orders
 from tenants.install import install
@@ -95,6 +96,7 @@ class Stage:
             "WEB_BIND": f"127.0.0.1:{self.web_port}",
             "RABBITMQ_URL": self.broker_url,
             "TURNO_DOTENV": "read",
+            VISIBLE: "yes",
             "PYTHONPATH": str(ROOT),
             MARK: str(self.folder),
         }

@@ -12,6 +12,7 @@ from cli.failures import run_plainly
 from cli.nemesis.hints import LossyQueue, exec_queue
 from cli.nemesis.stage import FOLDER, MARK
 from cli.nemesis.work import REGISTRY
+from cli.sealed import WEB_NEEDS, seal
 from cli.web_server import WebServer
 from cli.wiring import queue_named
 
@@ -42,6 +43,7 @@ def lossy(name: str, settings: Settings) -> QueueInterface:
 
 def main() -> None:
     """Serve until SIGTERM."""
+    seal(*WEB_NEEDS)
     StrickenWeb(read_settings()).run()
 
 

@@ -11,6 +11,7 @@ from app.jobs.registry import Registry
 from app.logs import log_to_stderr
 from cli.environment import read_settings
 from cli.failures import run_plainly
+from cli.sealed import CONSUMERS_NEED, seal
 from cli.wiring import consumer_supervisor, exec_supervisor, pool_supervisor
 
 
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> int:
     place, what, *queues = arguments
 
     def work() -> None:
+        seal(*CONSUMERS_NEED)
         settings, registry = read_settings(), load_registry(place)
         log_to_stderr(settings.log_level)
         if what == "pool":

@@ -21,6 +21,7 @@ from app.dispatch.dispatcher import Submission, fingerprint
 from app.jobs.payload import rebuild
 from app.settings import Settings
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
+from cli.sealed import VISIBLE
 from cli.testing.clock import FROZEN, REAL, FrozenClock
 from cli.testing.here import Here
 from cli.testing.worker import load_registry
@@ -95,6 +96,7 @@ class World:
             "QUEUE_BACKEND": self.backend,
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
             "TURNO_DOTENV": "read",
+            VISIBLE: "yes",
             "PYTHONPATH": os.pathsep.join(dict.fromkeys((str(ROOT), str(Path.cwd())))),
             **self.extra,
         }

@@ -251,14 +251,18 @@ def test_what_daemonised_ends_with_the_time_limit_and_other_children_s_processes
 
 ADOPT = """
 import os, subprocess, sys
+from app.queues.interface import LAUNCHED
 from app.work import limits, strays
 limits.adopt_orphans()
 LEAVE = "import os, subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=2).pid)"
-def orphan(**environment):
-    done = subprocess.run([sys.executable, "-c", LEAVE], env=environment, stdout=subprocess.PIPE, check=True)
+FORK = "import os, sys, time; pid = os.fork(); print(pid, flush=True) if pid else (os.close(1), time.sleep(60))"
+def orphan(*command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return int(done.stdout)
-launched, stray, spared = orphan(TURNO_SLOT_FD="3"), orphan(), orphan()
-assert strays.children() == {launched, stray, spared}
+launch = LEAVE.replace("'sleep', '60'", "sys.executable, *%r, '-c', 'import time; time.sleep(60)'" % (LAUNCHED,))
+launched, stray, spared = (orphan(sys.executable, "-c", code) for code in (launch, LEAVE, LEAVE))
+fork = orphan(sys.executable, *LAUNCHED, "-c", FORK)
+assert strays.children() == {launched, stray, spared, fork}
 strays.end(spare={spared})
 assert strays.children() == {launched, spared}
 os.kill(launched, 9)

@@ -8,6 +8,7 @@ import pytest
 
 from app.jobs.job import JobRef
 from app.queues.exec import ExecQueue
+from app.queues.interface import LAUNCHED
 from app.queues.slots import SlotFolder
 from app.store import tickets
 from app.work.engine import EngineLink
@@ -44,11 +45,12 @@ def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(world: W
     job_id = world.enqueue({"order_ids": world.order_ids()})
     assert queue.offer(JobRef("suc0001", job_id))
     (pid, words), *_ = workers().items()
-    assert words[1:3] == [str(ROOT / "cli" / "background_worker.py"), str(job_id)]
+    assert words[1:-1] == [*LAUNCHED, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
     assert os.getsid(pid) == pid
     assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
     assert Path(f"/proc/{pid}/fd/1").readlink() == world.folder / "log"
     assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert becomes_true(lambda: workers() == {}, within=30)
 
 
 def test_beyond_the_cap_jobs_wait_and_a_worker_that_finishes_takes_them(world: World, queue: ExecQueue) -> None:

@@ -11,6 +11,8 @@ APART = "promise 5: no tenant can read or change another's data, even with SQL o
 GRANTS = "tenants/grants.py"
 SESSION = "tenants/session.py"
 LOGINS = "tenants/logins.py"
+SPY = "tests/faults/test_secrets.py"
+SECRETS = "attack 45: no secret can be read in /proc"
 PUBLIC = "tenants/public_rights.py"
 
 MUTANTS = (
@@ -74,6 +76,38 @@ MUTANTS = (
         "len(self.master_key) < 32",
         "len(self.master_key) < 16",
         ("tests/unit/test_logins.py::test_what_is_missing_is_said",),
+    ),
+    Mutant(
+        "secrets stand in the environment of what runs handlers",
+        SECRETS,
+        "cli/sealed.py",
+        "    if secrets:\n",
+        "    if False:\n",
+        (f"{SPY}::test_no_secret_stands_in_the_environment_of_what_runs_handlers[a pool]",),
+    ),
+    Mutant(
+        "every secret is handed to every program",
+        SECRETS,
+        "cli/sealed.py",
+        "for name in needed if name in secrets",
+        "for name in secrets",
+        ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
+    ),
+    Mutant(
+        "other processes may look into what runs handlers",
+        SECRETS,
+        "cli/sealed.py",
+        "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
+        "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)",
+        (f"{SPY}::test_no_secret_stands_in_the_environment_of_what_runs_handlers[a pool]",),
+    ),
+    Mutant(
+        "a fork of a launched worker outlives its job",
+        "what a handler started ends with its job",
+        "app/work/strays.py",
+        " and not flags & PF_FORKNOEXEC",
+        "",
+        ("tests/faults/test_handlers_that_misbehave.py::test_of_adopted_processes_those_that_a_queue_launched_stay",),
     ),
     Mutant(
         "everybody may fill the write-ahead log",

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from app.handed_secrets import handed_over
 from cli.environment import DEMO_ENVIRONMENT, read_settings
+from cli.wiring import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,9 +55,42 @@ def test_a_spawned_worker_reads_no_file(folder: Path, monkeypatch: pytest.Monkey
     assert read_settings().database_url == ""
 
 
-def test_the_provisioner_s_password_is_not_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_twice_is_answered_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "dbname=x")
     assert read_settings().provisioner_url == "dbname=x"
     monkeypatch.setenv("ADMIN_DATABASE_URL", "dbname=x user=admin password=secret")
-    assert read_settings().provisioner_url == "dbname=x user=admin password=secret"
-    assert "ADMIN_DATABASE_URL" not in os.environ
+    before = dict(os.environ)
+    for _ in range(2):
+        assert read_settings().provisioner_url == "dbname=x user=admin password=secret"
+    assert dict(os.environ) == before
+
+
+def test_what_was_handed_over_is_read_once_and_stands_in_no_environment() -> None:
+    secrets = {"DATABASE_URL": "dbname=handed", "MASTER_KEY": "a key that no environment has"}
+    code = (
+        "import os; from app.settings import Settings; from cli.environment import read_settings;"
+        "from cli.sealed import seal; seal();"
+        "assert Settings.read(os.environ).master_key == '';"
+        "print([read_settings().master_key for _ in range(2)], 'TURNO_SECRETS_FD' in os.environ)"
+    )
+    with handed_over(secrets) as (variables, inherited):
+        told = subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONPATH": str(ROOT), "TURNO_DOTENV": "read", **variables},
+            pass_fds=inherited, stdout=subprocess.PIPE, text=True, check=True,
+        )  # fmt: skip
+    assert told.stdout.strip() == "['a key that no environment has', 'a key that no environment has'] False"
+
+
+def test_a_program_is_handed_what_it_needs_alone() -> None:
+    given = {"DATABASE_URL": "dbname=x", "MASTER_KEY": "a key", "ADMIN_DATABASE_URL": "dbname=x user=admin", "OWN": "y"}
+    code = (
+        "import os; from app.handed_secrets import taken; from cli.sealed import WORKERS_NEED, seal;"
+        "seal(*WORKERS_NEED);"
+        "print(sorted(taken().items()), os.environ['OWN'], [name for name in os.environ if name.endswith('_URL')])"
+    )
+    environment = {"PYTHONPATH": str(ROOT), "TURNO_DOTENV": "read", **given}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    assert told.strip() == "[('DATABASE_URL', 'dbname=x'), ('MASTER_KEY', 'a key')] y []"

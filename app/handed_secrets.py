@@ -1,0 +1,45 @@
+"""Secrets on their way to a program that is started: a pipe that is empty once it was read, and not its environment.
+
+What a process had in its environment when it began can be read in /proc for as long as it and its forks live.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+VARIABLE = "TURNO_SECRETS_FD"
+CAPACITY = 65536  # bytes: what a pipe takes without anybody who reads
+
+
+@contextmanager
+def handed_over(secrets: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], Sequence[int]]]:
+    """Give what a program that is started in the block gets in its environment, and the descriptors it inherits."""
+    descriptor = hand_over(secrets)
+    try:
+        yield {VARIABLE: str(descriptor)}, [descriptor]
+    finally:
+        os.close(descriptor)
+
+
+def hand_over(secrets: Mapping[str, str]) -> int:
+    """Return the descriptor that the program must inherit, and whose number VARIABLE must tell it."""
+    data = json.dumps(dict(secrets)).encode()
+    if len(data) > CAPACITY:
+        raise ValueError(f"the secrets of this program take {len(data)} bytes; {CAPACITY} can be handed over")
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(data)
+    return reading
+
+
+@cache
+def taken() -> Mapping[str, str]:
+    """Return what was handed over to this program, by name; read once, and kept in its memory alone."""
+    descriptor = os.environ.pop(VARIABLE, "")
+    if not descriptor:
+        return {}
+    with os.fdopen(int(descriptor), "rb") as pipe:
+        secrets: dict[str, str] = json.load(pipe)
+    return secrets

@@ -1,0 +1,77 @@
+"""A handler that looks for secrets wherever Python in a handler can look."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.jobs.handler import JobContext, JobHandler
+from app.jobs.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PR_GET_DUMPABLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SpyPayload:
+    """What to look for: each secret in two halves, or it would be found where the handler itself keeps it."""
+
+    halves: dict[str, tuple[str, str]]
+
+
+class Spy(JobHandler[SpyPayload]):
+    """Says which secrets it found in its environment, its parent's, and its memory."""
+
+    type = "spy"
+
+    def handle(self, job: JobContext, payload: SpyPayload) -> dict[str, Any]:
+        """Look."""
+        del job
+        sights = {
+            "its environment": "\0".join(os.environ.values()).encode(),
+            "its first environment": Path("/proc/self/environ").read_bytes(),
+            "its parent's": Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+        }
+        found = [
+            f"{name} in {where}"
+            for name, halves in payload.halves.items()
+            for where, seen in sights.items()
+            if stands_in(seen, halves)
+        ]
+        del sights
+        in_memory = {name for seen in memory() for name, halves in payload.halves.items() if stands_in(seen, halves)}
+        return {
+            "found": found,
+            "in memory": sorted(in_memory),
+            "dumpable": ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0),
+            "core": resource.getrlimit(resource.RLIMIT_CORE)[1],
+            "own": os.environ.get("SHOP_URL"),
+        }
+
+
+def stands_in(seen: bytes, halves: tuple[str, str]) -> bool:
+    """Say whether the two halves stand in it, one right after the other."""
+    first, second = (half.encode() for half in halves)
+    return any(seen.startswith(second, match.end()) for match in re.finditer(re.escape(first), seen))
+
+
+def memory() -> Iterator[bytes]:
+    """Yield what this process can write to, piece by piece."""
+    with Path("/proc/self/maps").open(encoding="ascii") as maps, Path("/proc/self/mem").open("rb", 0) as mem:
+        for line in list(maps):
+            area, rights, *_ = line.split()
+            if not rights.startswith("rw"):
+                continue
+            begin, end = (int(address, 16) for address in area.split("-"))
+            mem.seek(begin)
+            yield mem.read(end - begin)
+
+
+REGISTRY = Registry({"spy": "tests.spying_handlers:Spy"})
