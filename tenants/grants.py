@@ -260,13 +260,13 @@ TENANT = Matrix(
     },
     relations={
         "background_jobs": _READ_JOBS,
-        "background_job_attempts": _READ_JOBS,
+        "background_job_attempts": {},
         "background_job_progress": _READ_JOBS,
         "background_job_checkpoints": _may(handler="SELECT"),
         "background_job_items": _READ_JOBS,
         "background_job_events": _READ_JOBS,
         "background_jobs_dead_letter": _READ_JOBS,
-        "external_effects": _READ_JOBS,
+        "external_effects": {},
         "external_doubt": {},
         "notifications": _may(api="SELECT"),
         "schema_migrations": {},
@@ -275,7 +275,18 @@ TENANT = Matrix(
         "invoice_totals": _SHOWN_VIEW,
         "invoicing_points": _SHOWN_VIEW,
     },
-    invokers=frozenset({"shortened"}),
+    # All but the tokens: a claim's token is its pass.
+    columns={
+        (table, column): _READ_JOBS
+        for table, columns in {
+            "background_job_attempts": "job_id attempt worker backend_pid backend_start started_at finished_at outcome"
+            " error",
+            "external_effects": "key type outside_key state result job_id attempt calls caller_gone waiting intended_at"
+            " settled_at settled_by",
+        }.items()
+        for column in columns.split()
+    },
+    invokers=frozenset({"shortened", "intent_of"}),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
         Kind.VIEW: _may(handler="SELECT", report="SELECT"),

@@ -74,7 +74,7 @@ class GroupExecutor:
     def _start(self, transaction: GroupTransaction, claims: Group) -> list[Member]:
         self._executor.stop.transaction_begins()
         started = transaction.starting(
-            lambda session: groups.start(session, claims, self._executor.worker, transaction.claim.token)
+            lambda session: groups.start(session, claims, self._executor.worker, transaction.mark)
         )
         crash_points.reach("started")
         return [
@@ -132,7 +132,7 @@ class GroupExecutor:
                 case decision:
                     statuses[member.claim] = self._executor.record(member.attempt, decision)
         crash_points.reach("completing")
-        transaction.end(groups.completing(results, transaction.claim.token))
+        transaction.end(groups.completing(results, transaction.mark))
         crash_points.reach("completed")
         for member in members:
             if member.decision is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, TypeVar
+from uuid import uuid4
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -25,6 +26,8 @@ class GroupTransaction(JobTransaction):
 
     def __init__(self, claims: Group, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
         super().__init__(claims[0], sessions, stop, worker)
+        # No claim's token: the handlers of all can read it.
+        self.mark = uuid4()
         # The savepoint before is released together with the next one's making: one round trip a job.
         self._next: bytes | None = b"SAVEPOINT job"
 

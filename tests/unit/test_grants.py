@@ -66,5 +66,7 @@ def test_rights_on_columns_name_their_column() -> None:
 
 def test_the_digest_follows_the_rights() -> None:
     closed = Matrix(usage=TENANT.usage, functions={}, relations=TENANT.relations, others=TENANT.others)
-    assert TENANT.digest == Matrix(TENANT.usage, TENANT.functions, TENANT.relations, others=TENANT.others).digest
+    assert (
+        TENANT.digest == Matrix(TENANT.usage, TENANT.functions, TENANT.relations, TENANT.columns, TENANT.others).digest
+    )
     assert closed.digest != TENANT.digest

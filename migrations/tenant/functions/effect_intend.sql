@@ -48,7 +48,7 @@ BEGIN
     END IF;
     result := effect.result;
     outside_key := effect.outside_key;
-    intent := effect.token;
+    intent := intent_of(effect.token);
     caller_gone := effect.caller_gone;
     calls := effect.calls;
     intended_at := effect.intended_at;

@@ -6,6 +6,7 @@ BEGIN
     UPDATE external_effects
     SET job_id = p_job, attempt = (SELECT attempt FROM background_jobs WHERE id = p_job), token = p_token,
         caller_gone = false, calls = calls + 1, intended_at = clock_timestamp()
-    WHERE key = p_key AND state = 'intended' AND token = p_intent;
+    WHERE key = p_key AND state = 'intended' AND intent_of(token) = p_intent
+      AND effect_open_to(external_effects, p_job, p_token);
     RETURN FOUND;
 END $$;

@@ -1,0 +1,176 @@
+"""What one job's SQL must not do to another's record, and what a record must not forget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from app.jobs.claim import Claim
+from app.store import attempts, effects, recovery, tickets
+from app.work.session import HandlerConnection
+from tenants.provision import add_tenant
+from tenants.removal import remove_tenant
+from tenants.session import handler_session
+from tests import attempt_steps
+from tests.world import World
+
+NOW = timedelta(0)
+
+
+class Attempts:
+    """Starts attempts, each in a session of its own."""
+
+    def __init__(self, world: World, stack: ExitStack) -> None:
+        self._world = world
+        self._stack = stack
+        self._worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
+
+    def start(self, job_id: UUID | None = None) -> tuple[HandlerConnection, Claim]:
+        job_id = job_id or self._world.enqueue({"order_ids": [1]})
+        (row,) = self._world.rows("SELECT type FROM background_jobs WHERE id = %s", job_id)
+        claim = tickets.claim_job(self._world.engine, self._worker, job_id, types=[(row["type"], 1)])
+        assert claim is not None
+        session = handler_session(self._world.logins, claim.login, application="test", kind=HandlerConnection)
+        self._stack.callback(psycopg.Connection.close, session)
+        attempt_steps.start(session, claim, "here/1")
+        return session, claim
+
+
+@pytest.fixture
+def running(world: World) -> Iterator[Attempts]:
+    with ExitStack() as stack:
+        yield Attempts(world, stack)
+
+
+@pytest.mark.parametrize("table", ["background_job_attempts", "external_effects"])
+def test_a_handler_reads_the_record_and_no_token(running: Attempts, table: str) -> None:
+    session, _ = running.start()
+    session.execute(sql.SQL("SELECT job_id, attempt FROM {}").format(sql.Identifier(table)))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute(sql.SQL("SELECT token FROM {}").format(sql.Identifier(table)))
+
+
+def test_an_effect_is_settled_by_its_own_type_only(world: World, running: Attempts) -> None:
+    session, victim = running.start()
+    effects.intend(session, victim, "cae", uuid4())
+    other = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE background_jobs SET type = 'another' WHERE id = %s", other)
+    world.rows("UPDATE turno.tickets SET type = 'another' WHERE job_id = %s", other)
+    forging, attacker = running.start(other)
+    # Even if the attacker knew what the intent is known by, and nobody were at the call any more.
+    world.rows("UPDATE external_effects SET caller_gone = true")
+    (row,) = world.rows("SELECT intent_of(token) AS intent, token FROM external_effects")
+    for intent in row.values():
+        assert not effects.settle(forging, attacker, "cae", intent, result='{"code": "FORGED"}', by="the tax authority")
+        assert not effects.reissue(forging, attacker, "cae", intent)
+    assert world.rows("SELECT state FROM external_effects") == [{"state": "intended"}]
+
+
+def test_an_effect_is_not_settled_while_another_attempt_may_be_at_it(running: Attempts) -> None:
+    session, victim = running.start()
+    effects.intend(session, victim, "cae", uuid4())
+    forging, attacker = running.start()
+    known = effects.intend(forging, attacker, "cae", uuid4())
+    assert known.verdict == "elsewhere"
+    assert known.token != victim.token
+    assert not effects.settle(forging, attacker, "cae", known.token, result='{"code": "FORGED"}', by="me")
+    assert effects.settle(session, victim, "cae", victim.token, result='{"code": 1}', by="its call")
+
+
+def test_a_retry_begins_at_the_checkpoint(world: World, running: Attempts) -> None:
+    session, claim = running.start()
+    attempts.begin(session, claim)
+    attempts.checkpoint(session, claim, {"page": 3})
+    psycopg.Connection.commit(session)
+    attempts.fail(session, claim, "failed for good", {"class": "Oops"}, None)
+    again = world.retry(claim.job_id)
+    _, second = running.start(again["job_id"])
+    assert world.rows("SELECT state FROM background_job_checkpoints WHERE job_id = %s", second.job_id) == [
+        {"state": {"page": 3}}
+    ]
+
+
+@pytest.mark.parametrize("work", ["checkpoint", "intend", "complete"])
+def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running: Attempts, work: str) -> None:
+    session, claim = running.start()
+    session.execute("SET synchronous_commit = off")
+    attempts.begin(session, claim)
+    match work:
+        case "checkpoint":
+            attempts.checkpoint(session, claim, 1)
+        case "intend":
+            effects.intend(session, claim, "cae", uuid4())
+        case _:
+            attempt_steps.complete(session, claim, "{}")
+    assert session.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    psycopg.Connection.rollback(session)
+
+
+def test_a_poller_s_crashes_are_forgotten_when_it_is_well(world: World, running: Attempts) -> None:
+    _, claim = running.start()
+    recovery.rescue(world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
+    assert world.job(claim.job_id)["crashes"] == 1
+    session, claim = running.start(claim.job_id)
+    attempts.release(session, claim, "rescheduled", "later", datetime.now(UTC))
+    ticket = world.ticket(claim.job_id)
+    assert ticket is not None
+    assert (world.job(claim.job_id)["crashes"], ticket["crashes"]) == (0, 0)
+
+
+def test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter(world: World, running: Attempts) -> None:
+    session, claim = running.start()
+    world.rows(
+        "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, finished_at,"
+        " outcome) SELECT %s, n, gen_random_uuid(), 'here/1', 1, now(), now(), 'rescheduled'"
+        " FROM generate_series(2, 299) AS n",
+        claim.job_id,
+    )
+    world.rows("UPDATE background_job_attempts SET attempt = 300 WHERE attempt = 1")
+    world.rows("UPDATE background_jobs SET attempt = 300 WHERE id = %s", claim.job_id)
+    world.rows("UPDATE turno.tickets SET attempt = 300 WHERE job_id = %s", claim.job_id)
+    attempts.release(session, claim, "rescheduled", "later", datetime.now(UTC))
+    assert world.rows("SELECT min(attempt), count(*) FROM background_job_attempts") == [{"min": 201, "count": 100}]
+    session, claim = running.start(claim.job_id)
+    attempts.fail(session, claim, "no attempts left", {"class": "Oops"}, None)
+    (letter,) = world.rows("SELECT attempts FROM background_jobs_dead_letter")
+    assert [letter["attempts"][0]["attempt"], letter["attempts"][-1]["attempt"]] == [202, 301]
+
+
+def test_a_purge_of_large_ledgers_is_done_in_parts(world: World) -> None:
+    jobs = [world.enqueue({"order_ids": [n]}) for n in range(3)]
+    for job_id in jobs:
+        world.cancel(job_id)
+        world.rows(
+            "INSERT INTO background_job_items (job_id, key, state)"
+            " SELECT %s, n::text, 'done' FROM generate_series(1, 30000) AS n",
+            job_id,
+        )
+    purged = [recovery.purge(world.engine, world.one.schema, NOW, 1000, dry_run=False) for _ in range(3)]
+    assert purged == [2, 1, 0]
+    assert world.rows("SELECT 1 FROM background_job_items") == []
+
+
+def test_a_slug_added_again_starts_as_any_other(world: World) -> None:
+    add_tenant(world.admin, world.logins, "again", "northwind")
+    world.admin.execute(
+        "UPDATE turno.tenants SET paused_at = now(), cap = 1, weight = 7, backend = 'exec' WHERE slug = 'again'"
+    )
+    world.admin.execute(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT id, 'old', 'completed', 1, 1 FROM turno.tenants WHERE slug = 'again'"
+    )
+    remove_tenant(world.admin, "again")
+    new = add_tenant(world.admin, world.logins, "again", "northwind")
+    row = world.admin.execute(
+        "SELECT paused_at, weight, backend, (SELECT count(*) FROM turno.outcomes WHERE tenant_id = n.id)"
+        " FROM turno.tenants n WHERE id = %s",
+        (new.id,),
+    ).fetchone()
+    remove_tenant(world.admin, "again")
+    assert row == (None, 1, None, 0)
