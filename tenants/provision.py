@@ -107,11 +107,15 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         ON CONFLICT (slug) DO UPDATE
         SET company_id = excluded.company_id, schema = excluded.schema, owner_role = excluded.owner_role,
             handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
-            state = 'provisioning', tokens_valid_from = clock_timestamp()
+            state = 'provisioning', tokens_valid_from = clock_timestamp(),
+            paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, backend = DEFAULT
         """,
         [slug, company.id, f"t_{key}", *roles],
     )
-    return _read(admin, slug)
+    new = _read(admin, slug)
+    # It has the old one's number: what that one used is not its share.
+    admin.execute("DELETE FROM turno.outcomes WHERE tenant_id = %s", [new.id])
+    return new
 
 
 def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connections: int) -> None:

@@ -117,7 +117,8 @@ class Job:
     def release(self, *, well: bool, due: bool, parked: bool) -> str:
         if self.cancel_requested:
             return self.end("cancelled")
-        self.errors = 0 if well else self.errors
+        if well:
+            self.errors = self.crashes = 0
         return self.wait(due=due, parked=parked)
 
     def rescue(self, *, counted: bool, due: bool) -> str:

@@ -162,7 +162,7 @@ class JobMachine(RuleBasedStateMachine):
         elif job.retryable:
             assert row["verdict"] == "accepted"
             job.successor = self._accept(row["job_id"], job.tenant, job.user)
-            job.successor.parent = job.id
+            job.successor.parent, job.successor.checkpoint = job.id, job.checkpoint
             job.successor.items = {key: "skipped" for key, state in job.items.items() if state != "failed"}
         else:
             assert row == {"job_id": None, "verdict": "not_retryable"}

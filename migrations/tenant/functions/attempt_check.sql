@@ -7,4 +7,5 @@ BEGIN
         RAISE EXCEPTION 'the handler ended the job''s transaction itself; leave commit and rollback to the executor'
             USING ERRCODE = 'TU002';
     END IF;
+    PERFORM commit_durably();
 END $$;

@@ -6,4 +6,5 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
+    PERFORM commit_durably();
 END $$;

@@ -21,7 +21,8 @@ BEGIN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
         SELECT job.id, job.type, job.version, job.user_id, job.payload, job.reason, job.error,
                coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
-        FROM background_job_attempts a WHERE a.job_id = p_job;
+        FROM (SELECT * FROM background_job_attempts
+              WHERE job_id = p_job ORDER BY attempt DESC LIMIT 100) AS a;
     END IF;
     INSERT INTO notifications (job_id, user_id, kind, data)
     SELECT job.id, job.user_id, p_status,

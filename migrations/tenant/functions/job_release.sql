@@ -10,7 +10,8 @@ BEGIN
         RETURN 'cancelled';
     END IF;
     IF p_outcome = 'rescheduled' THEN
-        UPDATE background_jobs SET errors = 0 WHERE id = p_job AND errors > 0;
+        UPDATE background_jobs SET errors = 0, crashes = 0 WHERE id = p_job AND errors + crashes > 0;
+        UPDATE turno.tickets SET crashes = 0 WHERE job_id = p_job AND crashes > 0;
     END IF;
     PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);
     RETURN 'pending';

@@ -5,11 +5,19 @@
 CREATE OR REPLACE FUNCTION job_requeue(p_job uuid, p_run_at timestamptz, p_reason text, p_error jsonb, p_errors integer, p_crashes integer)
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    latest integer;
 BEGIN
     UPDATE background_jobs
     SET status = 'pending', run_at = p_run_at, reason = shortened(p_reason, 1000), error = error_kept(p_error),
         errors = errors + p_errors, crashes = crashes + p_crashes
-    WHERE id = p_job AND status IN ('pending', 'running');
+    WHERE id = p_job AND status IN ('pending', 'running')
+    RETURNING attempt INTO latest;
+    -- A job that runs for ever keeps the history of its last hundred attempts, of two hundred at most.
+    IF latest % 100 = 0 AND latest > 100 THEN
+        DELETE FROM background_job_attempts WHERE job_id = p_job AND attempt <= latest - 100;
+        DELETE FROM background_job_events WHERE job_id = p_job AND attempt BETWEEN 1 AND latest - 100;
+    END IF;
     UPDATE turno.tickets
     SET state = CASE WHEN p_run_at > clock_timestamp() THEN 'scheduled' ELSE 'ready' END,
         run_at = p_run_at, worker_id = NULL, token = NULL, published_at = NULL, cancel_at = NULL,

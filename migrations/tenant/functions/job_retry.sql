@@ -29,6 +29,9 @@ BEGIN
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
         WHERE i.job_id = p_job AND i.state IN ('done', 'skipped');
+        -- What the old job committed with its checkpoint is not done again.
+        INSERT INTO background_job_checkpoints (job_id, state)
+        SELECT job_retry.job_id, c.state FROM background_job_checkpoints c WHERE c.job_id = p_job;
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
