@@ -12,22 +12,25 @@ LOCK_TIMEOUT = "200ms"  # of a rescue
 
 
 def rescue(
-    engine: Engine, schema: str, job_id: UUID, token: UUID, *, cause: str, retry_in: timedelta, counted: bool = True
+    engine: Engine,
+    schema: str,
+    job_id: UUID,
+    token: UUID,
+    *,
+    cause: str,
+    retry_in: timedelta,
+    counted: bool = True,
+    seen: bool = False,
 ) -> str:
     """Take a job from a dead attempt; returns pending, failed, cancelled, or gone if it had ended.
 
-    The attempt's backend is ended first. Waits up to five seconds for that, and hardly for a lock: whoever rescues has
-    other tenants to look after, and tries again.
+    `seen` says that the caller saw the process end: then it makes no outside call any more, and its death counts
+    although no start was recorded. The attempt's backend is ended first. Waits up to a second for that, and hardly for
+    a lock: whoever rescues has other tenants to look after, and tries again.
     """
     # A function in FROM is called before those of the list; the setting ends with the statement.
-    statement: LiteralString = "SELECT {}.job_rescue(%s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)"
-    return str(_call(engine, schema, statement, (job_id, token, cause, retry_in, counted, LOCK_TIMEOUT)))
-
-
-def caller_gone(engine: Engine, schema: str, token: UUID) -> None:
-    """Note that the process that held this claim was seen to end, so that it makes no outside call any more."""
-    statement: LiteralString = "SELECT {}.effect_caller_gone(%s) FROM set_config('lock_timeout', %s, true)"
-    _call(engine, schema, statement, (token, LOCK_TIMEOUT))
+    statement: LiteralString = "SELECT {}.job_rescue(%s, %s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)"
+    return str(_call(engine, schema, statement, (job_id, token, cause, retry_in, counted, seen, LOCK_TIMEOUT)))
 
 
 def repair(engine: Engine, schema: str, backend: str, *, dry_run: bool) -> int:

@@ -91,6 +91,11 @@ def claim_groups(
     return [tuple(claim_of(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
 
 
+def unclaim(engine: Engine, job_id: UUID, token: UUID, wait: timedelta) -> None:
+    """Give back a claim that no process was ever handed; nobody takes it before `wait` has passed."""
+    engine.execute("SELECT unclaim(%s, %s, %s)", (job_id, token, wait))
+
+
 def held(engine: Engine, worker: UUID) -> list[Claim]:
     """Return every claim that the tickets say this worker has."""
     return [claim_of(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]

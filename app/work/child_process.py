@@ -157,6 +157,7 @@ class Service:
 
 def _run(duty: Duty, claims: Group, errand: Errand) -> int:
     extra = claims[0].log_fields
+    crash_points.reach("handed")
     try:
         statuses = duty.run(claims, errand)
     except ClaimLost as error:

@@ -13,7 +13,7 @@ import psycopg
 
 from app.jobs.claim import Claim, Group, Turn
 from app.jobs.registry import Registry
-from app.store import recovery
+from app.store import recovery, tickets
 from app.store.outage import in_short, unreachable
 from app.work import causes, exit_codes
 from app.work.announcer import Announcer
@@ -23,9 +23,10 @@ log = logging.getLogger(__name__)
 
 # How many seconds a job waits whose child ended for no fault of the job's.
 WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.NOT_STARTED: 5.0}
+THE_TENANTS = (exit_codes.LOGIN_REFUSED, exit_codes.NOT_STARTED)  # what kept one job keeps its tenant's others, too
 UNFIT_PAUSE = 30.0
 FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
-COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up those of its tenant's other jobs
+COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up its tenant's other rescues and claims
 AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
 # No such schema, table or function: the tenant was removed, and its tickets went with it.
 TENANT_GONE = ("3F000", "42P01", "42883")
@@ -33,13 +34,17 @@ TENANT_GONE = ("3F000", "42P01", "42883")
 
 @dataclass(slots=True, kw_only=True)
 class PendingRescue:
-    """A job that its dead child left unfinished, and what is to be said about it."""
+    """A claim that nobody here works for any more, and what is to be said about it.
+
+    `handed` says that a process may have started it, `seen` that this supervisor saw that process end.
+    """
 
     claim: Claim
     cause: str
     pause: float
-    counted: bool
-    buried: bool  # this supervisor saw the process end that ran it
+    counted: bool = False
+    handed: bool = True
+    seen: bool = False
     due: float
     refusals: int = 0
 
@@ -68,6 +73,7 @@ class Rescuer:
         self._chance = chance
         self._clock = clock
         self._pending: dict[UUID, PendingRescue] = {}  # by token
+        self._troubled: dict[int, float] = {}  # tenants, and until when their claims are passed over
 
     def __bool__(self) -> bool:
         """Say whether anything is owed."""
@@ -94,21 +100,37 @@ class Rescuer:
             # A group that was ended for one job's sake: that one is cancelled, no other has done anything.
             if cause == causes.CANCELLED and len(claims) > 1:
                 cause, blameless = causes.COMPANY_CANCELLED, True
-            self._add(claim, cause, self._pause(code, cause, claim), counted=not blameless, buried=True)
+            self._add(claim, cause, self._pause(code, cause, claim), counted=not blameless, seen=True)
+            if code in THE_TENANTS and why is None:
+                self._pass_over(claim, WAITS[code])
+
+    def begun(self, turn: Turn) -> None:
+        """Give back what a child that ended had taken, and may have started, but never run."""
+        for claim in chain.from_iterable(turn):
+            self._add(claim, causes.UNBEGUN, 0.0, seen=True)
 
     def unfit(self, turn: Turn, cause: str) -> None:
         """Have jobs that cannot be started here wait, for somebody else or for better times."""
         for claim in chain.from_iterable(turn):
-            self._add(claim, cause, UNFIT_PAUSE, counted=False)
+            self._add(claim, cause, UNFIT_PAUSE, handed=False)
 
     def unheard(self, claim: Claim) -> None:
         """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""
-        self._add(claim, causes.UNHEARD, 0.0, counted=False)
+        self._add(claim, causes.UNHEARD, 0.0)
 
     def unbegun(self, turn: Turn) -> None:
         """Give back claims that would have to wait here until another job ends."""
         for claim in chain.from_iterable(turn):
-            self._add(claim, causes.UNBEGUN, 0.0, counted=False)
+            self._add(claim, causes.UNBEGUN, 0.0, handed=False)
+
+    def passed_over(self, turn: Turn) -> bool:
+        """Give a turn back if its tenant's jobs could neither be started nor rescued a moment ago; say whether."""
+        wait = self._troubled.get(turn[0][0].tenant_id, 0.0) - self._clock()
+        if wait <= 0:
+            return False
+        for claim in chain.from_iterable(turn):
+            self._add(claim, causes.TENANT_IN_TROUBLE, wait, handed=False)
+        return True
 
     def flush(self) -> None:
         """Rescue what is due, but not for long; a rescue that is refused is put off."""
@@ -143,14 +165,19 @@ class Rescuer:
         wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(refused.refusals, 16)) * (0.8 + 0.4 * self._chance())
         refused.refusals += 1
         refused.due = self._clock() + wait
+        if not refused.handed:
+            return  # its ticket is locked, and nothing else of its tenant's was asked for
+        self._pass_over(refused.claim, min(wait, COMPANY_WAITS))
         for other in self._pending.values():
-            if other.claim.tenant_id == refused.claim.tenant_id:
-                other.due = max(other.due, self._clock() + min(wait, COMPANY_WAITS))
+            if other.handed and other.claim.tenant_id == refused.claim.tenant_id:
+                other.due = max(other.due, self._troubled[refused.claim.tenant_id])
 
-    def _add(self, claim: Claim, cause: str, pause: float, *, counted: bool, buried: bool = False) -> None:
-        self._pending[claim.token] = PendingRescue(
-            claim=claim, cause=cause, pause=pause, counted=counted, buried=buried, due=self._clock()
-        )
+    def _pass_over(self, claim: Claim, seconds: float) -> None:
+        until = self._clock() + seconds
+        self._troubled[claim.tenant_id] = max(until, self._troubled.get(claim.tenant_id, until))
+
+    def _add(self, claim: Claim, cause: str, pause: float, **more: bool) -> None:
+        self._pending[claim.token] = PendingRescue(claim=claim, cause=cause, pause=pause, due=self._clock(), **more)
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
         if cause in causes.BLAMELESS:
@@ -161,10 +188,18 @@ class Rescuer:
         return self._registry.terms(claim.type).retry.delay(claim.attempt, self._chance())
 
     def _rescue(self, pending: PendingRescue) -> None:
+        verdict = self._taken_back(pending) if pending.handed else self._given_back(pending)
+        if verdict == "pending" and not pending.pause:
+            self._ready()  # nobody else was told
+
+    def _given_back(self, pending: PendingRescue) -> str:
         claim = pending.claim
-        if pending.buried:
-            # First, so that whoever runs the job next knows that nobody is at its outside call any more.
-            self._engine.run(recovery.caller_gone, claim.login.schema, claim.token)
+        self._engine.run(tickets.unclaim, claim.job_id, claim.token, timedelta(seconds=pending.pause))
+        log.info("job given back: %s", pending.cause, extra=claim.log_fields)
+        return "pending"
+
+    def _taken_back(self, pending: PendingRescue) -> str:
+        claim = pending.claim
         verdict = self._engine.run(
             recovery.rescue,
             claim.login.schema,
@@ -173,11 +208,11 @@ class Rescuer:
             cause=pending.cause,
             retry_in=timedelta(seconds=pending.pause),
             counted=pending.counted,
+            seen=pending.seen,
         )
         self._announcer.changed((claim,))
         if verdict == "failed":
             log.error("job failed, crashed once too often: %s", pending.cause, extra=claim.log_fields)
         elif verdict != "gone":
             log.warning("job taken back: %s; now %s", pending.cause, verdict, extra=claim.log_fields)
-        if verdict == "pending" and not pending.pause:
-            self._ready()  # nobody else was told
+        return verdict

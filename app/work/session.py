@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, Self, TypeVar
+from typing import Any, LiteralString, NoReturn, Protocol, Self, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -37,6 +37,8 @@ CLEAN: tuple[Statement, ...] = (
     ("DEALLOCATE ALL", ()),
     (UNCHANGED, ()),
 )
+UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
+MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
     refusal: str | None = None
     # What it said of its user after it was cleaned; None once something may have been run in it since.
     cleaned: TupleRow | None = None
+    # Whether its role may take advisory locks, which outlive transactions: a provisioner that is no superuser cannot
+    # forbid them.
+    may_lock = False
     # The attempt whose transaction is open in it while nobody has it.
     begun: Begun | None = None
 
@@ -77,13 +82,19 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         """
         fresh = type(self)(self.pgconn)
         fresh._autocommit = True  # noqa: SLF001 - its setter would refuse where a transaction is open
+        fresh.may_lock = self.may_lock
         self.refusal = "this session went back when its job ended; use job.connection of the present job"
         self._pool = None  # it is not left open: the new object has what it had
         return fresh
 
+    @property
+    def cleaning(self) -> Sequence[Statement]:
+        """What undoes whatever a job may have done to the session, and then tells whose it is."""
+        return (UNLOCK, *CLEAN) if self.may_lock else CLEAN
+
     def clean(self) -> None:
         """Undo what a job may have done to the session. One network round trip."""
-        answers = exchange(self, CLEAN)
+        answers = exchange(self, self.cleaning)
         insist(self, answers)
         (self.cleaned,) = rows_of(self, answers[-1])
 
@@ -171,7 +182,7 @@ class JobTransaction:
         """
         # Afresh before that: nothing that the handler has kept may reach the session in between.
         session = self.connection = self.connection.afresh()
-        ending = [*ends, attempts.COMMIT, *CLEAN]
+        ending = [*ends, attempts.COMMIT, *session.cleaning]
         answers = exchange(session, ending + (attempts.starting(following, self._worker) if following else []))
         with named_refusals():
             insist(session, answers[: len(ending)])

@@ -6,7 +6,7 @@ from time import monotonic
 
 import psycopg
 
-from app.work.session import HandlerConnection
+from app.work.session import MAY_LOCK, HandlerConnection
 from tenants.session import NotConfined, believe_confined
 from tenants.tenant import HandlerLogin
 
@@ -36,6 +36,7 @@ class Sessions:
         self._keep = keep
         self._clock = clock
         self._idle: list[IdleSession] = []  # the one unused for longest first
+        self._may_lock: bool | None = None
 
     def take(self, login: HandlerLogin) -> HandlerConnection:
         """Return a session that is this tenant's alone and proved to be; raises LoginRefused or NotConfined.
@@ -48,7 +49,16 @@ class Sessions:
                 self._idle.remove(session)
                 if not session.connection.closed:
                     return session.connection
-        return self._log_in(login)
+        return self._new(login)
+
+    def _new(self, login: HandlerLogin) -> HandlerConnection:
+        connection = self._log_in(login)
+        if self._keep and self._may_lock is None:
+            # Asked once: what PUBLIC may do is the same for every tenant.
+            row = connection.execute(MAY_LOCK).fetchone()
+            self._may_lock = row is not None and bool(row[0])
+        connection.may_lock = bool(self._may_lock)
+        return connection
 
     def give_back(self, login: HandlerLogin, connection: HandlerConnection) -> None:
         """Keep a session for this tenant's next job if it can be cleaned, otherwise end it."""

@@ -153,7 +153,8 @@ class Supervisor:
             return
         for turn in self._take(free):
             crash_points.reach("claimed")
-            self._assign(turn)
+            if not self._rescuer.passed_over(turn):
+                self._assign(turn)
 
     def _take(self, free: int) -> list[Turn]:
         try:
@@ -269,7 +270,7 @@ class Supervisor:
         self._unbegun.add(child.take_back())
         code = child.reap()
         self._rescuer.from_dead(child.claims, code, child.why(code))
-        self._rescuer.unbegun(child.begun)  # their handler did not run
+        self._rescuer.begun(child.begun)
         # What it left behind had it as parent until it died, and has us now.
         strays.end(spare=self._own_processes())
 

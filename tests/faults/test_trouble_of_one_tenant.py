@@ -70,6 +70,54 @@ def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: World, 
     assert pool.poll() is None
 
 
+def test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child(world: World) -> None:
+    pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    waiting = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
+    with locked(world, "background_jobs"):
+        assert pool.stdout is not None
+        assert any("attempt not started" in line for line in pool.stdout)
+        others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(10)]
+        assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=4)
+    assert becomes_true(lambda: all(completed(world, job, world.one) for job in waiting), within=20)
+    assert {(job["errors"], job["crashes"]) for job in map(world.job, waiting)} == {(0, 0)}
+    assert pool.poll() is None
+
+
+@contextmanager
+def locked_out(world: World) -> Iterator[None]:
+    """Let the server refuse the first tenant's login."""
+    role = sql.Identifier(world.one.handler_role)
+    world.admin.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(role))
+    try:
+        yield
+    finally:
+        world.admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
+
+
+def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it(world: World) -> None:
+    with locked_out(world):
+        refused = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(40)]
+        others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(40)]
+        pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="2", LOG_LEVEL="ERROR")
+        assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=20)
+        unsettled = "SELECT 1 FROM turno.tickets WHERE state <> 'scheduled'"
+        assert becomes_true(lambda: world.rows(unsettled) == [], within=20)
+        pool.send_signal(signal.SIGTERM)
+        said, _ = pool.communicate(timeout=20)
+    assert 1 <= said.count("is not permitted to log in") <= 4, said
+    jobs = [world.job(job_id) for job_id in refused]
+    assert {(job["status"], job["errors"], job["crashes"], job["attempt"]) for job in jobs} == {("pending", 0, 0, 0)}
+
+
+def test_a_child_that_dies_before_its_start_is_recorded_each_time_ends_its_job(world: World) -> None:
+    world.backend = "exec"
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    world.work(job_id, crash_at="handed")
+    job = world.job(job_id)
+    assert (job["status"], job["crashes"], job["attempt"]) == ("failed", 3, 3)
+    assert job["reason"].startswith("killed by SIGKILL")
+
+
 @pytest.fixture
 def brief_tenant(world: World) -> Iterator[Tenant]:
     """A tenant that is removed while its job runs."""

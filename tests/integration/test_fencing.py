@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
@@ -58,7 +59,7 @@ class Hands:
         self._stack.callback(psycopg.Connection.close, session)
         return session
 
-    def rescue(self, claim: Claim, *, counted: bool = True) -> str:
+    def rescue(self, claim: Claim, *, counted: bool = True, seen: bool = False) -> str:
         return recovery.rescue(
             self._world.engine,
             claim.login.schema,
@@ -67,6 +68,7 @@ class Hands:
             cause="test",
             retry_in=timedelta(0),
             counted=counted,
+            seen=seen,
         )
 
 
@@ -264,11 +266,55 @@ def test_an_item_is_entered_into_the_ledger_once(world: World, hands: Hands) -> 
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_claim_that_never_started_goes_back_uncounted(world: World, hands: Hands) -> None:
+def test_a_death_before_the_start_counts_if_it_was_seen(world: World, hands: Hands) -> None:
     claim = hands.claim()
-    assert hands.rescue(claim) == "pending"
+    for crash in (1, 2, 3):
+        assert hands.rescue(claim, seen=True) == ("failed" if crash == 3 else "pending")
+        job = world.job(claim.job_id)
+        assert (job["crashes"], job["attempt"], job["error"]["class"]) == (crash, crash, "Crash")
+        if crash < 3:
+            assert world.rows("SELECT crashes, attempt FROM turno.tickets") == [{"crashes": crash, "attempt": crash}]
+            claim = hands.claim_again(claim.job_id)
+    assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
+
+
+@pytest.mark.parametrize(("counted", "seen"), [(True, False), (False, True), (False, False)])
+def test_a_claim_that_never_started_goes_back_uncounted_otherwise(
+    world: World, hands: Hands, *, counted: bool, seen: bool
+) -> None:
+    claim = hands.claim()
+    assert hands.rescue(claim, counted=counted, seen=seen) == "pending"
     job = world.job(claim.job_id)
     assert (job["status"], job["crashes"], job["attempt"]) == ("pending", 0, 0)
+
+
+@pytest.mark.parametrize("wait", [0, 30])
+def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has_locked(
+    world: World, hands: Hands, wait: int
+) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    before = world.rows("SELECT * FROM turno.tickets")[0]
+    claim = hands.claim_again(job_id)
+    with psycopg.connect(world.url) as rival:
+        name = sql.Identifier(world.one.schema, "background_jobs")
+        rival.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(name))
+        tickets.unclaim(world.engine, job_id, claim.token, timedelta(seconds=wait))
+        rival.rollback()
+    after = world.rows("SELECT * FROM turno.tickets")[0]
+    if wait:
+        assert (after["state"], after["run_at"] > before["run_at"]) == ("scheduled", True)
+    else:
+        assert after == before  # its place among the others included
+    assert world.job(job_id)["status"] == "pending"
+
+
+def test_a_claim_that_another_has_is_not_given_back(world: World, hands: Hands) -> None:
+    old = hands.claim()
+    tickets.unclaim(world.engine, old.job_id, old.token, timedelta(0))
+    new = hands.claim_again(old.job_id)
+    before = snapshot(world, new)
+    tickets.unclaim(world.engine, old.job_id, old.token, timedelta(0))
+    assert snapshot(world, new) == before
 
 
 def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:

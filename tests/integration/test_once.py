@@ -82,10 +82,8 @@ class Place:
         claim = claim_here(self.world, job_id)
         with pytest.raises(Died):
             execute_here(self.world, claim)
-        if buried:
-            recovery.caller_gone(self.world.engine, self.world.one.schema, claim.token)
-        schema = self.world.one.schema
-        recovery.rescue(self.world.engine, schema, job_id, claim.token, cause="test", retry_in=timedelta(0))
+        engine, schema = self.world.engine, self.world.one.schema
+        recovery.rescue(engine, schema, job_id, claim.token, cause="test", retry_in=timedelta(0), seen=buried)
 
     def effect(self, key: str = KEY) -> dict[str, Any]:
         (row,) = self.world.rows("SELECT * FROM external_effects WHERE key = %s", key)
@@ -297,6 +295,20 @@ def test_two_jobs_in_doubt_issue_it_again_once(world: World, place: Place) -> No
     assert attempt(world, first)["result"] == {"answer": {"cae": 2}}
 
 
+def test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person(world: World, place: Place) -> None:
+    job_id = place.enqueue(look=False)
+    world.rows("UPDATE background_jobs SET crashes = 2, attempt = 2")
+    world.rows("UPDATE turno.tickets SET crashes = 2, attempt = 2")
+    place.die(job_id, buried=True)
+    job = world.job(job_id)
+    assert (job["status"], job["run_at"], job["crashes"]) == ("pending", FOREVER, 3)
+    assert job["reason"] == f"{KEY} is in doubt: test"
+    assert world.rows("SELECT kind FROM notifications") == [{"kind": "needs_review"}]
+    assert world.rows("SELECT 1 FROM background_jobs_dead_letter") == []
+    assert place.decide(job_id, '"granted"') == "settled"
+    assert attempt(world, job_id)["result"] == {"answer": "granted"}
+
+
 def test_a_zombie_s_answer_is_refused_and_looked_up(world: World, place: Place) -> None:
     job_id = place.enqueue()
     claim = claim_here(world, job_id)
@@ -485,7 +497,8 @@ def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: World,
     place.outside.findings = [Absent(), Absent()]
     for _ in range(3):
         place.die(job_id, buried=True)
-    assert world.job(job_id)["status"] == "failed"
+    assert (world.job(job_id)["crashes"], world.job(job_id)["run_at"]) == (3, FOREVER)
+    assert world.cancel(job_id) == "cancelled"
     first, second = (world.retry(job_id) for _ in range(2))
     assert (first["verdict"], second["verdict"], first["job_id"]) == ("accepted", "replayed", second["job_id"])
     place.outside.findings = [Done("the third one")]

@@ -134,3 +134,27 @@ def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: World)
             again = lent.take(login)
             assert again.info.backend_pid == session.info.backend_pid
             lent.give_back(login, again)
+
+
+@pytest.fixture
+def open_locks(world: World) -> Iterator[None]:
+    """Advisory locks open to everybody, as where the provisioner is no superuser."""
+    functions = "pg_advisory_lock(bigint), pg_advisory_unlock_all()"
+    world.admin.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO PUBLIC")
+    yield
+    world.admin.execute(f"REVOKE EXECUTE ON FUNCTION {functions} FROM PUBLIC")
+
+
+@pytest.mark.usefixtures("open_locks")
+@pytest.mark.parametrize("ended", [True, False], ids=["with the job's end", "when it is given back"])
+def test_a_cleaned_session_holds_no_advisory_lock(world: World, lent: Sessions, *, ended: bool) -> None:
+    claim = claim_here(world, world.enqueue({"order_ids": [1]}))
+    with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:
+        transaction.start()
+        transaction.connection.execute("SELECT pg_advisory_lock(42)")
+        if ended:
+            transaction.end([completing(claim, "{}")])
+    assert len(lent) == 1  # it was kept
+    assert world.rows("SELECT pg_try_advisory_lock(42) AS free, pg_advisory_unlock(42) AS freed") == [
+        {"free": True, "freed": True}
+    ]

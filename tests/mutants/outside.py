@@ -139,8 +139,8 @@ MUTANTS = (
         "nobody says that a dead caller is gone",
         "section 6: absent counts when the old process is known to be dead",
         "app/work/rescuer.py",
-        "        if pending.buried:\n",
-        "        if False:\n",
+        "            seen=pending.seen,\n",
+        "",
         (f"{FAULTS}::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",),
     ),
     Mutant(

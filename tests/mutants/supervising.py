@@ -16,6 +16,8 @@ JANITOR = "tests/unit/test_janitor.py"
 ENDS = "tests/integration/test_attempt_ends.py"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/test_tenant_sessions.py"
+ONCE = "tests/integration/test_once.py"
+RESCUE = "migrations/tenant/functions/job_rescue.sql"
 FENCING = "tests/integration/test_fencing.py"
 
 MUTANTS = (
@@ -218,5 +220,85 @@ MUTANTS = (
         "            started = transaction.start()\n",
         "            self._registry.load(claim.type)\n            started = transaction.start()\n",
         (f"{ENDS}::test_a_handler_that_cannot_be_loaded_is_an_error_and_counted[missing]",),
+    ),
+    Mutant(
+        "who dies before the start is recorded runs again for ever",
+        CRASHES,
+        RESCUE,
+        "job.status = 'pending' AND NOT (p_counted AND p_seen)",
+        "job.status = 'pending'",
+        (f"{FENCING}::test_a_death_before_the_start_counts_if_it_was_seen",),
+    ),
+    Mutant(
+        "a lost worker's jobs that were not started are blamed",
+        CRASHES,
+        RESCUE,
+        "NOT (p_counted AND p_seen)",
+        "NOT p_counted",
+        (f"{FENCING}::test_a_claim_that_never_started_goes_back_uncounted_otherwise[True-False]",),
+    ),
+    Mutant(
+        "a third crash fails a job whose effect is in doubt",
+        "section 6: unknown parks the job for a person",
+        RESCUE,
+        "job.crashes >= 2 AND doubt IS NOT NULL",
+        "false",
+        (f"{ONCE}::test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person",),
+    ),
+    Mutant(
+        "a claim is given back that another has",
+        "promise 3: a worker that lost its claim can write nothing",
+        "migrations/control/functions/unclaim.sql",
+        "WHERE job_id = p_job AND token = p_token AND state",
+        "WHERE job_id = p_job AND state",
+        (f"{FENCING}::test_a_claim_that_another_has_is_not_given_back",),
+    ),
+    Mutant(
+        "what was handed to nobody waits for its tenant's locks",
+        TROUBLE,
+        f"{WORK}/rescuer.py",
+        "self._taken_back(pending) if pending.handed else self._given_back(pending)",
+        "self._taken_back(pending)",
+        (f"{RESCUER}::test_what_no_process_was_handed_is_given_back_by_its_ticket_alone",),
+    ),
+    Mutant(
+        "a tenant whose login is refused costs a child for each of its jobs",
+        TROUBLE,
+        f"{WORK}/rescuer.py",
+        "            if code in THE_TENANTS and why is None:\n",
+        "            if False:\n",
+        (f"{RESCUER}::test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while[71-30]",),
+    ),
+    Mutant(
+        "a tenant whose rescue is refused is not passed over",
+        TROUBLE,
+        f"{WORK}/rescuer.py",
+        "        self._pass_over(refused.claim, min(wait, COMPANY_WAITS))\n",
+        "",
+        (f"{RESCUER}::test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment",),
+    ),
+    Mutant(
+        "an idle session keeps its advisory locks",
+        "section 5: between two jobs a session is made clean",
+        f"{WORK}/session.py",
+        "return (UNLOCK, *CLEAN) if self.may_lock else CLEAN",
+        "return CLEAN",
+        (f"{SESSIONS}::test_a_cleaned_session_holds_no_advisory_lock[with the job's end]",),
+    ),
+    Mutant(
+        "a tenant in trouble is claimed for",
+        TROUBLE,
+        f"{WORK}/supervisor.py",
+        "if not self._rescuer.passed_over(turn):",
+        "if True:",
+        (f"{ONE_TENANT}::test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it",),
+    ),
+    Mutant(
+        "a start waits for a lock as long as any statement of a handler's",
+        TROUBLE,
+        "migrations/tenant/functions/job_start.sql",
+        " SET lock_timeout = '1s'",
+        "",
+        (f"{ONE_TENANT}::test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child",),
     ),
 )

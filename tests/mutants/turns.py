@@ -48,7 +48,7 @@ MUTANTS = (
         "who dies takes along what it had begun with the end of another",
         ALONE,
         SUPERVISOR,
-        "        self._rescuer.unbegun(child.begun)  # their handler did not run\n",
+        "        self._rescuer.begun(child.begun)\n",
         "",
         (f"{TURNS}::test_who_dies_with_the_end_of_a_job_takes_nobody_along",),
     ),

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from app.jobs.claim import Claim
-from app.store import recovery
+from app.store import recovery, tickets
 from app.work import causes, exit_codes
 from app.work.announcer import Announcer
 from app.work.engine import EngineLink
@@ -30,6 +30,7 @@ class Database:
         self.away: psycopg.Error | None = None
         self.asked: list[Claim] = []
         self.rescued: dict[Claim, dict[str, Any]] = {}
+        self.given_back: dict[Claim, float] = {}
         self.claims: dict[Any, Claim] = {}
         self.takes = 0.0  # seconds for each rescue
 
@@ -56,6 +57,10 @@ class Link(EngineLink):
         database = self._database
         if database.away is not None:
             raise database.away
+        if operation is tickets.unclaim:
+            _, token, wait = parameters
+            database.given_back[database.claims[token]] = wait.total_seconds()
+            return None
         if operation is not recovery.rescue:
             return None
         _, _, token = parameters
@@ -204,12 +209,14 @@ def test_many_that_take_long_leave_time_to_say_that_the_worker_lives(database: D
         (-9, None, True),
         (exit_codes.OUT_OF_MEMORY, None, True),
         (exit_codes.BROKEN, None, True),
+        (exit_codes.UNRECORDED, None, True),
         (-9, causes.time_limit(1), True),
         (-9, causes.WORKER_ENDED, False),
         (-9, causes.STOPPING, False),
         (-9, causes.CUT_OFF, False),
         (exit_codes.LOGIN_REFUSED, None, False),
         (exit_codes.DATABASE_AWAY, None, False),
+        (exit_codes.NOT_STARTED, None, False),
     ],
 )
 def test_which_ends_of_a_child_are_counted(
@@ -218,4 +225,61 @@ def test_which_ends_of_a_child_are_counted(
     claim = database.claim(1)
     rescuing.from_dead((claim,), code, why)
     rescuing.flush()
-    assert database.rescued[claim]["counted"] is counted
+    assert (database.rescued[claim]["counted"], database.rescued[claim]["seen"]) == (counted, True)
+
+
+@pytest.mark.parametrize(("code", "seconds"), [(exit_codes.LOGIN_REFUSED, 30), (exit_codes.NOT_STARTED, 5)])
+def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
+    database: Database, rescuing: Rescuer, code: int, seconds: int
+) -> None:
+    first, second, other = database.claim(1), database.claim(1), database.claim(2)
+    rescuing.from_dead((first,), code, None)
+    assert not rescuing.passed_over(((other,),))
+    database.now += 1
+    assert rescuing.passed_over(((second,), (later := database.claim(1),)))
+    rescuing.flush()
+    assert database.given_back == {second: seconds - 1, later: seconds - 1}
+    assert list(database.rescued) == [first]  # without a wait: what refuses handlers refuses no rescue
+    database.now = seconds
+    assert not rescuing.passed_over(((second,),))
+
+
+@pytest.mark.parametrize("code", [exit_codes.DATABASE_AWAY, exit_codes.OUT_OF_MEMORY, -9])
+def test_a_tenant_is_not_passed_over_for_what_is_no_fault_of_its_database(
+    database: Database, rescuing: Rescuer, code: int
+) -> None:
+    rescuing.from_dead((database.claim(1),), code, None)
+    assert not rescuing.passed_over(((database.claim(1),),))
+
+
+def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: Database, rescuing: Rescuer) -> None:
+    bad = database.claim(1)
+    database.refused[bad] = LOCKED
+    killed(rescuing, bad)
+    for _ in range(9):
+        rescuing.flush()
+        assert rescuing.passed_over(((claim := database.claim(1),),))
+        rescuing.flush()
+        assert database.given_back[claim] <= 5
+        database.now = rescuing.due
+    assert not rescuing.passed_over(((database.claim(1),),))
+
+
+def test_what_no_process_was_handed_is_given_back_by_its_ticket_alone(database: Database, rescuing: Rescuer) -> None:
+    claims = [database.claim(1) for _ in range(3)]
+    rescuing.unbegun(((claims[0],), (claims[1],)))
+    rescuing.unfit(((claims[2],),), "no process could be had")
+    rescuing.flush()
+    assert database.given_back == {claims[0]: 0, claims[1]: 0, claims[2]: 30}
+    assert database.rescued == {}
+
+
+def test_what_a_child_may_have_started_is_taken_back_uncounted(database: Database, rescuing: Rescuer) -> None:
+    begun, unheard = database.claim(1), database.claim(2)
+    rescuing.begun(((begun,),))
+    rescuing.unheard(unheard)
+    rescuing.flush()
+    assert {claim: (told["counted"], told["seen"]) for claim, told in database.rescued.items()} == {
+        begun: (False, True),
+        unheard: (False, False),
+    }

@@ -7,16 +7,8 @@ BEGIN
     IF job_cancel_requested(p_job) THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
         RETURN 'cancelled';
-    END IF;
-    UPDATE external_effects SET waiting = array_append(waiting, p_job) WHERE key = p_key AND state = 'intended';
-    IF NOT FOUND THEN
-        -- Settled in this very moment.
+    ELSIF NOT job_await_review(p_job, p_key, p_reason, p_error, 0) THEN
         PERFORM job_requeue(p_job, clock_timestamp(), p_reason, NULL, 0, 0);
-        RETURN 'pending';
     END IF;
-    PERFORM job_requeue(p_job, 'infinity', p_reason, p_error, 0, 0);
-    INSERT INTO notifications (job_id, user_id, kind, data)
-    SELECT p_job, user_id, 'needs_review', jsonb_build_object('type', type, 'reason', shortened(p_reason, 1000), 'key', p_key)
-    FROM background_jobs WHERE id = p_job;
     RETURN 'pending';
 END $$;

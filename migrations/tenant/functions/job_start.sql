@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION job_start(p_job uuid, p_token uuid, p_worker text)
 RETURNS TABLE (payload jsonb, user_id text, correlation_id text, trace_context text, attempt integer, errors integer,
                max_attempts integer, checkpoint jsonb, expired boolean, cancelled boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
-SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 DECLARE
     run_number integer;
 BEGIN

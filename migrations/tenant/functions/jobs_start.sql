@@ -4,7 +4,7 @@ RETURNS TABLE (job_id uuid, payload jsonb, user_id text, correlation_id text, tr
                errors integer, max_attempts integer, checkpoint jsonb, expired boolean, cancelled boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan AS $$
+SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 BEGIN
     RETURN QUERY
         WITH held AS (
