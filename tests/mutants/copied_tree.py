@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
+from threading import local
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -74,10 +74,15 @@ class ForkServer:
         return Ended(None if late else status, output.read_text(encoding="utf-8", errors="replace"))
 
 
-@cache
 def fork_server() -> ForkServer:
-    """Return this process's own; it ends when its standard input does."""
-    return ForkServer()
+    """Return this thread's own, as it answers one request at a time; it ends when its standard input does."""
+    if not hasattr(_OF_THREAD, "server"):
+        _OF_THREAD.server = ForkServer()
+    server: ForkServer = _OF_THREAD.server
+    return server
+
+
+_OF_THREAD = local()
 
 
 def run_pytest(tree: Path, tests: Sequence[str], *, patience: float = PATIENCE) -> Ended:
