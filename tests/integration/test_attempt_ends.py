@@ -157,9 +157,11 @@ def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(world
         psycopg.connect(world.url) as rival,
     ):
         rival.execute("SELECT 1 FROM turno.tickets WHERE job_id = %s FOR UPDATE", (claim.job_id,))
-        transaction.connection.execute("SET lock_timeout = '10ms'")
-        with pytest.raises(NotStarted):
+        # Shorter than a handler's own statements wait for a lock: others wait for this child.
+        transaction.connection.execute("SET statement_timeout = '5s'")
+        with pytest.raises(NotStarted) as refused:
             transaction.start()
+    assert isinstance(refused.value.__cause__, psycopg.errors.LockNotAvailable)
     assert world.job(claim.job_id)["status"] == "pending"
 
 

@@ -41,7 +41,7 @@ MUTANTS = (
         "the locked tables of a tenant are tried once for each of its jobs",
         TROUBLE,
         f"{WORK}/rescuer.py",
-        "if other.claim.tenant_id == refused.claim.tenant_id:",
+        "if other.handed and other.claim.tenant_id == refused.claim.tenant_id:",
         "if False:",
         (f"{RESCUER}::test_the_locked_tables_of_a_tenant_are_tried_once_for_all_its_jobs",),
     ),
@@ -299,6 +299,6 @@ MUTANTS = (
         "migrations/tenant/functions/job_start.sql",
         " SET lock_timeout = '1s'",
         "",
-        (f"{ONE_TENANT}::test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child",),
+        (f"{ENDS}::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",),
     ),
 )
