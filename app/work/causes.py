@@ -39,8 +39,8 @@ def of_end(code: int) -> str:
             return "the tenant's login was refused"
         case exit_codes.DATABASE_AWAY:
             return "the database could not be reached"
-        case exit_codes.NOT_STARTED:
-            return "the database would not have it started"
+        case exit_codes.DATABASE_BUSY:
+            return "its tenant's data was locked, or the database had no room"
         case exit_codes.UNRECORDED:
             return "the database refused to record how it went"
         case exit_codes.LEFT:

@@ -20,6 +20,7 @@ from app.store.outage import in_short, unreachable
 from app.work import exit_codes, limits, strays, title
 from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED, Child
 from app.work.errand import Errand
+from app.work.session import collided
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined
 
@@ -169,11 +170,11 @@ def _run(duty: Duty, claims: Group, errand: Errand) -> int:
         return exit_codes.LOGIN_REFUSED
     except NotStarted as error:
         log.warning("attempt not started: %s", error, extra=extra)
-        return exit_codes.NOT_STARTED
+        return exit_codes.DATABASE_BUSY
     except psycopg.Error as error:
         # What the handler itself meets is an outcome; this is about our own words before and after it.
         log.warning("attempt not recorded: %s", in_short(error), extra=extra)
-        return exit_codes.DATABASE_AWAY if unreachable(error) else exit_codes.UNRECORDED
+        return _whose_fault(error)
     except SystemExit as request:
         # Not FINISHED, whatever the handler said: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT
@@ -184,3 +185,9 @@ def _run(duty: Duty, claims: Group, errand: Errand) -> int:
         for claim, status in statuses.items():
             log.info("attempt ended: %s", status, extra=claim.log_fields)
     return exit_codes.FINISHED
+
+
+def _whose_fault(error: psycopg.Error) -> int:
+    if collided(error):
+        return exit_codes.DATABASE_BUSY
+    return exit_codes.DATABASE_AWAY if unreachable(error) else exit_codes.UNRECORDED

@@ -7,5 +7,5 @@ TIME_LIMIT = 72
 BROKEN = 73
 LEFT = 74  # the handler left by sys.exit(0)
 DATABASE_AWAY = 75  # it could not be told how the attempt began or ended
-NOT_STARTED = 76  # the database would not have the attempt started now
-UNRECORDED = 77  # the database refused to be told how the attempt began or ended
+DATABASE_BUSY = 76  # the same, for a lock or for want of room
+UNRECORDED = 77  # it refused to be told, and would again

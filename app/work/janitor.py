@@ -1,6 +1,7 @@
 """A short-lived process of a resident worker that runs the passes of cron, apart from the jobs."""
 
 import logging
+import math
 import os
 import signal
 from collections.abc import Callable
@@ -51,6 +52,11 @@ class Janitor:
             self.pid = None
         return self.pid is not None
 
+    @property
+    def processes(self) -> set[int]:
+        """Return the one of a round that may be under way."""
+        return set() if self.pid is None else {self.pid}
+
     def _be_janitor(self, parent: int, before: Callable[[], None]) -> NoReturn:
         code = exit_codes.BROKEN
         try:
@@ -66,3 +72,11 @@ class Janitor:
         finally:
             logging.shutdown()
             os._exit(code)
+
+
+class NoJanitor(Janitor):
+    """Never starts a round: for a worker that leaves before one would be worth it."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None, every=math.inf)
+        self.due = math.inf

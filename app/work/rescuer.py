@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
@@ -22,11 +22,12 @@ from app.work.engine import EngineLink
 log = logging.getLogger(__name__)
 
 # How many seconds a job waits whose child ended for no fault of the job's.
-WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.NOT_STARTED: 5.0}
-THE_TENANTS = (exit_codes.LOGIN_REFUSED, exit_codes.NOT_STARTED)  # what kept one job keeps its tenant's others, too
+WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.DATABASE_BUSY: 5.0}
+THE_TENANTS = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what kept one job keeps its tenant's others, too
 UNFIT_PAUSE = 30.0
 FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
 COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up its tenant's other rescues and claims
+PASSED_OVER_REST = 0.25  # seconds without a claim after one that found only such tenants' jobs
 AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
 # No such schema, table or function: the tenant was removed, and its tickets went with it.
 TENANT_GONE = ("3F000", "42P01", "42883")
@@ -74,6 +75,7 @@ class Rescuer:
         self._clock = clock
         self._pending: dict[UUID, PendingRescue] = {}  # by token
         self._troubled: dict[int, float] = {}  # tenants, and until when their claims are passed over
+        self.claims_at = clock()
 
     def __bool__(self) -> bool:
         """Say whether anything is owed."""
@@ -102,7 +104,7 @@ class Rescuer:
                 cause, blameless = causes.COMPANY_CANCELLED, True
             self._add(claim, cause, self._pause(code, cause, claim), counted=not blameless, seen=True)
             if code in THE_TENANTS and why is None:
-                self._pass_over(claim, WAITS[code])
+                self._trouble(claim, WAITS[code])
 
     def begun(self, turn: Turn) -> None:
         """Give back what a child that ended had taken, and may have started, but never run."""
@@ -123,14 +125,22 @@ class Rescuer:
         for claim in chain.from_iterable(turn):
             self._add(claim, causes.UNBEGUN, 0.0, handed=False)
 
-    def passed_over(self, turn: Turn) -> bool:
-        """Give a turn back if its tenant's jobs could neither be started nor rescued a moment ago; say whether."""
-        wait = self._troubled.get(turn[0][0].tenant_id, 0.0) - self._clock()
-        if wait <= 0:
-            return False
-        for claim in chain.from_iterable(turn):
-            self._add(claim, causes.TENANT_IN_TROUBLE, wait, handed=False)
-        return True
+    def pass_over(self, turns: Sequence[Turn]) -> list[Turn]:
+        """Give back the turns of tenants whose jobs could neither be started nor rescued a moment ago; return the rest.
+
+        Where nothing else was claimed, nothing is to be claimed before `claims_at`: such a tenant may have many.
+        """
+        others = []
+        for turn in turns:
+            wait = self._troubled.get(turn[0][0].tenant_id, 0.0) - self._clock()
+            if wait <= 0:
+                others.append(turn)
+                continue
+            for claim in chain.from_iterable(turn):
+                self._add(claim, causes.TENANT_IN_TROUBLE, wait, handed=False)
+        if turns and not others:
+            self.claims_at = self._clock() + PASSED_OVER_REST
+        return others
 
     def flush(self) -> None:
         """Rescue what is due, but not for long; a rescue that is refused is put off."""
@@ -167,12 +177,13 @@ class Rescuer:
         refused.due = self._clock() + wait
         if not refused.handed:
             return  # its ticket is locked, and nothing else of its tenant's was asked for
-        self._pass_over(refused.claim, min(wait, COMPANY_WAITS))
+        wait = min(wait, COMPANY_WAITS)
+        self._trouble(refused.claim, wait)
         for other in self._pending.values():
             if other.handed and other.claim.tenant_id == refused.claim.tenant_id:
-                other.due = max(other.due, self._troubled[refused.claim.tenant_id])
+                other.due = max(other.due, self._clock() + wait)
 
-    def _pass_over(self, claim: Claim, seconds: float) -> None:
+    def _trouble(self, claim: Claim, seconds: float) -> None:
         until = self._clock() + seconds
         self._troubled[claim.tenant_id] = max(until, self._troubled.get(claim.tenant_id, until))
 

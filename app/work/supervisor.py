@@ -22,7 +22,7 @@ from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
 from app.work.heartbeat import Heartbeat
-from app.work.janitor import Janitor
+from app.work.janitor import Janitor, NoJanitor
 from app.work.leisure import Leisure
 from app.work.pace import Pace, Size
 from app.work.rescuer import Rescuer
@@ -56,7 +56,7 @@ class Supervisor:
         vigil: Vigil | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._janitor = janitor
+        self._janitor = janitor or NoJanitor()
         self._vigil = vigil or Vigil()
         self._backend = backend
         self._engine = engine
@@ -92,8 +92,7 @@ class Supervisor:
         )
         with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
             ending.callback(self._leave)
-            if self._janitor is not None:
-                ending.callback(self._janitor.dismiss)
+            ending.callback(self._janitor.dismiss)
             ending.callback(self._hand_back)
             ending.callback(self._vigil.end)
             while self._go_on():
@@ -101,8 +100,7 @@ class Supervisor:
                 self._fit()
                 self._announcer.tell()
                 self._vigil.ready()
-                if self._janitor is not None:
-                    self._janitor.tend(before=self._drop_in_child)
+                self._janitor.tend(before=self._drop_in_child)
                 if self._source.exhausted and not (self._children or self._unbegun or self._rescuer):
                     break
                 self._watch()
@@ -138,9 +136,13 @@ class Supervisor:
 
     def _free(self) -> int:
         """Count the claims that could be taken now: none while the database is away, or when told to stop."""
-        if self._engine.away or self._shutdown.asked:
+        if self._shutdown.asked or monotonic() < self._claims_at:
             return 0
         return self._size.most - sum(not child.idle for child in self._children.values())
+
+    @property
+    def _claims_at(self) -> float:
+        return max(self._engine.again_at, self._rescuer.claims_at)
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked; what one has not begun goes to another."""
@@ -151,10 +153,9 @@ class Supervisor:
         if free <= 0:
             self._source.pause()
             return
-        for turn in self._take(free):
+        for turn in self._rescuer.pass_over(self._take(free)):
             crash_points.reach("claimed")
-            if not self._rescuer.passed_over(turn):
-                self._assign(turn)
+            self._assign(turn)
 
     def _take(self, free: int) -> list[Turn]:
         try:
@@ -235,11 +236,9 @@ class Supervisor:
 
     def _patience(self) -> float:
         moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._leisure.due, self._rescuer.due]
-        moments.append(self._unbegun.give_up_at)
-        if self._engine.away:
-            moments.append(self._engine.again_at)
-        if self._janitor is not None:
-            moments.append(self._janitor.due)
+        moments += [self._janitor.due, self._unbegun.give_up_at]
+        if monotonic() < self._claims_at:
+            moments.append(self._claims_at)
         moments += [self._limits.deadline(child) for child in self._children.values() if child.claims]
         moments += [child.since + LONG for child in self._children.values() if child.more]
         if self._shutdown.deadline is not None:
@@ -275,9 +274,7 @@ class Supervisor:
         strays.end(spare=self._own_processes())
 
     def _own_processes(self) -> set[int]:
-        sweeper = self._janitor.pid if self._janitor is not None else None
-        own = {*self._children, *self._inherited, *self._source.processes}
-        return own if sweeper is None else own | {sweeper}
+        return {*self._children, *self._inherited, *self._source.processes, *self._janitor.processes}
 
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""

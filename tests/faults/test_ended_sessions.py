@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import psycopg
 import pytest
-from psycopg.errors import ProgramLimitExceeded, ReadOnlySqlTransaction
+from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction
 
 from app.errors import NotStarted
 from app.work import causes, exit_codes
@@ -17,6 +17,7 @@ from tests.attempt_here import claim_here
 from tests.odd_handlers import Odd
 from tests.world import World
 
+BUSY = "its tenant's data was locked, or the database had no room"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
 
 
@@ -58,7 +59,8 @@ def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: World, p
         (psycopg.OperationalError("lost"), exit_codes.DATABASE_AWAY, "the database could not be reached"),
         (ReadOnlySqlTransaction("a standby"), exit_codes.DATABASE_AWAY, "the database could not be reached"),
         (LoginRefused("the password"), exit_codes.LOGIN_REFUSED, "the tenant's login was refused"),
-        (NotStarted("a lock"), exit_codes.NOT_STARTED, "the database would not have it started"),
+        (NotStarted("a lock"), exit_codes.DATABASE_BUSY, BUSY),
+        (LockNotAvailable("55P03"), exit_codes.DATABASE_BUSY, BUSY),
         (ProgramLimitExceeded("54000"), exit_codes.UNRECORDED, "the database refused to record how it went"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

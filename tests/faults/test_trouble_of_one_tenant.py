@@ -96,7 +96,7 @@ def locked_out(world: World) -> Iterator[None]:
 
 def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it(world: World) -> None:
     with locked_out(world):
-        refused = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(40)]
+        refused = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
         others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(40)]
         pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="2", LOG_LEVEL="ERROR")
         assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=20)

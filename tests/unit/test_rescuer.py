@@ -216,7 +216,7 @@ def test_many_that_take_long_leave_time_to_say_that_the_worker_lives(database: D
         (-9, causes.CUT_OFF, False),
         (exit_codes.LOGIN_REFUSED, None, False),
         (exit_codes.DATABASE_AWAY, None, False),
-        (exit_codes.NOT_STARTED, None, False),
+        (exit_codes.DATABASE_BUSY, None, False),
     ],
 )
 def test_which_ends_of_a_child_are_counted(
@@ -228,20 +228,24 @@ def test_which_ends_of_a_child_are_counted(
     assert (database.rescued[claim]["counted"], database.rescued[claim]["seen"]) == (counted, True)
 
 
-@pytest.mark.parametrize(("code", "seconds"), [(exit_codes.LOGIN_REFUSED, 30), (exit_codes.NOT_STARTED, 5)])
+@pytest.mark.parametrize(("code", "seconds"), [(exit_codes.LOGIN_REFUSED, 30), (exit_codes.DATABASE_BUSY, 5)])
 def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
     database: Database, rescuing: Rescuer, code: int, seconds: int
 ) -> None:
     first, second, other = database.claim(1), database.claim(1), database.claim(2)
     rescuing.from_dead((first,), code, None)
-    assert not rescuing.passed_over(((other,),))
     database.now += 1
-    assert rescuing.passed_over(((second,), (later := database.claim(1),)))
+    theirs, others = ((second,), (later := database.claim(1),)), ((other,),)
+    assert rescuing.pass_over([theirs, others]) == [others]
+    assert rescuing.claims_at <= database.now
     rescuing.flush()
     assert database.given_back == {second: seconds - 1, later: seconds - 1}
     assert list(database.rescued) == [first]  # without a wait: what refuses handlers refuses no rescue
+    # Of such a tenant only: it may have very many, so nothing is claimed for a moment.
+    assert rescuing.pass_over([((database.claim(1),),)]) == []
+    assert rescuing.claims_at == database.now + 0.25
     database.now = seconds
-    assert not rescuing.passed_over(((second,),))
+    assert rescuing.pass_over([theirs]) == [theirs]
 
 
 @pytest.mark.parametrize("code", [exit_codes.DATABASE_AWAY, exit_codes.OUT_OF_MEMORY, -9])
@@ -249,7 +253,8 @@ def test_a_tenant_is_not_passed_over_for_what_is_no_fault_of_its_database(
     database: Database, rescuing: Rescuer, code: int
 ) -> None:
     rescuing.from_dead((database.claim(1),), code, None)
-    assert not rescuing.passed_over(((database.claim(1),),))
+    turn = ((database.claim(1),),)
+    assert rescuing.pass_over([turn]) == [turn]
 
 
 def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: Database, rescuing: Rescuer) -> None:
@@ -258,11 +263,12 @@ def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: 
     killed(rescuing, bad)
     for _ in range(9):
         rescuing.flush()
-        assert rescuing.passed_over(((claim := database.claim(1),),))
+        assert rescuing.pass_over([((claim := database.claim(1),),)]) == []
         rescuing.flush()
         assert database.given_back[claim] <= 5
         database.now = rescuing.due
-    assert not rescuing.passed_over(((database.claim(1),),))
+    turn = ((database.claim(1),),)
+    assert rescuing.pass_over([turn]) == [turn]
 
 
 def test_what_no_process_was_handed_is_given_back_by_its_ticket_alone(database: Database, rescuing: Rescuer) -> None:

@@ -40,6 +40,7 @@ def test_every_wrong_setting_is_named_at_once() -> None:
         {"JWT_ALGORITHMS": "HS256,none"},
         {"LOG_LEVEL": "chatty"},
         {"EXEC_MAX_PROCESSES": "-1"},
+        {"POOL_SESSIONS_PER_CHILD": "0"},
     ],
 )
 def test_a_senseless_value_is_refused(wrong: dict[str, str]) -> None:

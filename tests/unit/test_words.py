@@ -57,7 +57,7 @@ def test_every_state_notice_and_filter_has_its_words() -> None:
         *("cancelled by its user", "cancelled by an operator", "cancelled on request", "its ticket was missing"),
         *(causes.STOPPING, causes.CUT_OFF, causes.UNHEARD, causes.CANCELLED, causes.COMPANY_CANCELLED),
         *(causes.of_end(code) for code in (-9, 1, exit_codes.OUT_OF_MEMORY, exit_codes.LOGIN_REFUSED)),
-        *(causes.WORKER_ENDED, *map(causes.of_end, (exit_codes.NOT_STARTED, exit_codes.UNRECORDED))),
+        *(causes.WORKER_ENDED, *map(causes.of_end, (exit_codes.DATABASE_BUSY, exit_codes.UNRECORDED))),
         *(causes.time_limit(1800.0), causes.transaction_limit(2.5)),
     ],
 )

@@ -319,7 +319,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "Its worker ended unexpectedly; another one goes on.",
         "es": "El proceso que lo hacía terminó de improviso; sigue otro.",
     },
-    "reason the database would not have it started": {
+    "reason its tenant's data was locked, or the database had no room": {
         "en": "The branch's data was locked, or the database had no room; it waits a moment.",
         "es": "Los datos de la sucursal estaban bloqueados, o la base no tenía lugar; espera un momento.",
     },
