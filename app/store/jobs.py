@@ -109,12 +109,15 @@ def attempts(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000)
 
 
 def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: int) -> list[Row]:
-    """Return a page of a job's ledger in the order of its keys."""
+    """Return a page of a job's ledger in the order of its keys, 9 before 40; `after` is the last of the page before."""
+    # Keys that differ only in the number at their end are in its order: a longer number is a larger one.
     reader.execute(
         """
         SELECT key, state, ref, error, at FROM background_job_items
-        WHERE job_id = %(job)s AND (%(state)s::text IS NULL OR state = %(state)s) AND key > %(after)s
-        ORDER BY key LIMIT %(limit)s
+        WHERE job_id = %(job)s AND (%(state)s::text IS NULL OR state = %(state)s)
+          AND (rtrim(key, '0123456789') COLLATE "C", length(key), key COLLATE "C")
+              > (rtrim(%(after)s, '0123456789'), length(%(after)s), %(after)s)
+        ORDER BY rtrim(key, '0123456789') COLLATE "C", length(key), key COLLATE "C" LIMIT %(limit)s
         """,
         {"job": job_id, "state": state, "after": after, "limit": limit},
     )

@@ -37,7 +37,7 @@ class ItemBody:
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Items in the order of their keys."""
+    """Items in the order of their keys; a number at their end counts by its value, so 9 comes before 40."""
 
     items: list[ItemBody]
     next_cursor: str | None

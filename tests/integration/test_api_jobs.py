@@ -7,6 +7,7 @@ import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 
@@ -350,6 +351,26 @@ def test_a_batch_shows_its_items_and_retries_the_failed_ones(service: Service) -
     skipped = ana.get(f"/api/jobs/{new}/items").get_json()["items"]
     assert [(item["key"], item["state"]) for item in skipped] == [("a", "skipped"), ("c", "skipped")]
     problem_of(ana.get(f"/api/jobs/{job_id}/items?state=new"), 400)
+
+
+def test_items_come_by_the_numbers_in_their_keys_whatever_the_size_of_a_page(service: Service) -> None:
+    ana = service.caller()
+    job_id = ana.job()
+    keys = ["3", "9", "40", "0040", "A 2", "A 10", "Zoë", "ítem:9", "ítem:40"]
+    shuffled = [*keys[::2], *keys[1::2]]
+    service.rows(
+        "INSERT INTO background_job_items (job_id, key, state) SELECT %s, unnest(%s::text[]), 'done'", job_id, shuffled
+    )
+    for limit in (1, 2, 200):
+        found: list[str] = []
+        path = f"/api/jobs/{job_id}/items?limit={limit}"
+        page = ana.get(path).get_json()
+        while True:
+            found += [item["key"] for item in page["items"]]
+            if page["next_cursor"] is None:
+                break
+            page = ana.get(f"{path}&cursor={quote(page['next_cursor'])}").get_json()
+        assert found == keys
 
 
 def test_a_job_s_changes_are_told_page_by_page(service: Service) -> None:
