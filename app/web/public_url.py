@@ -1,5 +1,6 @@
 """What PUBLIC_URL decides: which host we answer for, and that browsers reach us over HTTPS."""
 
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from flask import Flask, Request, Response, request
@@ -35,3 +36,12 @@ def install_host_check(app: Flask, public_url: str) -> None:
 def over_https(request: Request) -> bool:
     """Say whether browsers reach us over HTTPS: if PUBLIC_URL says so, whatever a request's headers say."""
     return request.is_secure or services().settings.public_url.startswith("https:")
+
+
+def asked_on_this_machine(request: Request) -> bool:
+    """Say whether the browser asked for a name that always means its own machine; any other may be led here."""
+    try:
+        host = urlsplit(f"//{request.host}").hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

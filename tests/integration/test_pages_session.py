@@ -200,6 +200,22 @@ def test_the_demo_s_button_is_there_when_the_demo_says_so(service: Service, visi
     assert 'title="ana"' in played.get("/").text
 
 
+@pytest.mark.parametrize(
+    "host", ["evil.example:18080", "127.0.0.1.evil.example", "10.0.0.7", "localhost.evil", "[::1", ""]
+)
+def test_the_demo_lets_nobody_in_by_a_name_that_may_be_made_to_lead_here(service: Service, host: str) -> None:
+    demo = Settings(jwt_key=KEY, demo_token=token("ana", "north"))
+    played = Visitor(service.build(settings=demo))
+    theirs = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    answer = played.post("/sign-in/demo", {}, headers=theirs)
+    assert answer.status_code in {400, 404}
+    assert "Set-Cookie" not in answer.headers
+    assert "/sign-in/demo" not in played.get("/", Host=host).text
+    for own in ("localhost:18080", "127.0.0.1:18080", "[::1]:18080", "127.0.0.2"):
+        assert "/sign-in/demo" in played.get("/", Host=own).text
+        assert played.post("/sign-in/demo", {}, headers={"Host": own, "Origin": f"http://{own}"}).status_code == 303
+
+
 def test_a_page_runs_no_script_and_no_style_but_our_files(ana: Visitor) -> None:
     for path in ("/", "/notifications", "/jobs/x"):
         answer = ana.get(path)

@@ -40,6 +40,14 @@ MUTANTS = (
         (f"{SESSION}::test_no_other_site_signs_anybody_in_or_out",),
     ),
     Mutant(
+        "the demo lets in whoever's name leads to it",
+        COOKIE,
+        "app/web/pages/sign_in.py",
+        " or not asked_on_this_machine(request)",
+        "",
+        (f"{SESSION}::test_the_demo_lets_nobody_in_by_a_name_that_may_be_made_to_lead_here",),
+    ),
+    Mutant(
         "who does not say where from is let in",
         COOKIE,
         "app/web/own_site.py",

@@ -7,6 +7,7 @@ from flask import Response, redirect, render_template, request
 
 from app.web.pages.language import remember_language
 from app.web.pages.visit import Visit, signed_in, speech
+from app.web.public_url import asked_on_this_machine
 from app.web.services import services
 
 POLICY = (
@@ -51,7 +52,7 @@ def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
         signed_in=False,  # what the browser brings, if anything, is good for nothing
         notice=notice,
         next=local(wanted),
-        demo=bool(services().settings.demo_token),
+        demo=bool(services().settings.demo_token) and asked_on_this_machine(request),
     )
 
 

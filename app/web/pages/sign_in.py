@@ -9,7 +9,7 @@ from app.web.own_site import require_own_site
 from app.web.pages.drawing import go, local, sign_in_page
 from app.web.pages.page_routes import Pages
 from app.web.problems import Kind, Problem
-from app.web.public_url import over_https
+from app.web.public_url import asked_on_this_machine, over_https
 from app.web.services import services
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,8 @@ def with_demo() -> Response:
     """Sign in as the demo's user, where there is a demo."""
     require_own_site(request)
     token = services().settings.demo_token
-    if not token:
+    # A site of somebody else's, whose name leads here for a while, is its own origin and may send any form.
+    if not token or not asked_on_this_machine(request):
         raise Problem(Kind.NOT_FOUND, "There is no demo here.")
     return _begin(token)
 
