@@ -268,9 +268,10 @@ def enqueued_under_a_shadow(world: World) -> int:
     with raw_log_in(world, world.one) as session:
         session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
         new = world.new_job({"order_ids": [1], "point_of_sale": 1})
-        marks = ", ".join(["%s"] * 16)
-        session.execute(f"SELECT job_enqueue({marks})".encode(), new.parameters())
-    return len(world.rows("SELECT id FROM background_jobs"))
+        asked = (new.type, new.version, new.queue, 1, 4, "{}", b"", None, None, None)
+        marks = ", ".join(["%s"] * len(asked))
+        session.execute(f"SELECT job_enqueue_child(%s, %s, {marks})".encode(), (*claimed_job(world, world.one), *asked))
+    return len(world.rows("SELECT id FROM background_jobs")) - 1
 
 
 POISON = {

@@ -174,3 +174,30 @@ def test_a_slug_added_again_starts_as_any_other(world: World) -> None:
     ).fetchone()
     remove_tenant(world.admin, "again")
     assert row == (None, 1, None, 0)
+
+
+CHILD = (
+    "SELECT verdict FROM job_enqueue_child(%s, %s, 'batch_invoicing', 1::smallint, 'default', 1::smallint, 4, '{}', '',"
+    " NULL, NULL, %s)"
+)
+
+
+def test_a_handler_enqueues_for_its_own_job_s_user_only(world: World, running: Attempts) -> None:
+    session, claim = running.start()
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute("SELECT job_enqueue('t', 1::smallint, 'q', 'pool', 1::smallint, 4, '{}', '', 'carla',"
+                        " NULL, NULL, NULL, NULL, NULL, NULL, NULL)")  # fmt: skip
+    assert session.execute(CHILD, (claim.job_id, claim.token, "k")).fetchone() == ("accepted",)
+    (child,) = world.rows("SELECT user_id, parent_id FROM background_jobs WHERE idempotency_key = 'k'")
+    assert child == {"user_id": "ana", "parent_id": claim.job_id}
+    other = world.enqueue({"order_ids": [2]}, user_id="carla")
+    with pytest.raises(psycopg.Error, match="was lost"):
+        session.execute(CHILD, (other, claim.token, "l"))
+
+
+def test_a_job_has_a_bounded_number_of_open_children(running: Attempts) -> None:
+    session, claim = running.start()
+    for n in range(1000):
+        session.execute(CHILD, (claim.job_id, claim.token, str(n)))
+    with pytest.raises(psycopg.Error, match="at most 1000 children"):
+        session.execute(CHILD, (claim.job_id, claim.token, "one more"))

@@ -1,0 +1,26 @@
+-- A job that a running attempt asks for: of its own user, on its own backend, and a bounded number at a time. A plain
+-- look at the token: to hold the ticket for as long as the handler works would keep everybody else from it.
+CREATE OR REPLACE FUNCTION job_enqueue_child(
+    p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
+    p_payload jsonb, p_payload_hash bytea, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text)
+RETURNS TABLE (job_id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    parent background_jobs;
+    own_backend text;
+BEGIN
+    SELECT t.backend INTO own_backend FROM turno.tickets t WHERE t.job_id = p_job AND t.token = p_token;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
+    END IF;
+    SELECT * INTO parent FROM background_jobs WHERE id = p_job;
+    IF (SELECT count(*) FROM (SELECT FROM background_jobs j
+                              WHERE j.user_id = parent.user_id AND j.finished_at IS NULL AND j.parent_id = p_job
+                              LIMIT 1000) AS open) >= 1000 THEN
+        RAISE EXCEPTION 'a job may have at most 1000 children that have not ended; let some end first'
+            USING ERRCODE = 'TU003';
+    END IF;
+    RETURN QUERY SELECT * FROM job_enqueue(
+        p_type, p_version, p_queue, own_backend, p_priority, p_max_attempts, p_payload, p_payload_hash, parent.user_id,
+        p_run_at, p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL);
+END $$;
