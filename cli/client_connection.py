@@ -33,6 +33,7 @@ class ClientSocket:
         raw.settimeout(0)
         self.raw = raw
         self.unsent = bytearray()
+        self.patient = True  # whether its request may still be postponed
 
     def fileno(self) -> int:
         """Return the descriptor to wait for."""
@@ -205,10 +206,24 @@ class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
     ) -> None:
         super().__init__(cfg, ClientSocket(raw), client, server)
         self.data_ready = True
-        self.parser = http.get_parser(cfg, (), client)
-        self.parser.unreader = Received()
+        self.request: bytes | bytearray = b""  # the present one, and what may have come along with it
         self.held = 0  # bytes of the present request or of its answer
+        self.wanted: int | None = None  # the tenant whose places were all taken
+        self.postponed_at = 0.0  # when its request first found no place
+        self.begin()
         self._close_later = close_later
+
+    def begin(self) -> None:
+        """Have gunicorn parse the present request, from its first byte on."""
+        self.wanted = None
+        self.parser = http.get_parser(self.cfg, (), self.client)
+        self.parser.unreader = Received()
+        self.parser.unreader.unread(self.request)
+
+    def end(self) -> bytes:
+        """Forget the present request; returns what came along with it."""
+        self.request, self.postponed_at, self.sock.patient = b"", 0.0, True
+        return bytes(self.parser.unreader.take_buffered())
 
     @property
     def cut(self) -> bool:

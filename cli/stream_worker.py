@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -12,36 +13,24 @@ from typing import TYPE_CHECKING, Any
 from gunicorn.http import wsgi
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.watch.stream_loop import STREAMS, HandedOver
+from app.watch.stream_loop import HandedOver
+from cli.application import NoPlace
 from cli.client_connection import ClientSocket, Closing, Connection, Receiving, Sending, refusal
 from cli.incoming_request import IncomingRequest, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from concurrent.futures import Future
 
-    from app.watch.stream_loop import StreamLoop
     from cli.client_connection import Phase
 
 LOOK_SECONDS = 0.5  # between two looks at who is overdue
+LONGEST_WAIT = 2.0  # seconds a request waits until its tenant has a place
+LONGEST_LINE = 100  # requests of one tenant that wait for that
 # Bytes of requests and answers that are kept for all clients; beyond it the client with the most is given up.
 MOST_HELD = 64 * 1024 * 1024
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 GONE_ALREADY = {errno.EAGAIN, errno.ECONNABORTED}
-
-
-class Application:
-    """The WSGI application together with the loop that serves its streams; it refuses bodies above `largest_body`."""
-
-    def __init__(self, wsgi_app: Callable[..., Iterable[bytes]], streams: StreamLoop, *, largest_body: int) -> None:
-        self._wsgi_app = wsgi_app
-        self.streams = streams
-        self.largest_body = largest_body
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request."""
-        environ[STREAMS] = self.streams
-        return self._wsgi_app(environ, start_response)
 
 
 class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -57,11 +46,13 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         # What each connection waits for, and how it goes on; the one that began to wait first is in front.
         self._waiting: dict[Connection, tuple[Phase, Callable[[], None]]] = {}
         self._held = 0
+        self._postponed: dict[int, deque[Connection]] = {}  # by tenant: those that wait for a place
         self._look_due = monotonic()
         super().init_process()
 
     def run(self) -> None:
         """Serve until told to stop; then return when the streams, too, have ended."""
+        self.wsgi.places.freed = self._freed
         super().run()
         self.wsgi.streams.finish()
 
@@ -82,13 +73,17 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def enqueue_req(self, conn: Connection) -> None:
         """Give a connection's next request a thread as soon as all of it is here."""
-        request, enqueue = IncomingRequest(self.wsgi.largest_body), super().enqueue_req
+        request = IncomingRequest(self.wsgi.largest_body)
 
         def begin() -> None:
-            conn.parser.unreader.unread(request.received)
-            enqueue(conn)
+            conn.request = request.received
+            self._begin(conn)
 
-        self._enter(conn, Receiving(request, conn.parser.unreader.take_buffered()), begin)
+        self._enter(conn, Receiving(request, conn.end()), begin)
+
+    def _begin(self, conn: Connection) -> None:
+        conn.begin()
+        super().enqueue_req(conn)
 
     def handle(self, conn: Connection) -> Any:
         """Answer a request; the connection is kept only if the next one's beginning is known."""
@@ -102,13 +97,20 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self.wsgi.streams.adopt(conn.sock.raw, handed)
             conn.sock = ClientSocket(socket.socket())  # for gunicorn to close
             return False
+        except NoPlace as no_place:
+            conn.wanted = no_place.tenant
+            return False
 
     def finish_request(self, conn: Connection, fs: Future[Any]) -> None:
-        """Keep or close the connection, once the client has taken its answer."""
+        """Keep or close the connection, once the client has taken its answer; or ask again later."""
+        if conn.wanted is not None:
+            self._postpone(conn, conn.wanted)
+            return
         finish = super().finish_request
 
         def taken() -> None:
             self._hold(conn, 0)
+            conn.request = b""
             finish(conn, fs)
 
         if conn.sock.unsent:
@@ -125,6 +127,34 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         for conn, (phase, _) in list(self._waiting.items()):
             if now >= phase.due:
                 self._give_up(conn, phase.overdue_answer)
+        for tenant, line in self._postponed.items():
+            while line and line[0].postponed_at + LONGEST_WAIT <= now:
+                line[0].sock.patient = False
+                self._resume(tenant)
+
+    def _postpone(self, conn: Connection, tenant: int) -> None:
+        """Have a request wait until its tenant has a place, for LONGEST_WAIT at most: then it is refused."""
+        now, line = monotonic(), self._postponed.setdefault(tenant, deque())
+        if len(line) >= LONGEST_LINE:
+            conn.sock.patient = False
+            self._begin(conn)
+        elif not conn.postponed_at:
+            conn.postponed_at = now
+            line.append(conn)
+        else:
+            line.appendleft(conn)  # somebody new took the place that it was to have
+        # Asked only now: a place that was free before this request stood in line was told of to nobody.
+        if self.wsgi.places.free(tenant):
+            self._resume(tenant)
+
+    def _freed(self, tenant: int) -> None:
+        """In another thread: one of the tenant's places is free."""
+        if self._postponed.get(tenant):
+            self.method_queue.defer(self._resume, tenant)
+
+    def _resume(self, tenant: int) -> None:
+        if line := self._postponed[tenant]:
+            self._begin(line.popleft())
 
     def _cap_keepalive(self, deadline: float) -> None:
         """At the end, wait no longer for requests that have not arrived than for the next one of a kept connection."""

@@ -12,6 +12,7 @@ from psycopg_pool import ConnectionPool
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.registry import Registry
+from app.places import Places
 from app.queues.interface import QueueInterface
 from app.settings import Settings
 from app.watch.hub import Hub
@@ -19,13 +20,13 @@ from app.watch.stream_loop import StreamLoop
 from app.web import create_app
 from app.web.services import Inline
 from app.web.stream_events import StreamEvents, farewell
-from cli.stream_worker import Application
+from cli.application import Application
 from cli.wiring import backend_defaults, inline_runner, logins, queue_named
 from handlers import build_registry
 from tenants.directory import Directory
 from tenants.punctual import PunctualConnection
 from tenants.readiness import what_is_pending
-from tenants.session import SERVICE_TIMEOUTS
+from tenants.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
 from tenants.tenant import Tenant
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
@@ -54,7 +55,8 @@ def serving_application(
     streams = StreamLoop(farewell=farewell, left=hub.leave)
     streams.start()
     app = web_application(settings, hub, registry, open_queue)
-    return Application(app, streams, largest_body=settings.max_body_bytes)
+    places = Places(max(1, settings.web_threads // 2))
+    return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
 
 
 def web_application(
@@ -126,7 +128,7 @@ def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:
     """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
     known = logins(settings)
     pool: ConnectionPool[PunctualConnection] = ConnectionPool(
-        known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=SERVICE_TIMEOUTS),
+        known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=WEB_TIMEOUTS),
         connection_class=PunctualConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
         # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.

@@ -23,6 +23,9 @@ SERVICE_TIMEOUTS = {
     "idle_in_transaction_session_timeout": "15000",
     "statement_timeout": "30000",
 }
+# A request holds a thread that others need, too: what is locked, by a tenant's job or a migration, is asked for again.
+WEB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "300"}
+COMMAND_LOCK_TIMEOUT = "1000"
 CONNECT_TIMEOUT = 10
 C = TypeVar("C", bound=psycopg.Connection[Any])
 
@@ -122,15 +125,18 @@ def call_as_api(
 ) -> dict[str, Any]:
     """Run one statement as the tenant's API role in a transaction of its own; one network round trip.
 
-    `statement` calls a function of the tenant's as `{}.function`. Returns its one row. The connection must be in
-    autocommit.
+    `statement` calls a function of the tenant's as `{}.function`. Returns its one row. A lock is waited for
+    COMMAND_LOCK_TIMEOUT milliseconds. The connection must be in autocommit.
     """
     with connection.cursor(row_factory=dict_row) as cursor, connection.cursor() as control:
         try:
             with connection.pipeline():
                 # Left to the pipeline's sync, a refused commit would be an error that psycopg does not expect there.
                 control.execute("BEGIN")
-                control.execute("SELECT set_config('role', %s, true)", (tenant.api_role,))
+                control.execute(
+                    "SELECT set_config('role', %s, true), set_config('lock_timeout', %s, true)",
+                    (tenant.api_role, COMMAND_LOCK_TIMEOUT),
+                )
                 cursor.execute(_qualified(statement, tenant.schema), parameters)
                 control.execute("COMMIT")
         except psycopg.Error:

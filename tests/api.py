@@ -22,7 +22,7 @@ from tenants.directory import Directory
 from tenants.install import install
 from tenants.logins import Logins
 from tenants.provision import add_company, add_tenant
-from tenants.session import SERVICE_TIMEOUTS
+from tenants.session import WEB_TIMEOUTS
 from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
 
@@ -146,7 +146,7 @@ def a_service(url: str) -> Iterator[Service]:
         install(admin, logins)
         add_company(admin, logins, "acme", "Acme")
         tenants = {slug: add_tenant(admin, logins, slug, "acme") for slug in ("north", "south")}
-    conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=SERVICE_TIMEOUTS)
+    conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
     with ConnectionPool(
         conninfo, min_size=1, max_size=MOST_CONNECTIONS, kwargs={"autocommit": True}, timeout=30, open=True
     ) as pool:

@@ -18,6 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "app.logs": set(),
     "app.crash_points": set(),
     "app.handed_secrets": set(),
+    "app.places": set(),
     "app.settings": {"app.errors"},
     "app.jobs": {"app.errors", "app.jobs", "tenants.tenant"},
     "app.store": {"app.errors", "app.jobs", "app.store", "tenants.tenant", "psycopg"},
@@ -50,6 +51,7 @@ ARROWS: dict[str, set[str]] = {
     "app.watch": {"app.errors", "app.jobs", "app.store", "app.queues.interface", "app.watch", "tenants", "psycopg"},
     "app.web": {
         "app.errors",
+        "app.places",
         "app.settings",
         "app.jobs",
         "app.dispatch",

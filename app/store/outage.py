@@ -5,6 +5,13 @@ import psycopg
 # Lost and refused connections, a pool without a free one in time, timeouts, a full disk, a server in recovery:
 # psycopg makes them all OperationalErrors. A server that became a standby refuses writes with the other.
 OUTAGE: tuple[type[Exception], ...] = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+# SQLSTATEs of a lock that was not got in time, and of a statement that took too long.
+_BUSY = frozenset({"55P03", "57014"})
+
+
+def busy(error: Exception) -> bool:
+    """Say whether the server answers, and only what was asked for could not be had in time."""
+    return getattr(error, "sqlstate", None) in _BUSY
 
 
 def unreachable(error: psycopg.Error) -> bool:

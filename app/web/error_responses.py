@@ -9,7 +9,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from app.errors import LimitExceeded
-from app.store.outage import OUTAGE
+from app.store.outage import OUTAGE, busy
 from app.web.json_answers import answer
 from app.web.problems import TYPE_ROOT, FieldProblem, Kind, Problem, invalid
 
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 PAGE = "text/html"
 RETRY_SECONDS = "5"
+BUSY_SECONDS = "1"
 
 # What the framework refuses before or beside our own code, in our own words.
 _FRAMEWORK = {
@@ -95,6 +96,14 @@ def _asks_for_a_page() -> bool:
 
 
 def _unavailable(error: Exception) -> Response:
+    if busy(error):
+        response = problem_answer(
+            Kind.BUSY,
+            "Other work of this tenant holds what this request needs, so nothing was done. Send it again in a moment.",
+            headers={"Retry-After": BUSY_SECONDS},
+        )
+        log.warning("not had in time: %s", error, extra=_where(response))
+        return response
     response = problem_answer(
         Kind.UNAVAILABLE,
         "The database cannot be reached; nothing can be said about this request. Send it again in a few seconds, "

@@ -26,7 +26,14 @@ SCHEMAS = "#/components/schemas/"
 JOB_TYPE = "<job_type>"
 
 # What any guarded route may answer before its view is asked.
-ALWAYS = (Kind.INVALID_REQUEST, Kind.NO_TENANT, Kind.NOT_AUTHENTICATED, Kind.UNKNOWN_TENANT, Kind.UNAVAILABLE)
+ALWAYS = (
+    Kind.INVALID_REQUEST,
+    Kind.NO_TENANT,
+    Kind.NOT_AUTHENTICATED,
+    Kind.UNKNOWN_TENANT,
+    Kind.BUSY,
+    Kind.UNAVAILABLE,
+)
 
 ABOUT = """Submit work, leave, and look later.
 
@@ -225,7 +232,7 @@ def _problem(kinds: list[Kind]) -> Document:
     content: Document = {"schema": {"$ref": SCHEMAS + "Problem"}}
     content["examples"] = {kind.slug: {"value": _example(kind)} for kind in kinds}
     body: Document = {"description": "; ".join(kind.title for kind in kinds), "content": {MEDIA_TYPE: content}}
-    if kinds[0] in {Kind.QUOTA, Kind.CROWDED, Kind.UNAVAILABLE}:
+    if kinds[0] in {Kind.QUOTA, Kind.CROWDED, Kind.BUSY, Kind.UNAVAILABLE}:
         body["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
     if kinds[0] is Kind.NOT_AUTHENTICATED:
         body["headers"] = {"WWW-Authenticate": {"description": "What is needed.", "schema": {"type": "string"}}}

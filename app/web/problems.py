@@ -37,6 +37,7 @@ class Kind(Enum):
     QUOTA = ("quota-reached", 429, "Too many jobs are open")
     CROWDED = ("too-many-streams", 429, "Too many streams are open")
     FAULT = ("internal-fault", 500, "Something failed here")
+    BUSY = ("tenant-busy", 503, "The tenant has other work in hand")
     UNAVAILABLE = ("unavailable", 503, "The service cannot answer just now")
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from flask import Blueprint, Request, Response, g, request
 
+from app.web.place import place_of
 from app.web.problems import Kind
 from app.web.query import Parameter, read_query
 from app.web.request_headers import correlation_id
@@ -76,7 +77,9 @@ class Routes(Blueprint):
         def register(view: View) -> View:
             @wraps(view)
             def admitted(**path: str) -> Response:
-                return view(_admit(operation, scope(request)), **path)
+                found = scope(request)
+                with place_of(found.tenant):
+                    return view(_admit(operation, found), **path)
 
             self._register(operation, view.__name__, admitted)
             return view

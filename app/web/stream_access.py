@@ -2,7 +2,7 @@
 
 from urllib.parse import urlsplit
 
-from flask import Request
+from flask import Request, g
 
 from app.store import stream_tickets
 from app.store.stream_tickets import StreamTicket
@@ -37,6 +37,7 @@ def _scope_of_ticket(request: Request, secret: str) -> Scope:
         ticket = stream_tickets.take(connection, secret)
     if ticket is None or not _fits(request, ticket):
         refuse_token("The ticket was used, is over, or is for another stream; ask for a new one.")
+    g.ticket_used = True
     principal = Principal(
         user=ticket.user,
         tenants=frozenset({ticket.tenant}),

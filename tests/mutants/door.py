@@ -12,6 +12,8 @@ REFUSALS = "tests/integration/test_api_refusals.py"
 FOREIGN = "tests/integration/test_api_isolation.py"
 LARGE = "tests/integration/test_large_bodies.py"
 CONNECTIONS = "tests/integration/test_connections.py"
+BUSY = "tests/integration/test_busy_tenant.py"
+SHARED = "tests/faults/test_tenants_share_the_web.py"
 SLOW = "tests/faults/test_slow_clients.py"
 FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
@@ -199,6 +201,38 @@ MUTANTS = (
         "        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n",
         "",
         (f"{JOBS}::test_the_same_key_and_body_are_one_job",),
+    ),
+    Mutant(
+        "a reader waits for a tenant's locks as long as a worker",
+        HELD,
+        "tenants/session.py",
+        'SERVICE_TIMEOUTS | {"lock_timeout": "300"}',
+        "SERVICE_TIMEOUTS",
+        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs-0.9]",),
+    ),
+    Mutant(
+        "a command waits for a tenant's locks as long as a worker",
+        HELD,
+        "tenants/session.py",
+        'COMMAND_LOCK_TIMEOUT = "1000"',
+        'COMMAND_LOCK_TIMEOUT = "5000"',
+        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings-2.5]",),
+    ),
+    Mutant(
+        "one tenant may have every thread",
+        HELD,
+        "app/places.py",
+        "if self._taken[tenant] >= self._most:",
+        "if False:",
+        (f"{SHARED}::test_a_locked_tenant_holds_half_of_the_threads_at_most",),
+    ),
+    Mutant(
+        "a burst is refused",
+        "promise 9: the share is for the benefit of others",
+        "app/web/place.py",
+        "            request.environ[WANTED] = tenant.id\n",
+        "            pass\n",
+        (f"{SHARED}::test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered",),
     ),
     Mutant(
         "a slow client is never given up",

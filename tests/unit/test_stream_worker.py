@@ -9,9 +9,11 @@ from collections.abc import Callable
 import pytest
 from gunicorn.workers.gthread import ThreadWorker
 
+from app.places import Places
 from app.watch.stream_loop import HandedOver, StreamLoop
 from app.watch.viewer import Farewell
-from cli.stream_worker import Application, StreamWorker
+from cli.application import Application
+from cli.stream_worker import StreamWorker
 from tests.viewers import viewer
 
 
@@ -24,7 +26,7 @@ def serving(farewell: Callable[[Farewell], bytes]) -> tuple[StreamWorker, socket
     loop.adopt(theirs, HandedOver(b"head", viewer()))
     assert ours.recv(100) == b"head"
     worker = object.__new__(StreamWorker)
-    worker.wsgi = Application(lambda _environ, _start: [], loop, largest_body=0)
+    worker.wsgi = Application(lambda _environ, _start: [], loop, places=Places(1), largest_body=0)
     return worker, ours
 
 

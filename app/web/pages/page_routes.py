@@ -11,6 +11,7 @@ from app.web.own_site import require_own_site
 from app.web.pages.drawing import sign_in_page
 from app.web.pages.problem_page import install_problem_pages
 from app.web.pages.visit import begin_visit
+from app.web.place import place_of
 from app.web.problems import Kind, Problem
 
 FORM_TOKEN = "form"  # noqa: S105 - the name of a field
@@ -37,7 +38,8 @@ class Pages(Blueprint):
                     if problem.kind is not Kind.NOT_AUTHENTICATED:
                         raise
                     return sign_in_page(status=200 if rule == "/" else problem.kind.status)
-                return view(visit, **path)
+                with place_of(visit.scope.tenant):
+                    return view(visit, **path)
 
             self.add_url_rule(rule, view.__name__, shown, methods=["GET"], provide_automatic_options=False)
             return view
@@ -56,7 +58,9 @@ class Pages(Blueprint):
                 require_own_site(request)
                 _require_form_token()
                 g.may_be_sent_again = True
-                return view(begin_visit(request.form.get("branch")), **path)
+                visit = begin_visit(request.form.get("branch"))
+                with place_of(visit.scope.tenant):
+                    return view(visit, **path)
 
             self.add_url_rule(rule, view.__name__, sent, methods=["POST"], provide_automatic_options=False)
             return view

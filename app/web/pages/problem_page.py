@@ -7,7 +7,8 @@ from uuid import uuid4
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import HTTPException
 
-from app.store.outage import OUTAGE
+from app.store.outage import OUTAGE, busy
+from app.web.error_responses import BUSY_SECONDS
 from app.web.pages.drawing import draw, local, sign_in_page
 from app.web.pages.visit import speech, visit_after_all
 from app.web.problems import Kind, Problem
@@ -18,8 +19,6 @@ RETRY_SECONDS = "5"
 # What may well succeed when it is asked for once more.
 PASSING = frozenset({429, 500, 503})
 MOST_FIELDS = 100  # of a form of ours; more is nothing that a page of ours has sent
-# SQLSTATEs of a lock that was not got in time, and of a statement that took too long.
-BUSY = frozenset({"55P03", "57014"})
 
 
 def install_problem_pages(pages: Blueprint) -> None:
@@ -42,14 +41,16 @@ def refused_by_framework(error: HTTPException) -> Response:
 def _refused(problem: Problem) -> Response:
     if problem.kind is Kind.NOT_AUTHENTICATED:
         return sign_in_page(status=problem.kind.status, notice="signed out")
-    return _problem_page(problem.kind.status, headers=problem.headers)
+    phrase = "problem busy" if problem.kind is Kind.BUSY else None
+    return _problem_page(problem.kind.status, phrase=phrase, headers=problem.headers)
 
 
 def _unavailable(error: Exception) -> Response:
+    if busy(error):
+        log.warning("not had in time: %s", error, extra={"endpoint": request.endpoint})
+        return _problem_page(Kind.BUSY.status, phrase="problem busy", headers={"Retry-After": BUSY_SECONDS})
     log.error("database unavailable", extra={"endpoint": request.endpoint}, exc_info=error)
-    busy = getattr(error, "sqlstate", None) in BUSY
-    phrase = "problem busy" if busy else None
-    return _problem_page(Kind.UNAVAILABLE.status, phrase=phrase, headers={"Retry-After": RETRY_SECONDS})
+    return _problem_page(Kind.UNAVAILABLE.status, headers={"Retry-After": RETRY_SECONDS})
 
 
 def _fault(error: Exception) -> Response:
