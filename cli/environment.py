@@ -1,9 +1,12 @@
 """Read the environment: real variables, then `.env`, then a running demo's."""
 
 import os
+import sys
+from io import StringIO
 from pathlib import Path
 
-from app.handed_secrets import taken
+from app.errors import InvalidSettings
+from app.handed_secrets import VARIABLE, taken
 from app.settings import Settings
 
 DEMO_ENVIRONMENT = Path(".turno/demo.env")
@@ -26,6 +29,21 @@ def complete_environment() -> None:
         _read_demo()
 
 
+def read_env_file(name: str) -> None:
+    """Add the variables of this file that are not set, in place of those of `.env`; `-` is standard input.
+
+    No shell reads it: a value may hold `&` and `$`. A program that was started anew by `seal` has read it already.
+    """
+    if VARIABLE in os.environ:
+        return
+    try:
+        lines = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError) as problem:
+        raise InvalidSettings([f"--env-file {name}: {problem}"]) from None
+    _add(_values(lines))
+    os.environ[READ_ALREADY] = "read"
+
+
 def read_dotenv() -> None:
     """Add the variables of `.env` that are not set."""
     _add(_variables(Path(".env")))
@@ -46,8 +64,11 @@ def _add(variables: dict[str, str]) -> None:
 
 
 def _variables(path: Path) -> dict[str, str]:
-    if not path.is_file():
-        return {}
+    return _values(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _values(lines: str) -> dict[str, str]:
     from dotenv import dotenv_values  # noqa: PLC0415 - a spawned worker never needs it
 
-    return {name: value for name, value in dotenv_values(path).items() if value is not None}
+    found = dotenv_values(stream=StringIO(lines), interpolate=False)
+    return {name: value for name, value in found.items() if value is not None}

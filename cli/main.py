@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from cli.environment import read_env_file
 from cli.failures import explained
 
 
@@ -90,8 +91,11 @@ def _passing_through(name: str, run: Any) -> click.Command:
 
 @click.group(cls=LazyGroup)
 @click.version_option(package_name="turno", message="%(prog)s %(version)s")
-def main() -> None:
+@click.option("--env-file", metavar="FILE", help="Read settings from FILE instead of .env; `-` is standard input.")
+def main(env_file: str | None) -> None:
     """Run background jobs for applications that keep each tenant in its own PostgreSQL schema."""
+    if env_file is not None:
+        read_env_file(env_file)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,22 @@ MUTANTS = (
         (f"{SPY}::test_no_secret_stands_in_the_environment_of_what_runs_handlers[a pool]",),
     ),
     Mutant(
+        "values of an env file are expanded",
+        "settings are read by no shell",
+        "cli/environment.py",
+        "interpolate=False",
+        "interpolate=True",
+        ("tests/unit/test_main_command.py::test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins",),
+    ),
+    Mutant(
+        "passwords of the broker's users stand in arguments",
+        SECRETS,
+        "deploy/rabbitmq/permissions.sh",
+        '    printf \'%s\\n\' "$2" | rabbitmqctl add_user "$1"\n',
+        '    rabbitmqctl add_user "$1" "$2"\n',
+        ("tests/integration/test_deployed_files.py::test_passwords_of_the_broker_s_users_stand_in_no_argument",),
+    ),
+    Mutant(
         "every secret is handed to every program",
         SECRETS,
         "cli/sealed.py",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from cli import main as table
 from cli.main import COMMANDS, main
+from cli.wiring import ROOT
 from tenants.directory import UnknownTenant
 
 HEAVY = {"flask", "pydantic", "psycopg", "gunicorn", "jwt", "pika"}
@@ -62,3 +64,36 @@ def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatc
     told = CliRunner().invoke(main, ["expected"])
     assert (told.exit_code, told.stderr) == (1, "no active tenant is called 'x'\n")
     assert isinstance(CliRunner().invoke(main, ["unexpected"]).exception, RuntimeError)
+
+
+SHOWS = """
+import sys, click
+from cli import main
+from cli.environment import read_settings
+@click.command()
+def shows():
+    read = read_settings()
+    print([read.log_level, read.web_bind, read.master_key, read.jwt_key])
+main.shows = shows
+main.COMMANDS["shows"] = main.Entry("cli.main:shows", "shows")
+main.main(["--env-file", sys.argv[1], "shows"])
+"""
+
+
+def test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins(tmp_path: Path) -> None:
+    given = "WEB_BIND=127.0.0.1:1\nMASTER_KEY='a \\'quoted\\' ${HOME} # key'\nJWT_KEY=$(id)&`id`\n"
+    (tmp_path / ".env").write_text("LOG_LEVEL=ERROR\n")
+    (tmp_path / "turno.env").write_text(given)
+    for name, said in (("turno.env", ""), ("-", given)):
+        done = subprocess.run(
+            [sys.executable, "-c", SHOWS, name],
+            env={"PYTHONPATH": str(ROOT), "WEB_BIND": "127.0.0.1:2"},
+            input=said, cwd=tmp_path, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == str(["INFO", "127.0.0.1:2", "a 'quoted' ${HOME} # key", "$(id)&`id`"])
+
+
+def test_an_env_file_that_is_not_there_is_said() -> None:
+    told = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "workers"])
+    assert (told.exit_code, told.stderr.splitlines()[0]) == (1, "cannot start, please correct:")
+    assert "/nowhere/turno.env" in told.stderr
