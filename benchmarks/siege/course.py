@@ -136,7 +136,7 @@ def _open_since(place: Place, since: float) -> int:
 def _victim(place: Place) -> Iterator[subprocess.Popen[str]]:
     people = [place.person(f"user{number}", place.victim) for number in range(PEOPLE)]
     ids = [row["id"] for row in place.rows("SELECT id FROM orders ORDER BY id", tenant=place.victim)]
-    orders = Orders(place.web.port, people, ids, SUBMIT_EVERY, READ_EVERY)
+    orders = Orders(place.web.port, place.bare_port, people, ids, SUBMIT_EVERY, READ_EVERY)
     with subprocess.Popen(
         [sys.executable, "-c", "from benchmarks.siege.victim import main; main()"],
         cwd=ROOT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 import time
@@ -203,8 +204,12 @@ def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
     place.reaches(attacker, *ENDED)
 
     def ending() -> Ending:
-        waiting = place.rows("SELECT FROM background_jobs WHERE type = %s AND status = 'pending'", UNKNOWN)
-        told = Ending(decent=True, how=f"{len(waiting)} wait for a worker that knows them")
+        waiting = place.rows("SELECT id FROM background_jobs WHERE type = %s AND status = 'pending'", UNKNOWN)
+        said = {
+            str(json.loads(place.ask(unknown.user_id, "GET", f"/api/jobs/{row['id']}").body).get("waiting_for"))
+            for row in waiting[:1]
+        }
+        told = Ending(said <= {f"no living worker knows {UNKNOWN}"}, f"{len(waiting)} wait: {', '.join(said)}")
         return both(of_job(place.job(attacker), may_complete=True), told)
 
     return ending

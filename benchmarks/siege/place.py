@@ -17,12 +17,13 @@ from psycopg.rows import dict_row
 
 from app.jobs.job import JobRef, Priority
 from app.store.enqueue import ENQUEUE, NewJob
+from benchmarks.dispatch import insert_into_floor
 from benchmarks.ground import open_ground
 from benchmarks.http_client import ask
 from benchmarks.resident import pss_megabytes, resident
 from benchmarks.siege.handlers import HERE, Stranded
 from benchmarks.siege.victim import Person
-from benchmarks.web_process import TURNO, serving_process
+from benchmarks.web_process import BARE, TURNO, serving, serving_process
 from cli.deadline import becomes_true
 from cli.development_token import development_token
 from cli.testing.client_log import Asked, ClientLog
@@ -63,6 +64,7 @@ class Place:
 
     ground: Ground
     web: WebProcess
+    bare_port: int
     mallory: Tenant
     victim: Tenant
     third: Tenant
@@ -232,7 +234,9 @@ def open_place(patience: float) -> Iterator[Place]:
             load_orders(ground.in_schema(tenant), ORDERS)
         ground.admin.execute("SET search_path = pg_catalog")
         web = stack.enter_context(serving_process(ground, TURNO, **WEB))
-        place = Place(ground, web, mallory, victim, third, stack, ground.settings(**WEB), patience)
+        insert_into_floor(ground)
+        bare = stack.enter_context(serving(ground, BARE))
+        place = Place(ground, web, bare, mallory, victim, third, stack, ground.settings(**WEB), patience)
         place.keep_the_pool("at the start")
         yield place
 

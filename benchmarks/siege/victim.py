@@ -37,9 +37,13 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """Where to ask, as whom, for what, and how many seconds pass between two jobs and between two readings."""
+    """Where to ask, as whom, for what, and how many seconds pass between two jobs and between two readings.
+
+    At `bare_port` is a web that no attacker knows: how it answers is told by how busy the machine is.
+    """
 
     port: int
+    bare_port: int
     people: list[Person]
     order_ids: list[int]
     submit_every: float
@@ -79,9 +83,13 @@ class Victim:
         """Work until the input ends, then see every job that was begun to its end."""
         Thread(target=self._wait_for_the_end, daemon=True).start()
         with ThreadPoolExecutor(AT_ONCE) as people:
-            reader = people.submit(self._at_moments, people, self._orders.read_every, self._look_around)
+            beside = [
+                people.submit(self._at_moments, people, self._orders.read_every, work)
+                for work in (self._look_around, self._ask_the_bare_web)
+            ]
             self._at_moments(people, self._orders.submit_every, self._have_done)
-            reader.result()
+            for one in beside:
+                one.result()
         return self._told
 
     def _wait_for_the_end(self) -> None:
@@ -97,6 +105,10 @@ class Victim:
     def _look_around(self, number: int, moment: float) -> None:
         person = self._orders.people[number % len(self._orders.people)]
         self._insist("list", moment, person, "GET", "/api/jobs?limit=10")
+
+    def _ask_the_bare_web(self, _number: int, moment: float) -> None:
+        ask(self._orders.bare_port, "POST", "/", {}, timeout=PATIENCE)
+        self._note("bare", moment, time.time())
 
     def _have_done(self, number: int, moment: float) -> None:
         person = self._orders.people[number % len(self._orders.people)]

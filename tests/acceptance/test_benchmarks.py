@@ -57,7 +57,7 @@ def test_a_siege_tells_every_attack_s_ending_and_what_it_was_to_the_victim() -> 
     few = tuple(attack for attack in ATTACKS if attack.name.startswith(("bodies", "a flood of wrong tokens")))
     found = json.loads(besiege(Plan(attacks=few, calm=1.5, each=1.0)).json(quick=True))
     assert (found["attacks"], found["lost"], found["stuck"], found["broken"]) == (2, 0, 0, [])
-    for name in ("", "job_", "followed_"):
+    for name in ("", "job_", "followed_", "bare_"):
         assert found[f"{name}ratio"] == pytest.approx(
             found[f"{name}victim_p99_ms"] / found[f"{name}calm_p99_ms"], rel=0.01
         )
