@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
+from app.watch.stream_loop import StreamLoop
+from app.web.stream_events import farewell
 from cli.environment import read_settings
+from cli.stream_worker import Application
 from cli.web_server import gunicorn_settings
 from cli.web_wiring import web_pool
 
@@ -45,7 +48,9 @@ class BareServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no type
 
     def load(self) -> Any:
         """Build the application, in the web process."""
-        return bare_application(self._settings)
+        nobody = StreamLoop(farewell=farewell, left=lambda _viewer: None)
+        nobody.start()
+        return Application(bare_application(self._settings), nobody, largest_body=self._settings.max_body_bytes)
 
 
 def serve() -> None:

@@ -107,8 +107,11 @@ class Victim:
         self._insist("list", moment, person, "GET", "/api/jobs?limit=10")
 
     def _ask_the_bare_web(self, _number: int, moment: float) -> None:
-        ask(self._orders.bare_port, "POST", "/", {}, timeout=PATIENCE)
-        self._note("bare", moment, time.time())
+        answer = ask(self._orders.bare_port, "POST", "/", {}, timeout=PATIENCE)
+        if answer.status == ACCEPTED:
+            self._note("bare", moment, time.time())
+        else:
+            self._refused(f"bare {answer.status}")
 
     def _have_done(self, number: int, moment: float) -> None:
         person = self._orders.people[number % len(self._orders.people)]
