@@ -59,8 +59,8 @@ class SiegeReport(Report):
     def lines(self) -> list[str]:
         """Return the report for people, the attacks first."""
         told = (
-            f"{'ok ' if one['decent'] else 'BAD'} {one['of']:<3} {one['attack']:<52}"
-            f" worst {one['victim_worst_ms']:8.0f} ms  n={one['victim_n']:<4} {one['how']}"
+            f"{'ok ' if one['decent'] else 'BAD'} {one['of']:<3} {one['attack']:<54}"
+            f" p99 {', '.join(f'{name} {p99:.0f}' for name, p99 in one['p99_ms'].items())}: {one['how']}"
             for one in self.endings
         )
         return [*told, *Report.lines(self)]
@@ -90,7 +90,7 @@ class SiegeReport(Report):
     def tell(self, done: Iterable[Done], samples: Sequence[Sample]) -> None:
         """Take the attacks in; whichever did not end as a refusal or as the attacker's own failure is broken."""
         for one in done:
-            met = _within(samples, one.window, (*REQUESTS, "job", "followed"))
+            met = {name: _within(samples, one.window, kinds) for name, _, kinds in MEASURED}
             self.endings.append(
                 {
                     "attack": one.attack.name,
@@ -98,9 +98,8 @@ class SiegeReport(Report):
                     "door": one.attack.door,
                     "decent": one.ending.decent,
                     "how": one.ending.how,
-                    "victim_n": len(met),
-                    "victim_p99_ms": quantile(met, 0.99) if met else 0.0,
-                    "victim_worst_ms": max(met, default=0.0),
+                    "samples": sum(map(len, met.values())),
+                    "p99_ms": {name: quantile(took, 0.99) for name, took in met.items() if took},
                 }
             )
             if not one.ending.decent:

@@ -66,7 +66,7 @@ def test_a_siege_tells_every_attack_s_ending_and_what_it_was_to_the_victim() -> 
     bodies, tokens = found["endings"]
     assert "400 invalid-request" in bodies["how"]
     assert "401 not-authenticated" in tokens["how"]
-    assert all(ending["decent"] and ending["victim_n"] for ending in found["endings"])
+    assert all(ending["decent"] and ending["samples"] for ending in found["endings"])
 
 
 def test_a_siege_makes_an_attack_of_each_kind_and_at_least_twelve() -> None:
