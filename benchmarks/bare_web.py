@@ -1,4 +1,4 @@
-"""The least a web could do: one Flask route with one INSERT, under the same gunicorn settings as Turno's web."""
+"""The least a web could do: one Flask route with one INSERT, with as many threads as Turno's web."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
-from app.watch.stream_loop import StreamLoop
-from app.web.stream_events import farewell
 from cli.environment import read_settings
-from cli.stream_worker import Application
 from cli.web_server import gunicorn_settings
 from cli.web_wiring import web_pool
 
@@ -42,15 +39,13 @@ class BareServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no type
         super().__init__()
 
     def load_config(self) -> None:
-        """Take what Turno's web takes."""
-        for name, value in gunicorn_settings(self._settings).items():
+        """Take what Turno's web takes, but gunicorn's own worker: ours asks things of its application."""
+        for name, value in (gunicorn_settings(self._settings) | {"worker_class": "gthread"}).items():
             self.cfg.set(name, value)
 
     def load(self) -> Any:
         """Build the application, in the web process."""
-        nobody = StreamLoop(farewell=farewell, left=lambda _viewer: None)
-        nobody.start()
-        return Application(bare_application(self._settings), nobody, largest_body=self._settings.max_body_bytes)
+        return bare_application(self._settings)
 
 
 def serve() -> None:
