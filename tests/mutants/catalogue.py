@@ -11,6 +11,7 @@ from tests.mutants import (
     isolation,
     outside,
     pages,
+    records,
     recovery,
     running,
     serving,
@@ -38,4 +39,5 @@ MUTANTS = (
     *serving.MUTANTS,
     *turns.MUTANTS,
     *values.MUTANTS,
+    *records.MUTANTS,
 )

@@ -1,0 +1,104 @@
+"""Guards of what is on record: no other job forges it, nothing of it is done twice, and it stays small."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/integration/test_forged_records.py"
+FENCED = "promise 3: only who holds the claim writes"
+ONCE = "promise 2: what a job does happens exactly once"
+OWN = "promise 9: one tenant's trouble stays that tenant's"
+
+MUTANTS = (
+    Mutant(
+        "a handler reads tokens",
+        FENCED,
+        "tenants/grants.py",
+        '"background_job_attempts": "job_id attempt worker',
+        '"background_job_attempts": "token job_id attempt worker',
+        (f"{TESTS}::test_a_handler_reads_the_record_and_no_token[background_job_attempts]",),
+    ),
+    Mutant(
+        "a job of any type settles an effect",
+        FENCED,
+        "migrations/tenant/functions/effect_open_to.sql",
+        "p_effect.type = (SELECT type FROM background_jobs WHERE id = p_job)",
+        "true",
+        (f"{TESTS}::test_an_effect_is_settled_by_its_own_type_only",),
+    ),
+    Mutant(
+        "an effect is settled while another is at the call",
+        FENCED,
+        "migrations/tenant/functions/effect_open_to.sql",
+        "(p_effect.caller_gone\n",
+        "(true OR p_effect.caller_gone\n",
+        (f"{TESTS}::test_an_effect_is_not_settled_while_another_attempt_may_be_at_it",),
+    ),
+    Mutant(
+        "a retry forgets the checkpoint",
+        ONCE,
+        "migrations/tenant/functions/job_retry.sql",
+        "FROM background_job_checkpoints c WHERE c.job_id = p_job;",
+        "FROM background_job_checkpoints c WHERE false;",
+        (f"{TESTS}::test_a_retry_begins_at_the_checkpoint",),
+    ),
+    Mutant(
+        "a handler's synchronous_commit reaches its intents and ends",
+        ONCE,
+        "migrations/tenant/functions/commit_durably.sql",
+        "IN ('off', 'local')",
+        "IN ('nothing')",
+        (
+            f"{TESTS}::test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set[intend]",
+            f"{TESTS}::test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set[complete]",
+        ),
+    ),
+    Mutant(
+        "a poller's crashes count for ever",
+        "section 6: attempts start again after a run that stayed healthy",
+        "migrations/tenant/functions/job_release.sql",
+        "SET errors = 0, crashes = 0 WHERE",
+        "SET errors = 0 WHERE",
+        (f"{TESTS}::test_a_poller_s_crashes_are_forgotten_when_it_is_well",),
+    ),
+    Mutant(
+        "a dead letter has all attempts there ever were",
+        OWN,
+        "migrations/tenant/functions/job_end.sql",
+        "ORDER BY attempt DESC LIMIT 100)",
+        "ORDER BY attempt DESC)",
+        (f"{TESTS}::test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter",),
+    ),
+    Mutant(
+        "a purge takes a thousand ledgers at once",
+        OWN,
+        "migrations/tenant/functions/job_purge.sql",
+        "IF items >= 50000 THEN",
+        "IF false THEN",
+        (f"{TESTS}::test_a_purge_of_large_ledgers_is_done_in_parts",),
+    ),
+    Mutant(
+        "a slug added again is still paused",
+        OWN,
+        "tenants/provision.py",
+        "paused_at = DEFAULT, ",
+        "",
+        (f"{TESTS}::test_a_slug_added_again_starts_as_any_other",),
+    ),
+    Mutant(
+        "a handler enqueues by any job",
+        FENCED,
+        "migrations/tenant/functions/job_enqueue_child.sql",
+        "WHERE t.job_id = p_job AND t.token = p_token;",
+        "WHERE t.job_id = p_job;",
+        (f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",),
+    ),
+    Mutant(
+        "a job has any number of children",
+        OWN,
+        "migrations/tenant/functions/job_enqueue_child.sql",
+        "LIMIT 1000) AS open) >= 1000 THEN",
+        "LIMIT 1000) AS open) > 1000 THEN",
+        (f"{TESTS}::test_a_job_has_a_bounded_number_of_open_children",),
+    ),
+)
