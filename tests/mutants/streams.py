@@ -40,7 +40,7 @@ MUTANTS = (
         "a stream shows every user's jobs",
         OWN,
         VIEWER,
-        "            return self.user == user\n",
+        "            return self.everybody or self.user == user\n",
         "            return True\n",
         (f"{OF_HUB}::test_what_is_hinted_at_is_shown_to_those_who_may_see_it",),
     ),
