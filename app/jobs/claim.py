@@ -31,7 +31,7 @@ class Claim:
         return {
             "tenant": self.login.slug,
             "job_id": str(self.job_id),
-            "job_type": self.type,
+            "type": self.type,
             "attempt": self.attempt,
         }
 

@@ -160,7 +160,8 @@ class Maintenance:
             cause="lost: its worker was not heard of any more",
             retry_in=RESCUE_PAUSE,
         )
-        log.warning("job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
+        level = logging.ERROR if verdict == "failed" else logging.WARNING
+        log.log(level, "job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
         return verdict != "gone"
 
     def _listen(self) -> None:

@@ -27,7 +27,8 @@ THE_TENANTS = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what kept 
 UNFIT_PAUSE = 30.0
 FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
 COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up its tenant's other rescues and claims
-PASSED_OVER_REST = 0.25  # seconds without a claim after one that found only such tenants' jobs
+# So many turns passed over with no other between them are followed by so many seconds without a claim.
+PASSED_OVER_MOST, PASSED_OVER_REST = 16, 0.25
 AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
 # No such schema, table or function: the tenant was removed, and its tickets went with it.
 TENANT_GONE = ("3F000", "42P01", "42883")
@@ -75,6 +76,7 @@ class Rescuer:
         self._clock = clock
         self._pending: dict[UUID, PendingRescue] = {}  # by token
         self._troubled: dict[int, float] = {}  # tenants, and until when their claims are passed over
+        self._passed_over = 0  # turns, since the last one that was not
         self.claims_at = clock()
 
     def __bool__(self) -> bool:
@@ -128,7 +130,7 @@ class Rescuer:
     def pass_over(self, turns: Sequence[Turn]) -> list[Turn]:
         """Give back the turns of tenants whose jobs could neither be started nor rescued a moment ago; return the rest.
 
-        Where nothing else was claimed, nothing is to be claimed before `claims_at`: such a tenant may have many.
+        Where nothing else is found, nothing is to be claimed before `claims_at`: such a tenant may have very many.
         """
         others = []
         for turn in turns:
@@ -138,7 +140,9 @@ class Rescuer:
                 continue
             for claim in chain.from_iterable(turn):
                 self._add(claim, causes.TENANT_IN_TROUBLE, wait, handed=False)
-        if turns and not others:
+        self._passed_over = 0 if others else self._passed_over + len(turns)
+        if self._passed_over >= PASSED_OVER_MOST:
+            self._passed_over = 0
             self.claims_at = self._clock() + PASSED_OVER_REST
         return others
 

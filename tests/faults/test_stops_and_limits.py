@@ -59,10 +59,15 @@ def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_noth
     old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
     assert becomes_true(lambda: checkpointed(world), within=20)
     os.kill(old.pid, signal.SIGSTOP)
-    world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
-    # Taken back, or given back by the child when it lost its session: it has the token until then.
-    world.sweep()
-    assert world.job(job_id)["status"] == "pending"
+
+    def taken_back() -> bool:
+        # Taken back, or given back by the child when it lost its session: it has the token until then. Not at once
+        # if the parent's last heartbeat was still on its way.
+        world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
+        world.sweep()
+        return bool(world.job(job_id)["status"] == "pending")
+
+    assert becomes_true(taken_back, within=20)
     world.time_passes()
     world.start_pool()
     assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)

@@ -139,8 +139,8 @@ def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_any_row(
     assert record.getMessage() == (
         'job failed, no attempts left: UniqueViolation: duplicate key value violates unique constraint "customers_pkey"'
     )
-    said = {name: getattr(record, name) for name in ("tenant", "job_id", "job_type", "attempt")}
-    assert said == {"tenant": "suc0001", "job_id": str(job_id), "job_type": "odd", "attempt": 1}
+    said = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
+    assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "odd", "attempt": 1}
 
 
 @pytest.fixture

@@ -305,9 +305,9 @@ MUTANTS = (
         "a tenant in trouble with very many jobs is claimed for all the time",
         TROUBLE,
         f"{WORK}/rescuer.py",
-        "        if turns and not others:\n",
+        "        if self._passed_over >= PASSED_OVER_MOST:\n",
         "        if False:\n",
-        (f"{RESCUER}::test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while[71-30]",),
+        (f"{RESCUER}::test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment",),
     ),
     Mutant(
         "a lock that keeps an end from being recorded blames the job",

@@ -241,9 +241,6 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
     rescuing.flush()
     assert database.given_back == {second: seconds - 1, later: seconds - 1}
     assert list(database.rescued) == [first]  # without a wait: what refuses handlers refuses no rescue
-    # Of such a tenant only: it may have very many, so nothing is claimed for a moment.
-    assert rescuing.pass_over([((database.claim(1),),)]) == []
-    assert rescuing.claims_at == database.now + 0.25
     database.now = seconds
     assert rescuing.pass_over([theirs]) == [theirs]
 
@@ -289,3 +286,20 @@ def test_what_a_child_may_have_started_is_taken_back_uncounted(database: Databas
         begun: (False, True),
         unheard: (False, False),
     }
+
+
+def test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment(
+    database: Database, rescuing: Rescuer
+) -> None:
+    rescuing.from_dead((database.claim(1),), exit_codes.LOGIN_REFUSED, None)
+    theirs, others = (((database.claim(tenant),),) for tenant in (1, 2))
+    database.now += 1
+    for _ in range(100):
+        rescuing.pass_over([theirs])
+        rescuing.pass_over([others])
+    assert rescuing.claims_at < database.now  # others' jobs are claimed as fast as ever
+    for _ in range(15):
+        rescuing.pass_over([theirs])
+    assert rescuing.claims_at < database.now
+    rescuing.pass_over([theirs])
+    assert rescuing.claims_at == database.now + 0.25

@@ -3,6 +3,8 @@
 CREATE OR REPLACE FUNCTION unclaim(p_job uuid, p_token uuid, p_wait interval) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC
+    -- Lost with the server, it is found by the worker's heartbeat.
+    SELECT set_config('synchronous_commit', 'off', true);
     UPDATE tickets
     SET state = CASE WHEN p_wait > interval '0' THEN 'scheduled' ELSE 'ready' END,
         run_at = CASE WHEN p_wait > interval '0' THEN clock_timestamp() + p_wait ELSE run_at END,
