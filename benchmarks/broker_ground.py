@@ -108,7 +108,9 @@ class BrokerGround:
             reoffer_after=timedelta(seconds=every),
             retention=timedelta(days=settings.retention_days),
         )
-        passes = Maintenance(engine=engine_link(settings), queue=self.exec_queue(), terms=terms)
+        passes = Maintenance(
+            engine=engine_link(settings), queue=self.exec_queue(), registry=bare_jobs.REGISTRY, terms=terms
+        )
         over = Event()
 
         def run() -> None:

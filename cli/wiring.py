@@ -166,7 +166,7 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
-        janitor=Janitor(lambda: _tidy(settings), every=SWEEP.total_seconds()),
+        janitor=Janitor(lambda: _tidy(settings, registry), every=SWEEP.total_seconds()),
         vigil=vigil(settings),
     )
 
@@ -196,7 +196,7 @@ def consumer_supervisor(settings: Settings, queues: Sequence[str] = (), registry
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
-        janitor=Janitor(lambda: _tidy(settings), every=SWEEP.total_seconds()),
+        janitor=Janitor(lambda: _tidy(settings, registry), every=SWEEP.total_seconds()),
         vigil=vigil(settings),
     )
 
@@ -214,8 +214,8 @@ def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[byt
         )
 
 
-def _tidy(settings: Settings) -> None:
-    passes = maintenance(settings)
+def _tidy(settings: Settings, registry: Registry) -> None:
+    passes = maintenance(settings, registry=registry)
     passes.run_leased_or_log()
     passes.close()
 
@@ -245,13 +245,17 @@ def _hints(settings: Settings) -> EngineLink:
 
 
 def maintenance(
-    settings: Settings, environment: Mapping[str, str] = os.environ, at_each_step: Callable[[], None] = lambda: None
+    settings: Settings,
+    environment: Mapping[str, str] = os.environ,
+    at_each_step: Callable[[], None] = lambda: None,
+    registry: Registry | None = None,
 ) -> Maintenance:
     """Return the passes of cron."""
     return Maintenance(
         at_each_step=at_each_step,
         engine=engine_link(settings),
         queue=open_queue(settings, environment),
+        registry=registry or build_registry(),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),

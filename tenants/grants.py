@@ -130,9 +130,11 @@ _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 _CLAIM_STEPS = frozenset(
     {
         "begin_turn",
+        "due_of_each",
         "hops",
         "lanes_of",
         "learn",
+        "make_ready",
         "marked",
         "marks",
         "marks_setting",
@@ -140,7 +142,6 @@ _CLAIM_STEPS = frozenset(
         "oldest",
         "pass_tenant",
         "past_hops",
-        "promote_each",
         "remember_hop",
         "remember_mark",
         "remember_turn",

@@ -13,6 +13,7 @@ class RecordingQueue:
     """A queue that remembers what it was offered; told to, it fails like a broker that is gone."""
 
     name = "exec"
+    useful = 100
 
     def __init__(self, *, broken: bool = False) -> None:
         self.offered: list[JobRef] = []

@@ -43,6 +43,7 @@ class ExecQueue:
         self._log_file = log_file
         self._environment = environment
         self._secrets = secrets or {}
+        self.useful = slots.limit
 
     def offer(self, ref: JobRef) -> bool:
         """Launch a worker for this job if a slot is free; otherwise a worker that finishes will take it."""

@@ -19,6 +19,10 @@ class QueueInterface(Protocol):
 
     name: str
 
+    @property
+    def useful(self) -> int:
+        """Return how many offers at a time are of any use, however many jobs wait."""
+
     def offer(self, ref: JobRef) -> bool:
         """Hint that this job is ready; say whether a worker was told (False: it waits for a free one)."""
 

@@ -14,6 +14,8 @@ BREATH = 0.005  # seconds between two notifications of one process: a commit wit
 class PoolQueue:
     """Notifies after the commit, from a thread of its own; implements QueueInterface."""
 
+    useful = 1  # one notification wakes whoever listens
+
     def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None], name: str = "pool") -> None:
         """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway.
 

@@ -49,12 +49,12 @@ class SlotFolder:
 
     def __init__(self, folder: Path, limit: int) -> None:
         self.folder = folder
-        self._limit = limit
+        self.limit = limit
 
     def take(self) -> Slot | None:
         """Return a free slot, or None if every place is taken; never waits."""
         self._prepare()
-        for number in range(self._limit):
+        for number in range(self.limit):
             descriptor = os.open(self.folder / f"slot-{number}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -101,9 +101,21 @@ def held(engine: Engine, worker: UUID) -> list[Claim]:
     return [claim_of(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
 
 
-def unclaimed(engine: Engine, *, backend: str, waiting_for: timedelta, limit: int) -> list[JobRef]:
-    """Return ready jobs of a backend that nobody took for that long, oldest first."""
-    rows = engine.execute("SELECT job_id, slug FROM unclaimed(%s, %s, %s)", (backend, waiting_for, limit)).fetchall()
+def unclaimed(
+    engine: Engine,
+    *,
+    backend: str,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    waiting_for: timedelta,
+    limit: int,
+) -> list[JobRef]:
+    """Return ready jobs of a backend that a worker with these queues and types could take, and nobody did so long."""
+    names, versions = in_step(types)
+    rows = engine.execute(
+        "SELECT job_id, slug FROM unclaimed(%s, %s, %s, %s, %s, %s)",
+        (backend, list(queues), names, versions, waiting_for, limit),
+    ).fetchall()
     return [JobRef(slug, job_id) for job_id, slug in rows]
 
 

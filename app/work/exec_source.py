@@ -56,8 +56,7 @@ class ExecSource:
         # look once more. Its job was committed before it asked for a place, so one of us sees it.
         if self._place is not None:
             self._place.release()
-            waits = self._engine.run(tickets.unclaimed, backend="exec", waiting_for=timedelta(0), limit=1)
-            if waits and self._place.regain() and (claims := self._waiting(worker, free)):
+            if self._waits() and self._place.regain() and (claims := self._waiting(worker, free)):
                 return claims
         self.exhausted = True
         return []
@@ -83,6 +82,13 @@ class ExecSource:
         queues = self._registry.queues
         claims = self._engine.run(tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free)
         return [((claim,),) for claim in claims]
+
+    def _waits(self) -> bool:
+        queues, at_once = self._registry.queues, timedelta(0)
+        waiting = self._engine.run(
+            tickets.unclaimed, backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1
+        )
+        return bool(waiting)
 
     def drop_in_child(self) -> None:
         """Let go of the place: it is the supervisor's."""

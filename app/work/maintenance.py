@@ -12,6 +12,7 @@ from time import sleep
 import psycopg
 
 from app.errors import TurnoError
+from app.jobs.registry import Registry
 from app.queues.interface import QueueInterface
 from app.store import leases, recovery, tickets, workers
 from app.store.outage import in_short, unreachable
@@ -24,7 +25,6 @@ SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
 # Shorter than the period, or whoever is alone would find it not quite over each second time.
 SWEEP_LEASE = 0.9 * SWEEP
 MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may cost a lock's time limit
-OFFERS = 256  # more workers than any host has slots for
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
 
@@ -45,6 +45,7 @@ class Maintenance:
         *,
         engine: EngineLink,
         queue: QueueInterface,
+        registry: Registry,
         terms: Terms,
         at_each_step: Callable[[], None] = lambda: None,
     ) -> None:
@@ -53,6 +54,7 @@ class Maintenance:
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._engine = engine
         self._queue = queue
+        self._registry = registry
         self._terms = terms
 
     def run_leased(self) -> None:
@@ -205,7 +207,12 @@ class Maintenance:
     def offer(self, *, dry_run: bool) -> int:
         """Hint again at jobs that nobody took for a while."""
         waiting = self._engine.run(
-            tickets.unclaimed, backend=self._queue.name, waiting_for=self._terms.reoffer_after, limit=OFFERS
+            tickets.unclaimed,
+            backend=self._queue.name,
+            queues=self._registry.queues,
+            types=self._registry.versions,
+            waiting_for=self._terms.reoffer_after,
+            limit=self._queue.useful,
         )
         if dry_run:
             return len(waiting)

@@ -16,7 +16,7 @@ from app.work.maintenance import Maintenance, PassesFailed, Terms
 from cli.deadline import becomes_true
 from cli.nemesis.hints import exec_queue
 from cli.nemesis.stage import MARK
-from cli.nemesis.work import PLACE
+from cli.nemesis.work import PLACE, REGISTRY
 from cli.testing import processes
 from cli.wiring import ROOT, engine_link
 
@@ -163,6 +163,7 @@ class Crew:
         passes = Maintenance(
             engine=engine_link(settings),
             queue=self.exec_queue(),
+            registry=REGISTRY,
             terms=Terms(
                 dead_after=timedelta(seconds=settings.dead_after_seconds),
                 reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),

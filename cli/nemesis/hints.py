@@ -27,6 +27,7 @@ class LossyQueue:
         self._lost = lost
         self._chance = chance
         self.name = queue.name
+        self.useful = queue.useful
 
     def offer(self, ref: JobRef) -> bool:
         """Lose the hint, or pass it on."""

@@ -115,7 +115,7 @@ class Scene:
         queues = sorted({row["queue"] for row in rows})
         tickets.promote(engine, 1000, dry_run=False)
         for backend in ("exec", "pool", "rabbitmq"):
-            tickets.unclaimed(engine, backend=backend, waiting_for=NOW, limit=1000)
+            tickets.unclaimed(engine, backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
         self.operator.execute("SELECT reroute('rabbitmq', NULL, 0)")
         broker.unpublished(engine, 100, 100)
         tickets.restamp(engine, "pool", NOW, dry_run=False)

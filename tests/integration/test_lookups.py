@@ -106,7 +106,7 @@ SWEEPS = {"job_repair", "job_purge"}
 # The engine's that name tickets, or take the first of a list of them.
 OF_TICKETS = {
     "claim", "claim_groups", "claim_job", "claim_message", "held", "mark_published", "orphans", "promote", "restamp",
-    "tenant_of", "unclaimed", "unpublish", "unpublished", "worker_alive",
+    "tenant_of", "unclaimed", "unserved", "unpublish", "unpublished", "worker_alive",
 }  # fmt: skip
 
 

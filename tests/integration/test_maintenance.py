@@ -11,6 +11,7 @@ from app.jobs.job import JobRef
 from app.store import tickets
 from app.work.engine import EngineLink
 from app.work.maintenance import Maintenance, Terms
+from handlers import build_registry
 from tenants.session import handler_session, service_session
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
@@ -177,7 +178,7 @@ def passes(world: World, queue: RecordingQueue) -> Iterator[Maintenance]:
     minute, month = timedelta(minutes=1), timedelta(days=30)
     engine = EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test"))
     terms = Terms(dead_after=minute, reoffer_after=minute, retention=month)
-    passes = Maintenance(engine=engine, queue=queue, terms=terms)
+    passes = Maintenance(engine=engine, queue=queue, registry=build_registry(), terms=terms)
     yield passes
     passes.close()
 
@@ -196,17 +197,6 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     assert queue.offered == []
     assert passes.run_once() == NOTHING | {"offered": 1}
     assert queue.offered == [JobRef("suc0001", job_id)]
-
-
-def test_what_may_not_run_is_not_offered(world: World, passes: Maintenance) -> None:
-    world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
-    world.enqueue({"order_ids": [1]}, tenant=world.other)
-    wait_long(world)
-    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0002'")
-    try:
-        assert passes.run_once() == NOTHING
-    finally:
-        world.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
 def test_an_expired_job_says_why_it_never_ran(world: World) -> None:

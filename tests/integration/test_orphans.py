@@ -13,6 +13,7 @@ from app.jobs.claim import Claim
 from app.store import leases, tickets
 from app.work.engine import EngineLink
 from app.work.maintenance import MOST_REFUSED, Maintenance, PassesFailed, Terms
+from handlers import build_registry
 from tenants.session import handler_session, service_session
 from tenants.tenant import Tenant
 from tests import attempt_steps
@@ -35,6 +36,7 @@ def passes_of(world: World, *, dead_after: timedelta, **options: object) -> Iter
     passes = Maintenance(
         engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
         queue=RecordingQueue(),
+        registry=build_registry(),
         terms=Terms(dead_after=dead_after, reoffer_after=MINUTE, retention=MONTH),
         **options,  # type: ignore[arg-type]
     )

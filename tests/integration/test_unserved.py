@@ -14,6 +14,7 @@ from app.store.tickets import TypeVersion
 from app.work.engine import EngineLink
 from app.work.maintenance import Maintenance, Terms
 from cli.main import main
+from handlers import build_registry
 from tenants.session import as_api, service_session
 from tests.fakes import RecordingQueue
 from tests.world import World
@@ -130,6 +131,7 @@ def test_maintenance_names_it_and_counts_it(world: World, caplog: pytest.LogCapt
     passes = Maintenance(
         engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
         queue=RecordingQueue(),
+        registry=build_registry(),
         terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),
     )
     with caplog.at_level(logging.WARNING, "app.work.maintenance"):

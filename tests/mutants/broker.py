@@ -77,8 +77,8 @@ MUTANTS = (
         "what others run is stamped over",
         FLIP,
         "migrations/control/functions/restamp.sql",
-        "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND cardinality(alive) > 0",
-        "WHERE t.state = 'ready' AND t.backend <> target AND cardinality(alive) > 0",
+        "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at",
+        "WHERE t.state = 'ready' AND t.backend <> target AND t.run_at",
         (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),
     ),
     Mutant(

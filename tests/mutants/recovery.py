@@ -9,6 +9,8 @@ FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
 NETWORK = "tests/faults/test_network_without_answers.py"
 ENDED = "tests/faults/test_ended_sessions.py"
+COST = "tests/integration/test_sweep_cost.py"
+OFFERED = "section 6: no worker is launched for nothing"
 ORPHANS = "tests/integration/test_orphans.py"
 OUTAGE = "section 7: the database's clock decides, and an outage is nobody's fault"
 ONE_TENANTS = "promise 9: one tenant's trouble stays that tenant's"
@@ -277,9 +279,57 @@ MUTANTS = (
         "a job is offered again at once",
         "section 6: an offer is a hint, not a storm",
         "migrations/control/functions/unclaimed.sql",
-        "t.backend = p_backend AND t.run_at <= clock_timestamp() - p_waiting_for",
-        "t.backend = p_backend AND t.run_at <= clock_timestamp()",
+        "t.run_at <= clock_timestamp() - p_waiting_for",
+        "t.run_at <= clock_timestamp()",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
+    ),
+    Mutant(
+        "what a paused tenant has is offered",
+        OFFERED,
+        "migrations/control/functions/unclaimed.sql",
+        "AND n.paused_at IS NULL\n",
+        "\n",
+        (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused tenant]",),
+    ),
+    Mutant(
+        "what a capped tenant has is offered",
+        OFFERED,
+        "migrations/control/functions/unclaimed.sql",
+        "n.cap IS NULL\n              OR",
+        "true\n              OR",
+        (f"{COST}::test_what_nobody_could_take_is_not_offered[a tenant at its cap]",),
+    ),
+    Mutant(
+        "what is of a paused type is offered",
+        OFFERED,
+        "migrations/control/functions/unclaimed.sql",
+        "j.paused_at IS NOT NULL\n            OR",
+        "false\n            OR",
+        (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused type]",),
+    ),
+    Mutant(
+        "what is of a capped type is offered",
+        OFFERED,
+        "migrations/control/functions/unclaimed.sql",
+        "OR j.cap <= (",
+        "OR false AND j.cap <= (",
+        (f"{COST}::test_what_nobody_could_take_is_not_offered[a type at its cap]",),
+    ),
+    Mutant(
+        "what is due of one tenant goes before all others'",
+        ONE_TENANTS,
+        "migrations/control/functions/promote.sql",
+        "IF cardinality(due) = p_limit THEN",
+        "IF false THEN",
+        (f"{COST}::test_what_is_due_of_one_tenant_delays_no_other_s",),
+    ),
+    Mutant(
+        "stamping over reads what waits where somebody works",
+        "issue 12, D8: a sweep does not read the backlog",
+        "migrations/control/functions/restamp.sql",
+        "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
+        "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND",
+        (f"{COST}::test_a_sweep_does_not_read_what_waits[restamp]",),
     ),
     Mutant(
         "a dry run buries",

@@ -100,8 +100,8 @@ MUTANTS = (
         "promoting waits for a ticket that somebody holds",
         FAIR,
         "migrations/control/functions/promote.sql",
-        "LIMIT p_limit\n            FOR UPDATE SKIP LOCKED",
-        "LIMIT p_limit\n            FOR UPDATE",
+        "LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
+        "LIMIT p_limit\n        FOR UPDATE",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
     ),
     Mutant(

@@ -1,11 +1,42 @@
--- Ready tickets that no worker took for a while: the hint was lost, or there was no room.
-CREATE OR REPLACE FUNCTION unclaimed(p_backend text, p_waiting_for interval, p_limit integer)
+-- Ready tickets that a worker with these queues and types could take now and that nobody took for a while: the hint was
+-- lost, or there was no room. Of each lane and tenant only what p_limit allows is looked at: not what waits behind it, nor
+-- what is paused, beyond a cap or of a type that is not asked for.
+CREATE OR REPLACE FUNCTION unclaimed(
+    p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_waiting_for interval, p_limit integer)
 RETURNS TABLE (job_id uuid, slug text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
-BEGIN ATOMIC
-    SELECT t.job_id, n.slug
-    FROM tickets t
-    JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
-    WHERE t.state = 'ready' AND t.backend = p_backend AND t.run_at <= clock_timestamp() - p_waiting_for
-    ORDER BY t.run_at LIMIT p_limit;
-END;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    RETURN QUERY
+    SELECT waiting.job_id, n.slug
+    FROM unnest(p_queues) AS q (queue) CROSS JOIN unnest(p_types, p_versions) AS known (type, version)
+    CROSS JOIN LATERAL (
+        WITH RECURSIVE tenant AS (
+            (SELECT t.tenant_id FROM tickets t
+             WHERE t.state = 'ready' AND t.backend = p_backend AND t.queue = q.queue AND t.type = known.type
+               AND t.version = known.version
+             ORDER BY t.tenant_id LIMIT 1)
+            UNION ALL
+            SELECT next.tenant_id FROM tenant w CROSS JOIN LATERAL (
+                SELECT t.tenant_id FROM tickets t
+                WHERE t.state = 'ready' AND t.backend = p_backend AND t.queue = q.queue AND t.type = known.type
+                  AND t.version = known.version AND t.tenant_id > w.tenant_id
+                ORDER BY t.tenant_id LIMIT 1) AS next
+        )
+        SELECT tenant_id FROM tenant) AS found
+    JOIN tenants n ON n.id = found.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
+         AND (n.cap IS NULL
+              OR n.cap > (SELECT count(*) FROM tickets r WHERE r.state = 'running' AND r.tenant_id = n.id))
+    CROSS JOIN generate_series(0, 2) AS band
+    CROSS JOIN LATERAL (
+        SELECT t.job_id FROM tickets t
+        WHERE t.state = 'ready' AND t.backend = p_backend AND t.queue = q.queue AND t.type = known.type
+          AND t.version = known.version AND t.tenant_id = n.id AND t.priority = band
+          AND t.run_at <= clock_timestamp() - p_waiting_for
+        ORDER BY t.run_at LIMIT p_limit) AS waiting
+    WHERE NOT EXISTS (
+        SELECT FROM job_types j WHERE j.type = known.type AND (
+            j.paused_at IS NOT NULL
+            OR j.cap <= (SELECT count(*) FROM tickets r WHERE r.state = 'running' AND r.type = known.type)))
+    LIMIT p_limit;
+END $$;

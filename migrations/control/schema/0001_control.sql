@@ -139,6 +139,8 @@ CREATE TABLE tickets (
 CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready';
 CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
+-- For the time when more is due at once than is promoted at once.
+CREATE INDEX tickets_due_by_tenant ON tickets (tenant_id, run_at, job_id) WHERE state = 'scheduled';
 -- Few run at a time: for a cap it is read from end to end, which goes over dead entries without a look at the table.
 CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
 -- Band first, then tenant: how the relay walks, and how it counts what of them is in the broker.
