@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from itertools import pairwise
+from threading import Thread
 from uuid import UUID
 
 import pytest
@@ -95,12 +96,17 @@ def test_behind_a_long_one_they_go_to_another_child(world: World) -> None:
 def test_behind_a_long_one_they_go_to_another_worker(world: World) -> None:
     long, others = turn(world, "loop_forever")
     pool = world.start_pool(**IMPATIENT)
-    assert pool.stdout is not None
-    given_back = (line for line in pool.stdout if causes.UNBEGUN in line)
-    assert len([next(given_back) for _ in others]) == JOBS - 1
-    world.start_pool(**IMPATIENT)
-    assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
-    assert running(world, long)
+    given_back: list[str] = []
+    reader = Thread(target=lambda: given_back.extend(line for line in pool.stdout or () if causes.UNBEGUN in line))
+    reader.start()
+    try:
+        assert becomes_true(lambda: len(given_back) == JOBS - 1, within=20)
+        world.start_pool(**IMPATIENT)
+        assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
+        assert running(world, long)
+    finally:
+        pool.kill()
+        reader.join()
     assert {(job["errors"], job["crashes"]) for job in map(world.job, others)} == {(0, 0)}
 
 
