@@ -14,10 +14,12 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
+from psycopg import sql
 
 from app.store import routing
+from app.store.enqueue import ENQUEUE
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, refused
-from benchmarks.siege.place import ENDED, PAUSE, STREAMS
+from benchmarks.siege.place import ENDED, PAUSE, STREAMS, in_its_attempt
 from tenants.session import service_session
 from tests.odd_handlers import Odd
 from tests.stream_client import StreamClient
@@ -36,26 +38,8 @@ CLIENTS = 32
 A_VIEWER = 50  # streams
 MOST_GROWTH = 150.0  # MB that one tenant may make the web grow by
 OK, ACCEPTED = 200, 202
-PROGRESS = """
-DO $$
-DECLARE
-    token uuid := current_setting('turno.attempt')::uuid;
-    job uuid;
-BEGIN
-    SELECT job_id INTO job FROM background_job_attempts WHERE backend_pid = pg_backend_pid() AND finished_at IS NULL;
-    PERFORM job_progress(job, token, 1, 2, repeat('x', 24 * 1024 * 1024));
-END $$
-"""
-ITEMS = """
-DO $$
-DECLARE
-    token uuid := current_setting('turno.attempt')::uuid;
-    job uuid;
-BEGIN
-    SELECT job_id INTO job FROM background_job_attempts WHERE backend_pid = pg_backend_pid() AND finished_at IS NULL;
-    PERFORM job_items(job, token, '[{"key": "1", "state": "failed", "error": [1]}]', 1);
-END $$
-"""
+PROGRESS = "PERFORM job_progress(job, token, 1, 2, repeat('x', 24 * 1024 * 1024));"
+ITEMS = """PERFORM job_items(job, token, '[{"key": "1", "state": "failed", "error": [1]}]', 1);"""
 FLOOD = "SELECT count(pg_notify('turno_changes', i || repeat('x', 7690))) FROM generate_series(1, 20000) AS i"
 FAR = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -138,7 +122,7 @@ def tables_locked(place: Place, seconds: float) -> Callable[[], Ending]:
     try:
         quota.execute("BEGIN")
         job = replace(place.new_job(Odd, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
-        quota.execute(place.enqueuing(job).encode())
+        quota.execute(sql.SQL(ENQUEUE).format(sql.Identifier(place.mallory.schema)), job.parameters())
         locked = both(locked, Ending(decent=True, how="a user's quota locked"))
     except psycopg.Error as error:
         locked = both(locked, refused(error))
@@ -190,7 +174,7 @@ def _opens_a_stream(place: Place) -> bool:
 def unread_streams(place: Place, seconds: float) -> Callable[[], Ending]:
     """Have a job show a message of 24 MB to twenty streams that nobody reads."""
     before = place.web_megabytes()
-    job = place.in_a_job(PROGRESS, user="unread")
+    job = place.in_a_job(in_its_attempt(PROGRESS), user="unread")
     streams = []
     for _ in range(20):
         connection = socket.create_connection(("127.0.0.1", place.web.port), timeout=5)
@@ -237,7 +221,7 @@ def unreadable_rows(place: Place, _seconds: float) -> Callable[[], Ending]:
         replace(usual, type="x" * 2_000),
     ]
     jobs = [place.in_a_job(place.enqueuing(poison), user="unreadable") for poison in poisons]
-    jobs.append(place.in_a_job(ITEMS, user="unreadable"))
+    jobs.append(place.in_a_job(in_its_attempt(ITEMS), user="unreadable"))
     for job in jobs:
         place.reaches(job, *ENDED)
     answers = [

@@ -17,7 +17,7 @@ from app.jobs.job import Priority
 from app.store import routing
 from benchmarks.siege.attack import Attack, Ending, both, first_line, of_job, refused
 from benchmarks.siege.handlers import Stillborn, Stranded
-from benchmarks.siege.place import ENDED
+from benchmarks.siege.place import ENDED, in_its_attempt
 from tenants.removal import remove_tenant
 from tenants.session import service_session
 from tests.odd_handlers import Odd, OddHurried
@@ -28,18 +28,7 @@ if TYPE_CHECKING:
 
     from benchmarks.siege.place import Place
 
-# Of the job that runs this: what only its own attempt knows.
-HOLD_OWN = """
-DO $$
-DECLARE
-    token uuid := current_setting('turno.attempt')::uuid;
-    job uuid;
-BEGIN
-    SELECT job_id INTO job FROM background_job_attempts WHERE backend_pid = pg_backend_pid() AND finished_at IS NULL;
-    PERFORM job_hold(job, token);
-    PERFORM pg_sleep(600);
-END $$
-"""
+HOLD_OWN = "PERFORM job_hold(job, token); PERFORM pg_sleep(600);"
 OPEN_ATTEMPT = "SELECT token FROM background_job_attempts WHERE job_id = %s AND finished_at IS NULL"
 HOLD = "SELECT set_config('turno.attempt', %(token)s::text, true), job_hold(%(job)s, %(token)s)"
 UNKNOWN, MANY = "type_that_nobody_knows", 100
@@ -56,7 +45,7 @@ def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue a ticket that fits the index as it is; then an operator changes the tenant's backend."""
-    poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(1322), backend="exec", user_id="near")
+    poison = place.new_job(Odd, {"how": "ok"}, queue=secrets.token_hex(1322), user_id="near")
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
     defaults = routing.Defaults("pool")
@@ -108,7 +97,7 @@ def locked_ticket(place: Place, seconds: float) -> Callable[[], Ending]:
 
 def own_ticket_locked(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job lock its own ticket in a statement that outlives its child, which is killed at its time limit."""
-    doomed = place.in_a_job(HOLD_OWN, OddHurried)
+    doomed = place.in_a_job(in_its_attempt(HOLD_OWN), OddHurried)
     place.reaches(doomed, "running")
     return lambda: _own_failure(place, doomed)
 
@@ -197,19 +186,21 @@ def dead_before_start(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue a hundred urgent ones of a type that no worker knows."""
-    unknown = place.new_job(Odd, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody")
-    # In a list of tables a function would be called once for all of them.
-    again = f"DO $do$ BEGIN FOR i IN 1..{MANY} LOOP PERFORM made.job_id FROM ({place.enqueuing(unknown)}) AS made;"
-    attacker = place.in_a_job(f"{again} END LOOP; END $do$", user=unknown.user_id)
+    # They have waited for longer than it takes to be found, so it is told of them.
+    long_due = datetime.now(UTC) - timedelta(minutes=1)
+    unknown = place.new_job(
+        Odd, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody", run_at=long_due
+    )
+    attacker = place.in_a_job(place.enqueuing(unknown, times=MANY), user=unknown.user_id)
     place.reaches(attacker, *ENDED)
 
     def ending() -> Ending:
         waiting = place.rows("SELECT id FROM background_jobs WHERE type = %s AND status = 'pending'", UNKNOWN)
-        said = {
-            str(json.loads(place.ask(unknown.user_id, "GET", f"/api/jobs/{row['id']}").body).get("waiting_for"))
-            for row in waiting[:1]
-        }
-        told = Ending(said <= {f"no living worker knows {UNKNOWN}"}, f"{len(waiting)} wait: {', '.join(said)}")
+        if not waiting:
+            return of_job(place.job(attacker))
+        shown = json.loads(place.ask(unknown.user_id, "GET", f"/api/jobs/{waiting[0]['id']}").body)
+        said = str(shown.get("waiting_for"))
+        told = Ending(said == f"no living worker knows {UNKNOWN}", f"{len(waiting)} wait: {said}")
         return both(of_job(place.job(attacker), may_complete=True), told)
 
     return ending

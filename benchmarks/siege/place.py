@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from app.jobs.job import JobRef, Priority
 from app.store.enqueue import ENQUEUE, NewJob
@@ -53,6 +54,17 @@ HASTE = {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "3", "KILL_AFTER_SECOND
 STREAMS = 200
 WEB = HASTE | {"QUEUE_BACKEND": "pool", "WEB_STREAMS": str(STREAMS)}
 ORDERS = range(830)
+IN_ITS_ATTEMPT = """
+DO $do$
+DECLARE
+    token uuid := current_setting('turno.attempt')::uuid;
+    job uuid;
+BEGIN
+    SELECT job_id INTO job FROM background_job_attempts WHERE backend_pid = pg_backend_pid() AND finished_at IS NULL;
+    STATEMENTS
+END $do$
+"""
+ENQUEUE_CHILD = "job_enqueue_child(job, token, %s, %s::smallint, %s, %s::smallint, %s, %s, %s, %s, %s, %s)"
 PAUSE = 0.25  # seconds between two requests of one client: who floods a socket is the proxy's to stop
 PARTING = 30.0  # seconds a pool may take to leave
 LONGEST_ANSWER = 10.0  # seconds that an attacker waits
@@ -155,11 +167,15 @@ class Place:
         self.log.answer(Asked(self.victim.slug, new.user_id, new.type, str(new.idempotency_key)), job_id)
         return job_id
 
-    def enqueuing(self, new: NewJob) -> str:
-        """Return the SQL by which a handler of mallory's enqueues a job."""
-        schema = sql.Identifier(self.mallory.schema)
+    def enqueuing(self, new: NewJob, *, times: int = 1) -> str:
+        """Return the SQL by which a job of mallory's enqueues such jobs; what is its own is not asked for."""
+        values = (
+            new.type, new.version, new.queue, int(new.priority), new.max_attempts, Jsonb(new.payload), new.payload_hash,
+            new.run_at, new.expires_at, new.idempotency_key,
+        )  # fmt: skip
         with psycopg.connect(self.ground.url) as session:
-            return psycopg.ClientCursor(session).mogrify(sql.SQL(ENQUEUE).format(schema), new.parameters())
+            made = psycopg.ClientCursor(session).mogrify(ENQUEUE_CHILD, values)
+        return in_its_attempt(f"FOR i IN 1..{times} LOOP PERFORM made.job_id FROM {made} AS made; END LOOP;")
 
     def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = OddOnce, *, user: str = "mallory") -> UUID:
         """Have a job of mallory's run SQL of its own choosing."""
@@ -239,6 +255,11 @@ def open_place(patience: float) -> Iterator[Place]:
         place = Place(ground, web, bare, mallory, victim, third, stack, ground.settings(**WEB), patience)
         place.keep_the_pool("at the start")
         yield place
+
+
+def in_its_attempt(statements: str) -> str:
+    """Return a block that does this as a running job, whose `job` and `token` it knows."""
+    return IN_ITS_ATTEMPT.replace("STATEMENTS", statements)
 
 
 @lru_cache
