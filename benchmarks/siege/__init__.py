@@ -1,4 +1,4 @@
-"""One hostile tenant attacks in twenty ways; how long another tenant's requests and jobs take meanwhile."""
+"""One hostile tenant attacks in twenty-two ways; how long another tenant's requests and jobs take meanwhile."""
 
 from __future__ import annotations
 

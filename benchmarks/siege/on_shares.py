@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from benchmarks.http_client import ask
-from benchmarks.siege.attack import Attack, Ending, both, of_answers
+from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job
 from benchmarks.siege.on_web import ACCEPTED, OK, PATH, SOON
-from benchmarks.siege.place import CHILDREN, LONGEST_ANSWER
+from benchmarks.siege.place import CHILDREN, ENDED, LONGEST_ANSWER, in_its_attempt
+from cli.deadline import becomes_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,15 @@ QUOTA = 20  # open jobs of one user, by default
 LONG, LONGER = 10_000, 50_000  # orders of a batch
 UNAUTHENTICATED = 401
 TOO_MANY = 429
+MOST_CHILDREN = 1_000  # of one job, as the product says
+MULTIPLY = """
+    FOR i IN 1..200 LOOP
+        PERFORM FROM background_jobs me, job_enqueue_child(
+            job, token, me.type, me.version, me.queue, me.priority, me.max_attempts, me.payload, me.payload_hash,
+            NULL, NULL, NULL)
+        WHERE me.id = job;
+    END LOOP;
+"""
 
 
 def long_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
@@ -31,8 +41,7 @@ def long_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
     answers = [place.ask("long", "POST", PATH, _batch(LONG)) for _ in range(2 * CHILDREN)]
     end, most = time.monotonic() + max(seconds, 3.0), 0
     while time.monotonic() < end:
-        running = place.rows("SELECT FROM turno.tickets WHERE tenant_id = %s AND state = 'running'", place.mallory.id)
-        most = max(most, len(running))
+        most = max(most, _running(place))
         time.sleep(0.1)
     _cancel(place, "long", [too_long, *answers])
     held = Ending(most < CHILDREN, f"held {most} of {CHILDREN} children")
@@ -79,6 +88,29 @@ def wrong_tokens(place: Place, seconds: float) -> Callable[[], Ending]:
     return lambda: of_answers(answers, within=SOON)
 
 
+def multiplying_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
+    """Have a job enqueue two hundred like itself, each of which does the same; then an operator pauses the tenant."""
+    first = place.in_a_job(in_its_attempt(MULTIPLY), user="multiplier")
+    place.reaches(first, *ENDED)
+    time.sleep(max(seconds, 2.0))
+    (made,) = place.rows("SELECT count(*) AS jobs FROM background_jobs WHERE user_id = 'multiplier'")
+    _stop_all(place)
+    few = Ending(made["jobs"] <= MOST_CHILDREN, f"one job became {made['jobs']}")
+    return lambda: both(few, of_job(place.job(first), may_complete=True))
+
+
+def _stop_all(place: Place) -> None:
+    pause = "UPDATE turno.tenants SET paused_at = %s WHERE id = %s RETURNING id"
+    place.rows(pause, "now", place.mallory.id)
+    becomes_true(lambda: not _running(place), within=place.patience)
+    place.rows("DELETE FROM turno.tickets WHERE tenant_id = %s RETURNING job_id", place.mallory.id)
+    place.rows(pause, None, place.mallory.id)
+
+
+def _running(place: Place) -> int:
+    return len(place.rows("SELECT FROM turno.tickets WHERE tenant_id = %s AND state = 'running'", place.mallory.id))
+
+
 def _batch(orders: int) -> dict[str, Any]:
     # Nobody has such orders: each becomes an item's error, which takes time like any other.
     return {"payload": {"order_ids": list(range(1_000_000_000, 1_000_000_000 + orders)), "point_of_sale": 1}}
@@ -99,4 +131,5 @@ ON_SHARES = (
     Attack("a quota evaded by cancel and retry", "C", "HTTP", quota_evasion),
     Attack("large payloads submitted and cancelled", "C", "HTTP", payload_churn),
     Attack("a flood of wrong tokens", "C", "HTTP", wrong_tokens),
+    Attack("jobs that enqueue jobs like themselves", "C", "a handler's SQL", multiplying_jobs),
 )
