@@ -54,6 +54,15 @@ class InvalidResult(TurnoError):
     """What the handler returned cannot be stored; return a dict of plain JSON values under 256 KB."""
 
 
+class RateLimited(TurnoError):
+    """A user or a tenant has asked for as much as the setting `max_<name>` lets it; there is room in `retry_in` s."""
+
+    def __init__(self, name: str, retry_in: float) -> None:
+        super().__init__(f"MAX_{name.upper()} is reached; there is room again in {retry_in:.0f} s")
+        self.name = name
+        self.retry_in = retry_in
+
+
 class PermanentFailure(TurnoError):
     """Raised by a handler: trying again cannot help, so the job fails for good."""
 

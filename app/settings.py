@@ -12,6 +12,7 @@ from app.errors import InvalidSettings
 Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
+MEGABYTE = 1_048_576
 ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
 
 
@@ -120,6 +121,29 @@ class Settings:
     rabbitmq_relay_url: str = _setting("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
     rabbitmq_window: int = _setting(8, "messages of one tenant and priority that wait in the broker", _whole(1, 10_000))
     max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))
+    max_commands_per_minute_per_user: int = _setting(
+        300, "requests that change something one user may send to one tenant; 0 for no limit", _whole(0, 1_000_000)
+    )
+    max_commands_per_minute_per_tenant: int = _setting(
+        3000, "the same for all users of a tenant together; 0 for no limit", _whole(0, 1_000_000)
+    )
+    max_jobs_per_day_per_user: int = _setting(
+        10_000, "jobs one user may submit or retry in one tenant; 0 for no limit", _whole(0, 100_000_000)
+    )
+    max_jobs_per_day_per_tenant: int = _setting(
+        100_000, "the same for all users of a tenant together; 0 for no limit", _whole(0, 100_000_000)
+    )
+    max_payload_mb_per_day_per_user: int = _setting(
+        100,
+        "megabytes of payloads, as the database keeps them, of one user's jobs; 0 for no limit",
+        _whole(0, 1_048_576),
+    )
+    max_payload_mb_per_day_per_tenant: int = _setting(
+        1000, "the same for all users of a tenant together; 0 for no limit", _whole(0, 1_048_576)
+    )
+    max_wrong_tokens_per_minute: int = _setting(
+        60, "tokens that nobody issued, from one address to one web process; 0 for no limit", _whole(0, 1_000_000)
+    )
     max_body_bytes: int = _setting(1_048_576, "largest request body that is read", _whole(1024, 104_857_600))
     heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", _seconds(0.05, 60))
     dead_after_seconds: float = _setting(30.0, "silence after which a worker counts as dead", _seconds(0.1, 3600))
@@ -206,6 +230,16 @@ class Settings:
         if missing:
             raise InvalidSettings(missing)
         return self
+
+    @property
+    def day_limits(self) -> tuple[int, int, int, int]:
+        """Return how many jobs a user and a tenant, and how many bytes of payloads they may submit a day."""
+        return (
+            self.max_jobs_per_day_per_user,
+            self.max_jobs_per_day_per_tenant,
+            self.max_payload_mb_per_day_per_user * MEGABYTE,
+            self.max_payload_mb_per_day_per_tenant * MEGABYTE,
+        )
 
     @property
     def provisioner_url(self) -> str:

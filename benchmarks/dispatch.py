@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from app.store.rate_limits import DayLimits
     from benchmarks.benchmark import Options
     from benchmarks.ground import Ground
     from benchmarks.sampling import Contestant
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
 
 FLOOR, PEER = "floor", "pgqueuer"
 TENANTS = 10
-OURS = ("enqueue", "enqueue, quota", f"enqueue, quota, {TENANTS} tenants")
+OURS = ("enqueue", "enqueue, quota", "enqueue, limits", f"enqueue, limits, {TENANTS} tenants")
+LIMITS = (10**8, 10**8, 10**12, 10**12)  # counted, never reached
 TURN = 20  # enqueues in a row, so that a peer's process is as warm as ours
 OPEN_JOBS = 10  # a user has at most so many
 
 
 def run(options: Options) -> Report:
-    """Measure enqueueing with the role switch, an idempotency key and the event, with and without a quota."""
+    """Measure enqueueing with the role switch, an idempotency key and the event, without and with limits."""
     report = Report("dispatch", "ms")
     with open_ground() as ground, ExitStack() as stack:
         report.facts[PEER] = "left out: ask for it with --peers"
@@ -61,7 +63,8 @@ def _ours(ground: Ground, stack: ExitStack) -> dict[str, Contestant]:
         FLOOR: timed(lambda: web.execute(insert), times=TURN),
         OURS[0]: _enqueue(web, tenants[:1], None),
         OURS[1]: _enqueue(web, tenants[:1], 20),
-        OURS[2]: _enqueue(web, tenants, 20),
+        OURS[2]: _enqueue(web, tenants[:1], 20, LIMITS),
+        OURS[3]: _enqueue(web, tenants, 20, LIMITS),
     }
 
 
@@ -78,8 +81,10 @@ def insert_into_floor(ground: Ground) -> bytes:
     return b"INSERT INTO turno.floor (i) VALUES (1)"
 
 
-def _enqueue(web: psycopg.Connection[Any], tenants: list[Tenant], limit: int | None) -> Contestant:
-    jobs = zip(cycle(tenants), _new_jobs(limit), strict=False)
+def _enqueue(
+    web: psycopg.Connection[Any], tenants: list[Tenant], limit: int | None, day_limits: DayLimits | None = None
+) -> Contestant:
+    jobs = zip(cycle(tenants), _new_jobs(limit, day_limits), strict=False)
 
     def one() -> None:
         tenant, job = next(jobs)
@@ -89,7 +94,7 @@ def _enqueue(web: psycopg.Connection[Any], tenants: list[Tenant], limit: int | N
     return timed(one, times=TURN)
 
 
-def _new_jobs(limit: int | None) -> Iterator[NewJob]:
+def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJob]:
     payload = {"order_ids": list(range(10_248, 10_258)), "point_of_sale": 1}
     digest = fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana"))
     for number in count():
@@ -101,10 +106,11 @@ def _new_jobs(limit: int | None) -> Iterator[NewJob]:
             max_attempts=4,
             payload=payload,
             payload_hash=digest,
-            user_id=f"ana-{limit}-{number // OPEN_JOBS}",
+            user_id=f"ana-{limit}-{day_limits}-{number // OPEN_JOBS}",
             idempotency_key=str(uuid4()),
             correlation_id=str(uuid4()),
             pending_limit=limit,
+            day_limits=day_limits,
         )
 
 

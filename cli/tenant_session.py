@@ -51,6 +51,9 @@ def session_of(slug: str) -> Iterator[TenantSession]:
             open_queue=lambda name: queue_named(name, settings),
         )
         dispatcher = Dispatcher(
-            connection=lend, queue=choice.queue_of, pending_limit=settings.max_pending_jobs_per_user
+            connection=lend,
+            queue=choice.queue_of,
+            pending_limit=settings.max_pending_jobs_per_user,
+            day_limits=settings.day_limits,
         )
         yield TenantSession(Directory(lend).find(slug), connection, dispatcher)

@@ -76,6 +76,7 @@ def web_application(
         connection=pool.connection,
         queue=choice.queue_of,
         pending_limit=settings.max_pending_jobs_per_user,
+        day_limits=settings.day_limits,
         announce=hub.announce,
     )
     return create_app(

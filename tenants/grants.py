@@ -159,6 +159,9 @@ _CLAIM_STEPS = frozenset(
     }
 )
 
+# Called by `command_take` and `job_take` alone.
+_RATE_STEPS = frozenset({"rate_cost", "rate_take"})
+
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
 CONTROL = Matrix(
@@ -185,6 +188,9 @@ CONTROL = Matrix(
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "prune_outcomes": _roles("engine"),
+        "prune_rate_limits": _roles("engine"),
+        "job_take": _roles("owners web"),
+        "command_take": _roles("web"),
         "stream_ticket_put": _roles("web"),
         "stream_ticket_take": _roles("web"),
         "lease_keep": _roles("engine"),
@@ -211,6 +217,7 @@ CONTROL = Matrix(
         "fairness": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "stream_tickets": {},
+        "rate_limits": _may(operator="SELECT"),
         "schema_migrations": _may(web="SELECT"),
         "schema_functions": {},
     },
@@ -218,7 +225,7 @@ CONTROL = Matrix(
         ("tenants", column): _may(operator="UPDATE")
         for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
     },
-    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS,
+    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS | _RATE_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),

@@ -167,6 +167,7 @@ def a_service(url: str) -> Iterator[Service]:
                 connection=changed.get("connection", pool.connection),
                 queue=queue,
                 pending_limit=changed.pop("pending_limit", SETTINGS.max_pending_jobs_per_user),
+                day_limits=changed.get("settings", SETTINGS).day_limits,
                 announce=hub.announce,
             )
             usual: dict[str, Any] = {

@@ -13,11 +13,13 @@ from uuid import UUID
 import psycopg
 
 from app import crash_points
+from app.errors import RateLimited
 from app.jobs.handler import JobHandler
 from app.jobs.job import JobRef, Priority
 from app.queues.interface import QueueInterface
 from app.store.effects import DECIDE
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
+from app.store.rate_limits import DayLimits, array
 from app.store.refusals import named_refusals
 from tenants.session import call_as_api
 from tenants.tenant import Tenant
@@ -61,6 +63,7 @@ class Dispatcher:
         connection: WebConnection,
         queue: QueueInterface | Callable[[Tenant], QueueInterface],
         pending_limit: int,
+        day_limits: DayLimits | None = None,
         announce: Announce = lambda _tenant, _job: None,
     ) -> None:
         """Take one `queue` for all tenants, or what chooses each tenant's."""
@@ -68,11 +71,13 @@ class Dispatcher:
         self._queue_of = queue if callable(queue) else lambda _: queue
         self._announce = announce
         self._pending_limit = pending_limit
+        self._day_limits = day_limits
 
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
 
         Raises LimitExceeded if something of it is larger than what is kept.
+        Raises RateLimited if the user or the tenant has submitted as much in a day as it may.
         """
         queue = self._queue_of(tenant)
         new = NewJob(
@@ -91,11 +96,12 @@ class Dispatcher:
             correlation_id=wanted.correlation_id,
             trace_context=wanted.trace_context,
             pending_limit=self._pending_limit,
+            day_limits=self._day_limits,
         )
         with named_refusals(), self._connection() as connection:
             crash_points.reach("received")
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
-        verdict = Verdict(row["verdict"], row["job_id"])
+        verdict = _within_limits(row)
         if verdict.word == "accepted":
             if wanted.run_at is None or wanted.run_at <= datetime.now(UTC):
                 self._hint(queue, tenant, verdict)
@@ -103,12 +109,22 @@ class Dispatcher:
         return verdict
 
     def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
-        """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota."""
+        """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota.
+
+        Raises RateLimited as `submit` does, for the limits of the old job's user.
+        """
         queue = self._queue_of(tenant)
         with self._connection() as connection:
-            asked = (job_id, user_id, queue.name, correlation_id, self._pending_limit)
+            asked = (
+                job_id,
+                user_id,
+                queue.name,
+                correlation_id,
+                self._pending_limit,
+                self._day_limits and array(self._day_limits),
+            )
             row = call_as_api(connection, tenant, RETRY, asked)
-        verdict = Verdict(row["verdict"], row["job_id"])
+        verdict = _within_limits(row)
         if verdict.word == "accepted":
             self._hint(queue, tenant, verdict)
             for changed in (job_id, row["job_id"]):
@@ -141,6 +157,12 @@ class Dispatcher:
         except Exception:
             # The job is committed; the sweep offers it again. The caller must not hear of this.
             log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(verdict.job_id)})
+
+
+def _within_limits(row: dict[str, Any]) -> Verdict:
+    if row["verdict"] == "limit":
+        raise RateLimited(row["exceeded"], row["retry_in"])
+    return Verdict(row["verdict"], row["job_id"])
 
 
 def fingerprint(wanted: Submission) -> bytes:

@@ -8,6 +8,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from app.jobs.job import Priority
+from app.store.rate_limits import DayLimits, array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class NewJob:
     trace_context: str | None = None
     parent_id: UUID | None = None
     pending_limit: int | None = None
+    day_limits: DayLimits | None = None
 
     def parameters(self) -> tuple[Any, ...]:
         """Return the arguments of ENQUEUE in order."""
@@ -50,17 +52,20 @@ class NewJob:
             self.trace_context,
             self.parent_id,
             self.pending_limit,
+            self.day_limits and array(self.day_limits),
         )
 
 
-# Returns job_id and verdict: accepted, replayed, conflict or quota.
+# Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
 ENQUEUE: LiteralString = """
-SELECT job_id, verdict FROM {}.job_enqueue(
-    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_enqueue(
+    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])
 """
 
-# Returns job_id and verdict: accepted, replayed, unknown, not_retryable or quota.
-RETRY: LiteralString = "SELECT job_id, verdict FROM {}.job_retry(%s, %s, %s, %s, %s)"
+# Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
+RETRY: LiteralString = """
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::bigint[])
+"""
 
 # Returns verdict: cancelled, requested, ended or unknown.
 CANCEL: LiteralString = "SELECT {}.job_cancel(%s, %s, %s) AS verdict"

@@ -12,10 +12,11 @@ from app.web import query
 from app.web.job_body import ErrorBody, error_body
 from app.web.job_id import read_id
 from app.web.json_answers import answer
+from app.web.limit_problems import over_quota
 from app.web.problems import Kind, Problem
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
-from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted, over_quota
+from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted
 from tenants.session import as_api
 
 admin = Routes("admin", __name__, tag="administration")

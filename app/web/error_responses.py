@@ -8,9 +8,10 @@ from uuid import uuid4
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from app.errors import LimitExceeded
+from app.errors import LimitExceeded, RateLimited
 from app.store.outage import OUTAGE, busy
 from app.web.json_answers import answer
+from app.web.limit_problems import over_limit
 from app.web.problems import TYPE_ROOT, FieldProblem, Kind, Problem, invalid
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ def install_error_responses(app: Flask, page_of: Callable[[HTTPException], Respo
         return page_of(error) if astray else _refused_by_framework(error)
 
     app.register_error_handler(Problem, _refused)
+    app.register_error_handler(RateLimited, lambda reached: _refused(over_limit(reached)))
     app.register_error_handler(HTTPException, refused_by_framework)
     app.register_error_handler(LimitExceeded, _too_large)
     for outage in OUTAGE:
@@ -49,7 +51,12 @@ def install_error_responses(app: Flask, page_of: Callable[[HTTPException], Respo
 
 
 def problem_answer(
-    kind: Kind, detail: str, *, errors: Sequence[FieldProblem] = (), headers: Mapping[str, str] | None = None
+    kind: Kind,
+    detail: str,
+    *,
+    errors: Sequence[FieldProblem] = (),
+    headers: Mapping[str, str] | None = None,
+    limit: str | None = None,
 ) -> Response:
     """Return the problem document of one kind."""
     body = {
@@ -61,6 +68,8 @@ def problem_answer(
     }
     if errors:
         body["errors"] = list(errors)
+    if limit:
+        body["limit"] = limit
     return _document(body, headers)
 
 
@@ -71,7 +80,9 @@ def _document(body: dict[str, Any], headers: Mapping[str, str] | None = None) ->
 
 
 def _refused(problem: Problem) -> Response:
-    return problem_answer(problem.kind, problem.detail, errors=problem.errors, headers=problem.headers)
+    return problem_answer(
+        problem.kind, problem.detail, errors=problem.errors, headers=problem.headers, limit=problem.limit
+    )
 
 
 def _too_large(error: LimitExceeded) -> Response:

@@ -11,10 +11,11 @@ from app.web.job_body import job_links
 from app.web.job_id import read_id
 from app.web.jobs import find_job
 from app.web.json_answers import answer
+from app.web.limit_problems import over_quota
 from app.web.problems import Kind, Problem, no_such_job
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
-from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted, over_quota
+from app.web.submissions import LOCATION, REPLAYED, Accepted, accepted
 
 job_commands = Routes("job_commands", __name__, tag="jobs")
 

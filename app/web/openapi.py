@@ -32,6 +32,7 @@ ALWAYS = (
     Kind.NOT_AUTHENTICATED,
     Kind.UNKNOWN_TENANT,
     Kind.BUSY,
+    Kind.RATE,
     Kind.UNAVAILABLE,
 )
 
@@ -50,6 +51,10 @@ PROBLEM = {
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "A sentence that says what to do."},
         "instance": {"type": "string", "description": "The id of this one error."},
+        "limit": {
+            "type": "string",
+            "description": "With 429: which limit is reached, such as `jobs_per_day_per_user`.",
+        },
         "errors": {
             "type": "array",
             "items": {
@@ -232,7 +237,7 @@ def _problem(kinds: list[Kind]) -> Document:
     content: Document = {"schema": {"$ref": SCHEMAS + "Problem"}}
     content["examples"] = {kind.slug: {"value": _example(kind)} for kind in kinds}
     body: Document = {"description": "; ".join(kind.title for kind in kinds), "content": {MEDIA_TYPE: content}}
-    if kinds[0] in {Kind.QUOTA, Kind.CROWDED, Kind.BUSY, Kind.UNAVAILABLE}:
+    if kinds[0] in {Kind.QUOTA, Kind.RATE, Kind.CROWDED, Kind.BUSY, Kind.UNAVAILABLE}:
         body["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
     if kinds[0] is Kind.NOT_AUTHENTICATED:
         body["headers"] = {"WWW-Authenticate": {"description": "What is needed.", "schema": {"type": "string"}}}

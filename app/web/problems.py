@@ -35,6 +35,7 @@ class Kind(Enum):
     KEY_REUSED = ("idempotency-key-reused", 422, "The idempotency key stands for another request")
     REFUSED = ("work-refused", 422, "The work cannot be done as asked")
     QUOTA = ("quota-reached", 429, "Too many jobs are open")
+    RATE = ("rate-limit-reached", 429, "Too much was asked for in this time")
     CROWDED = ("too-many-streams", 429, "Too many streams are open")
     FAULT = ("internal-fault", 500, "Something failed here")
     BUSY = ("tenant-busy", 503, "The tenant has other work in hand")
@@ -66,12 +67,15 @@ class Problem(Exception):
         *,
         errors: Sequence[FieldProblem] = (),
         headers: Mapping[str, str] | None = None,
+        limit: str | None = None,
     ) -> None:
+        """`limit` names what was exceeded, as its setting is called without `MAX_`."""
         super().__init__(detail)
         self.kind = kind
         self.detail = detail
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
+        self.limit = limit
 
 
 def invalid(errors: Sequence[FieldProblem]) -> Problem:

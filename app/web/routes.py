@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from flask import Blueprint, Request, Response, g, request
 
+from app.web.limits import admit_command
+from app.web.own_site import SAFE
 from app.web.place import place_of
 from app.web.problems import Kind
 from app.web.query import Parameter, read_query
@@ -95,4 +97,6 @@ def _admit(operation: Operation, scope: Scope) -> Call:
     if operation.access == "operator":
         require_operator(scope)
     g.correlation_id = correlation_id(request.headers)
+    if operation.method not in SAFE:
+        admit_command(scope)
     return Call(scope, read_query(request.args, operation.query), g.correlation_id)

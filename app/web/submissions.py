@@ -11,6 +11,8 @@ from app.dispatch.dispatcher import Submission, Verdict
 from app.errors import InvalidPayload, PermanentFailure
 from app.web.job_body import job_links
 from app.web.json_answers import answer
+from app.web.limit_problems import over_quota
+from app.web.limits import admit_inline
 from app.web.problems import FieldProblem, Kind, Problem, invalid
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import Inline, services
@@ -19,8 +21,6 @@ from tenants.tenant import Tenant
 
 log = logging.getLogger(__name__)
 submissions = Routes("submissions", __name__, tag="jobs")
-
-QUOTA_RETRY_SECONDS = "5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,9 @@ def accepted(verdict: Verdict) -> Response:
     return answer(Accepted("accepted", job_id, "The job was accepted; follow it at links.self.", links), 202, headers)
 
 
-def over_quota(who_has: str) -> Problem:
-    """Return the 429 for a user with as many open jobs as one may have."""
-    limit = services().settings.max_pending_jobs_per_user
-    return Problem(
-        Kind.QUOTA,
-        f"{who_has} {limit} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
-        headers={"Retry-After": QUOTA_RETRY_SECONDS},
-    )
-
-
 def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any]:
-    """Do the work within the request and return its result; raises Problem 400 or 422 if it cannot be done."""
+    """Do the work within the request and return its result; raises RateLimited, or Problem if it cannot be done."""
+    admit_inline(tenant, wanted.user_id)
     try:
         return inline(tenant, wanted)
     except InvalidPayload as error:

@@ -1,5 +1,6 @@
 """Check a bearer token: who is asking, and for which tenants."""
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -9,6 +10,7 @@ import jwt
 from app.errors import InvalidSettings
 from app.settings import Settings
 from app.web.problems import Kind, Problem
+from app.web.wrong_tokens import WrongTokens
 
 LEEWAY_SECONDS = 30
 LONGEST_TOKEN = 8192
@@ -48,9 +50,10 @@ class TokenCheck:
         self._key = _usable_key(settings.jwt_key, self._algorithms)
         self._issuer = settings.jwt_issuer
         self._audience = settings.jwt_audience
+        self._wrong = WrongTokens(settings.max_wrong_tokens_per_minute)
 
-    def principal(self, authorization: str | None) -> Principal:
-        """Return whom an Authorization header speaks for; raises Problem 401."""
+    def principal(self, authorization: str | None, sender: str | None = None) -> Principal:
+        """Return whom an Authorization header speaks for; raises Problem as `read` does."""
         if not authorization:
             raise Problem(
                 Kind.NOT_AUTHENTICATED,
@@ -60,13 +63,13 @@ class TokenCheck:
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN:
             refuse_token("The Authorization header must be `Bearer` and one token.")
-        return self.read(token.strip())
+        return self.read(token.strip(), sender)
 
-    def read(self, token: str) -> Principal:
-        """Return whom a bare token speaks for; raises Problem 401."""
-        return _principal(self._claims(token))
+    def read(self, token: str, sender: str | None = None) -> Principal:
+        """Return whom a bare token speaks for; raises Problem 401, or 429 after too many of the address `sender`."""
+        return _principal(self._claims(token, sender))
 
-    def _claims(self, token: str) -> dict[str, Any]:
+    def _claims(self, token: str, sender: str | None) -> dict[str, Any]:
         try:
             return jwt.decode(
                 token,
@@ -80,7 +83,17 @@ class TokenCheck:
         except jwt.ExpiredSignatureError:
             refuse_token("The token has expired; ask its issuer for a new one.")
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            self._count_wrong(sender or "an unknown address")
             refuse_token("The token is not one that this service accepts.")
+
+    def _count_wrong(self, sender: str) -> None:
+        if (retry_in := self._wrong.count(sender)) is not None:
+            raise Problem(
+                Kind.RATE,
+                "The token is not one that this service accepts, as others before it from this address.",
+                headers={"Retry-After": str(math.ceil(retry_in))},
+                limit="wrong_tokens_per_minute",
+            )
 
 
 def refuse_token(detail: str) -> NoReturn:

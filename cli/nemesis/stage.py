@@ -47,6 +47,8 @@ HASTE = {
     "WEB_WORKERS": "2",
     "WEB_THREADS": "4",
     "MAX_PENDING_JOBS_PER_USER": "10000",
+    "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
+    "MAX_COMMANDS_PER_MINUTE_PER_TENANT": "0",
 }
 # A crash of its processes loses nothing that the kernel has; only a power cut would, and nobody cuts the power here.
 SERVER = {"synchronous_commit": "on", "full_page_writes": "on"}

@@ -203,7 +203,7 @@ class World:
 
     def retry(self, job_id: UUID, *, user: str | None = None, pending_limit: int | None = None) -> dict[str, Any]:
         """Make a new job of one that ended; returns its id and the verdict."""
-        return self.call(RETRY, (job_id, user, self.backend, None, pending_limit))
+        return self.call(RETRY, (job_id, user, self.backend, None, pending_limit, None))
 
     def cancel(self, job_id: UUID, *, user: str | None = None) -> str:
         """Cancel a waiting job, or ask a running one to stop; returns the verdict."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,14 +13,14 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
 from tenants.tenant import SLUG
-from tests.api import Caller
+from tests.api import SETTINGS, Caller
 from tests.unit.test_openapi import build as build_without_database
 
 if TYPE_CHECKING:
     from tests.api import Service
 
 EXAMPLES = 40
-# Enough for the whole run; the quota has tests of its own.
+# Enough for the whole run; the limits have tests of their own.
 PENDING_LIMIT = 1_000_000
 
 CHECKS = [
@@ -39,7 +40,8 @@ api = schemathesis.openapi.from_wsgi("/openapi.json", build_without_database()).
 
 @pytest.fixture(scope="module")
 def operator(service: Service) -> Caller:
-    return Caller(service.build(pending_limit=PENDING_LIMIT), "north", roles=("operator",))
+    settings = replace(SETTINGS, max_wrong_tokens_per_minute=0)
+    return Caller(service.build(settings=settings, pending_limit=PENDING_LIMIT), "north", roles=("operator",))
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,10 @@ MOST = 4  # jobs a group
 OF_AN_ATTEMPT = ("complete", "fail", "fail for good", "release", "abandon")
 
 
+def said(row: dict[str, Any]) -> tuple[UUID | None, str]:
+    return row["job_id"], row["verdict"]
+
+
 def one_of(choose: Callable[[JobMachine], list[Any]]) -> st.SearchStrategy[Any]:
     """Draw from what the machine's model has now; the rule's precondition says that there is something."""
     return st.runner().flatmap(lambda machine: st.sampled_from(choose(machine)))
@@ -138,9 +142,9 @@ class JobMachine(RuleBasedStateMachine):
         row = self.world.call(ENQUEUE, new.parameters(), tenant=tenant)
         if known := self.keys.get((tenant.slug, user, key)):
             job, first = known
-            assert row == {"job_id": job.id, "verdict": "replayed" if first == payload else "conflict"}
+            assert said(row) == (job.id, "replayed" if first == payload else "conflict")
         elif limited and self._open_of(tenant, user) >= QUOTA:
-            assert row == {"job_id": None, "verdict": "quota"}
+            assert said(row) == (None, "quota")
         else:
             assert row["verdict"] == "accepted"
             self.keys[tenant.slug, user, key] = (self._accept(row["job_id"], tenant, user), payload)
@@ -152,20 +156,20 @@ class JobMachine(RuleBasedStateMachine):
     @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]), limited=st.booleans())
     def retry(self, job: Job, user: str | None, *, limited: bool) -> None:
         limit = QUOTA if limited else None
-        row = self.world.call(RETRY, (job.id, user, "exec", None, limit), tenant=job.tenant)
+        row = self.world.call(RETRY, (job.id, user, "exec", None, limit, None), tenant=job.tenant)
         if user not in (None, job.user):
-            assert row == {"job_id": None, "verdict": "unknown"}
+            assert said(row) == (None, "unknown")
         elif job.successor:
-            assert row == {"job_id": job.successor.id, "verdict": "replayed"}
+            assert said(row) == (job.successor.id, "replayed")
         elif job.retryable and limited and self._open_of(job.tenant, job.user) >= QUOTA:
-            assert row == {"job_id": None, "verdict": "quota"}
+            assert said(row) == (None, "quota")
         elif job.retryable:
             assert row["verdict"] == "accepted"
             job.successor = self._accept(row["job_id"], job.tenant, job.user)
             job.successor.parent, job.successor.checkpoint = job.id, job.checkpoint
             job.successor.items = {key: "skipped" for key, state in job.items.items() if state != "failed"}
         else:
-            assert row == {"job_id": None, "verdict": "not_retryable"}
+            assert said(row) == (None, "not_retryable")
 
     @precondition(lambda self: any(job.retryable for job in self.jobs))
     @rule(job=RETRYABLE)

@@ -167,6 +167,16 @@ def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: World) -> None:
     assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
 
 
+def test_limits_that_are_earned_back_are_forgotten(world: World) -> None:
+    world.admin.execute(
+        "INSERT INTO turno.rate_limits (tenant_id, user_id, jobs) VALUES (1, 'ana', 0), (1, 'eva', 'inf')"
+    )
+    sweep(world, dry_run=True)
+    assert len(world.rows("SELECT 1 FROM turno.rate_limits")) == 2
+    sweep(world)
+    assert world.rows("SELECT user_id FROM turno.rate_limits") == [{"user_id": "eva"}]
+
+
 @pytest.fixture
 def queue() -> RecordingQueue:
     return RecordingQueue()

@@ -157,7 +157,7 @@ class Meeting:
         return self.asks(CANCEL, (self.job_id, None, "test"))
 
     def retries(self) -> Step:
-        return self.asks(RETRY, (self.job_id, None, "exec", None, None))
+        return self.asks(RETRY, (self.job_id, None, "exec", None, None, None))
 
     def enqueues(self, key: str | None, order: int = 1) -> Step:
         new = self.world.new_job({"order_ids": [order]}, idempotency_key=key)

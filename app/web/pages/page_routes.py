@@ -7,6 +7,7 @@ from functools import wraps
 from flask import Blueprint, Response, g, request
 
 from app.web import session_cookie
+from app.web.limits import admit_command
 from app.web.own_site import require_own_site
 from app.web.pages.drawing import sign_in_page
 from app.web.pages.problem_page import install_problem_pages
@@ -60,6 +61,7 @@ class Pages(Blueprint):
                 g.may_be_sent_again = True
                 visit = begin_visit(request.form.get("branch"))
                 with place_of(visit.scope.tenant):
+                    admit_command(visit.scope)
                     return view(visit, **path)
 
             self.add_url_rule(rule, view.__name__, sent, methods=["POST"], provide_automatic_options=False)

@@ -7,8 +7,10 @@ from uuid import uuid4
 from flask import Blueprint, Response, g, request
 from werkzeug.exceptions import HTTPException
 
+from app.errors import RateLimited
 from app.store.outage import OUTAGE, busy
 from app.web.error_responses import BUSY_SECONDS
+from app.web.limit_problems import over_limit
 from app.web.pages.drawing import draw, local, sign_in_page
 from app.web.pages.visit import speech, visit_after_all
 from app.web.problems import Kind, Problem
@@ -24,6 +26,7 @@ MOST_FIELDS = 100  # of a form of ours; more is nothing that a page of ours has 
 def install_problem_pages(pages: Blueprint) -> None:
     """Have whatever goes wrong in these views told on a page."""
     pages.register_error_handler(Problem, _refused)
+    pages.register_error_handler(RateLimited, lambda reached: _refused(over_limit(reached)))
     pages.register_error_handler(HTTPException, refused_by_framework)
     for outage in OUTAGE:
         pages.register_error_handler(outage, _unavailable)

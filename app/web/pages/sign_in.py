@@ -54,7 +54,7 @@ def _begin(token: str) -> Response:
     if len(token) > session_cookie.LONGEST:
         return sign_in_page(status=400, notice="token too long")
     try:
-        principal = services().tokens.read(token)
+        principal = services().tokens.read(token, request.remote_addr)
     except Problem as problem:
         return sign_in_page(status=problem.kind.status, notice="token refused")
     response = go(local(request.form.get("next", "/")))

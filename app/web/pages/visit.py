@@ -59,7 +59,7 @@ def begin_visit(branch: str | None) -> Visit:
     token = session_cookie.token_in(request)
     if token is None:
         raise Problem(Kind.NOT_AUTHENTICATED, "Nobody is signed in.")
-    principal = services().tokens.read(token)
+    principal = services().tokens.read(token, request.remote_addr)
     branches = branches_of(principal)
     visit = Visit(
         scope=_scope(principal, branch, branches),

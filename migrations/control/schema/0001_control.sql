@@ -158,6 +158,17 @@ CREATE TABLE leases (
     since  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- How much each user, and with the user '' each tenant, has used of what is limited: all of it is earned back at these
+-- moments, in Unix seconds. Once they have passed a row says as much as none, and may go at any time.
+CREATE TABLE rate_limits (
+    tenant_id integer NOT NULL,
+    user_id   text NOT NULL,
+    commands  double precision NOT NULL DEFAULT 0,
+    jobs      double precision NOT NULL DEFAULT 0,
+    payload   double precision NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, user_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+
 -- What metrics and alerts read; append-only, pruned.
 CREATE TABLE outcomes (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

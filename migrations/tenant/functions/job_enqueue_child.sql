@@ -20,7 +20,7 @@ BEGIN
         RAISE EXCEPTION 'a job may have at most 1000 children that have not ended; let some end first'
             USING ERRCODE = 'TU003';
     END IF;
-    RETURN QUERY SELECT * FROM job_enqueue(
+    RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
         p_type, p_version, p_queue, own_backend, p_priority, p_max_attempts, p_payload, p_payload_hash, parent.user_id,
-        p_run_at, p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL);
+        p_run_at, p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL) AS e;
 END $$;

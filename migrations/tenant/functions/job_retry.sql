@@ -1,15 +1,22 @@
 -- A new job that continues an ended one: what the old one's ledger has done is skipped. Asked
 -- for twice it answers with the first one's id. With p_user only that user's job is found. It counts against the
--- quota of the old job's user, as a submission does.
-CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text, p_pending_limit integer)
-RETURNS TABLE (job_id uuid, verdict text)
+-- limits of the old job's user, as a submission does: the payload is stored once more.
+CREATE OR REPLACE FUNCTION job_retry(p_job uuid, p_user text, p_backend text, p_correlation_id text, p_pending_limit integer,
+                          p_day_limits bigint[])
+RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     old background_jobs;
+    taken record;
+    own_tenant integer := turno.tenant_of(current_user);
     due timestamptz := clock_timestamp();
 BEGIN
     SELECT * INTO old FROM background_jobs j WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;
-    IF NOT FOUND THEN
+    IF p_pending_limit IS NOT NULL THEN
+        -- One user's submissions take turns, or two at once would both see room for one.
+        PERFORM pg_advisory_xact_lock(own_tenant, hashtext(old.user_id));
+    END IF;
+    IF old.id IS NULL THEN
         verdict := 'unknown';
     ELSIF old.successor_id IS NOT NULL THEN
         job_id := old.successor_id;
@@ -18,9 +25,19 @@ BEGIN
                OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
                                                        WHERE i.job_id = p_job AND i.state = 'failed')) THEN
         verdict := 'not_retryable';
-    ELSIF quota_reached(old.user_id, p_pending_limit) THEN
+    ELSIF p_pending_limit IS NOT NULL AND quota_reached(old.user_id, p_pending_limit) THEN
         verdict := 'quota';
     ELSE
+        IF p_day_limits IS NOT NULL THEN
+            taken := turno.job_take(own_tenant, old.user_id, pg_column_size(old.payload), p_day_limits);
+            exceeded := taken.exceeded;
+            retry_in := taken.retry_in;
+            IF exceeded IS NOT NULL THEN
+                verdict := 'limit';
+                RETURN NEXT;
+                RETURN;
+            END IF;
+        END IF;
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
                                      trace_context, max_attempts, run_at, parent_id)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,

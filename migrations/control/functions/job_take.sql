@@ -1,0 +1,23 @@
+-- Count a new job and the bytes of its payload, unless its user or the tenant has had as many in a day as allowed.
+-- p_limits: jobs of a user and of the tenant, bytes of a user and of the tenant; 0 is no limit.
+CREATE OR REPLACE FUNCTION job_take(p_tenant integer, p_user text, p_bytes integer, p_limits bigint[],
+                         OUT exceeded text, OUT retry_in double precision)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    of_jobs double precision := rate_cost(1, p_limits[1], 86400);
+    of_payload double precision := rate_cost(p_bytes, p_limits[3], 86400);
+    taken record;
+BEGIN
+    taken := rate_take(p_tenant, p_user, 0, of_jobs, of_payload);
+    IF taken.exceeded IS NOT NULL THEN
+        exceeded := taken.exceeded || '_per_user';
+    ELSE
+        taken := rate_take(p_tenant, '', 0, rate_cost(1, p_limits[2], 86400), rate_cost(p_bytes, p_limits[4], 86400));
+        IF taken.exceeded IS NOT NULL THEN
+            exceeded := taken.exceeded || '_per_tenant';
+            UPDATE rate_limits SET jobs = jobs - of_jobs, payload = payload - of_payload
+            WHERE tenant_id = p_tenant AND user_id = p_user;
+        END IF;
+    END IF;
+    retry_in := taken.retry_in;
+END $$;
