@@ -4,7 +4,10 @@ from time import monotonic
 
 import psycopg
 from psycopg.abc import RV, PQGen
+from psycopg.adapt import AdaptersMap
 from psycopg.rows import TupleRow
+
+from tenants.loaders import BOUNDED
 
 LOOK_EVERY = 0.1  # seconds between two looks at the clock while waiting
 # A little more than the services' statement timeout: a server that lives would have answered by then.
@@ -22,6 +25,14 @@ class PunctualConnection(psycopg.Connection[TupleRow]):
     """
 
     answer_within = ANSWER_WITHIN
+    _bounded: AdaptersMap | None = None
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Return how values are loaded: times that Python has not as the bounds of those it has."""
+        if self._bounded is None:
+            self._bounded = AdaptersMap(BOUNDED)
+        return self._bounded
 
     def wait(self, gen: PQGen[RV], interval: float = LOOK_EVERY, timeout: float | None = None) -> RV:
         """Wait for what psycopg asks the server, like any connection, but not for ever."""

@@ -22,6 +22,7 @@ from tenants.directory import Directory
 from tenants.install import install
 from tenants.logins import Logins
 from tenants.provision import add_company, add_tenant
+from tenants.punctual import PunctualConnection
 from tenants.session import WEB_TIMEOUTS
 from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
@@ -148,7 +149,13 @@ def a_service(url: str) -> Iterator[Service]:
         tenants = {slug: add_tenant(admin, logins, slug, "acme") for slug in ("north", "south")}
     conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
     with ConnectionPool(
-        conninfo, min_size=1, max_size=MOST_CONNECTIONS, kwargs={"autocommit": True}, timeout=30, open=True
+        conninfo,
+        connection_class=PunctualConnection,
+        min_size=1,
+        max_size=MOST_CONNECTIONS,
+        kwargs={"autocommit": True},
+        timeout=30,
+        open=True,
     ) as pool:
         from app.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
         from app.web.stream_events import StreamEvents  # noqa: PLC0415
@@ -156,7 +163,7 @@ def a_service(url: str) -> Iterator[Service]:
         hubs: list[Hub] = []
 
         def listen() -> psycopg.Connection[Any]:
-            return psycopg.connect(conninfo, autocommit=True)
+            return PunctualConnection.connect(conninfo, autocommit=True)
 
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 

@@ -16,7 +16,7 @@ WHERE (%(text)s = '' OR o.order_id::text = %(text)s OR strpos(lower(o.company_na
 def billable(reader: Reader, text: str, *, after: int, limit: int) -> list[dict[str, Any]]:
     """Return a page of orders without an invoice, in the order of their numbers."""
     reader.execute(
-        "SELECT order_id, ordered_on, company_name, currency, line_count, net_amount "
+        "SELECT order_id, ordered_on, left(company_name, 200) AS company_name, currency, line_count, net_amount "
         + _FOUND
         + "AND o.order_id > %(after)s ORDER BY o.order_id LIMIT %(limit)s",
         {"text": text, "after": after, "limit": limit},

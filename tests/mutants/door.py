@@ -14,11 +14,13 @@ LARGE = "tests/integration/test_large_bodies.py"
 CONNECTIONS = "tests/integration/test_connections.py"
 BUSY = "tests/integration/test_busy_tenant.py"
 SHARED = "tests/faults/test_tenants_share_the_web.py"
+HOSTILE = "tests/integration/test_hostile_rows.py"
 SLOW = "tests/faults/test_slow_clients.py"
 FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
 HELD = "promise 9: one tenant's requests hold the web for nobody else"
+OWN_TROUBLE = "promise 9: what a tenant stores is read by pages and operators all the same"
 ONE_KEY = "section 6: one key and one body are one job"
 ONE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
 
@@ -238,6 +240,38 @@ MUTANTS = (
         "            request.environ[WANTED] = tenant.id\n",
         "            pass\n",
         (f"{SHARED}::test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered",),
+    ),
+    Mutant(
+        "a time that Python has not ends the page that shows it",
+        OWN_TROUBLE,
+        "tenants/loaders.py",
+        "except DataError:",
+        "except ZeroDivisionError:",
+        (f"{HOSTILE}::test_times_that_python_has_not_are_told_as_the_bounds_of_those_it_has",),
+    ),
+    Mutant(
+        "a job's type is a phrase of the pages",
+        OWN_TROUBLE,
+        "app/web/pages/speech.py",
+        'phrase = f"type {job_type}"',
+        "phrase = job_type",
+        (f"{HOSTILE}::test_a_job_may_be_named_like_a_phrase_of_the_pages[count]",),
+    ),
+    Mutant(
+        "an error's class is a reason of the pages",
+        OWN_TROUBLE,
+        "app/web/pages/reasons.py",
+        'phrase = f"error {body.class_}"',
+        'phrase = f"reason {body.class_}"',
+        (f"{HOSTILE}::test_a_job_may_be_named_like_a_phrase_of_the_pages[time limit of]",),
+    ),
+    Mutant(
+        "a customer's name is as long as the page",
+        HELD,
+        "app/store/orders.py",
+        "left(company_name, 200) AS company_name",
+        "company_name",
+        (f"{HOSTILE}::test_a_handler_s_own_rows_break_no_page",),
     ),
     Mutant(
         "a slow client is never given up",

@@ -34,7 +34,7 @@ def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
     said = WORDS[phrase]
     assert set(said) == set(LANGUAGES)
     assert len({isinstance(one, tuple) for one in said.values()}) == 1
-    if not phrase.startswith("reason "):  # where the other language may repeat the error's own words
+    if not phrase.startswith(("reason ", "error ")):  # where the other language may repeat the error's own words
         assert len({frozenset(places(one) - {"n"}) for one in said.values()}) == 1
 
 
@@ -66,6 +66,21 @@ def test_what_turno_says_of_a_job_is_said_in_every_language(reason: str) -> None
     assert english
     assert spanish not in ("", reason, english)
     assert set(re.findall(r"[\d.]*\d", reason)) == set(re.findall(r"[\d.]*\d", spanish))
+
+
+@pytest.mark.parametrize("phrase", WORDS)
+def test_what_is_stored_may_be_any_word_of_the_pages(phrase: str) -> None:
+    for stored in {phrase, phrase.partition(" ")[2], f"{phrase} 7"} - {""}:
+        for speech in (EN, ES):
+            assert speech.title(stored)
+            assert of_error({"class": stored, "message": "odd"}, speech, operator=False)
+            assert of_error({"class": "Crash", "message": stored}, speech, operator=False)
+            assert of_job(stored, speech)
+
+
+def test_a_job_type_is_called_by_its_name_unless_the_pages_have_a_better_one() -> None:
+    assert (EN.title("batch_invoicing"), ES.title("batch_invoicing")) == ("Invoicing", "Facturación")
+    assert (EN.title("orders"), ES.title("count")) == ("Orders", "Count")
 
 
 def test_what_somebody_else_says_is_shown_as_it_is() -> None:

@@ -62,7 +62,7 @@ def read_all(visit: Visit) -> Response:
 def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
     speech, data = visit.speech, row["data"]
     label = told_label(row)
-    title = speech.say(data["type"]) if speech.known(data["type"]) else data["type"].replace("_", " ").capitalize()
+    title = speech.title(data["type"])
     count = ""
     if data.get("total"):
         count = speech.say("count", done=speech.number(data["done"]), total=speech.number(data["total"]))

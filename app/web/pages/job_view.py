@@ -60,7 +60,7 @@ def job_view(row: dict[str, Any], visit: Visit) -> JobView:
     speech, progress = visit.speech, body.progress
     return JobView(
         body=body,
-        title=speech.say(body.type) if speech.known(body.type) else body.type.replace("_", " ").capitalize(),
+        title=speech.title(body.type),
         state=speech.say(body.label, n=progress.failed),
         count=speech.say("count", done=speech.number(progress.done), total=speech.number(progress.total)),
         failed_count=speech.say("failed count", n=progress.failed) if progress.failed else "",

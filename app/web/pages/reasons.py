@@ -21,7 +21,7 @@ def of_error(error: Mapping[str, Any] | None, speech: Speech, *, operator: bool,
         return speech.say("reason of the database")
     if body.class_ == CRASH:
         return of_job(body.message, speech)
-    phrase = f"reason {body.class_}"
+    phrase = f"error {body.class_}"
     return speech.say(phrase, message=body.message, key=key) if speech.known(phrase) else body.message
 
 

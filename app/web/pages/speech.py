@@ -41,6 +41,11 @@ class Speech:
         """Tell whether there is such a phrase."""
         return phrase in WORDS
 
+    def title(self, job_type: str) -> str:
+        """Return what a job type is called. Whoever enqueues a job names its type, so that is no phrase by itself."""
+        phrase = f"type {job_type}"
+        return self.say(phrase) if self.known(phrase) else job_type.replace("_", " ").capitalize()
+
     def number(self, value: int | Decimal) -> str:
         """Return a number with its thousands apart; a Decimal keeps its places."""
         written = f"{value:,}"

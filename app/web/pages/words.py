@@ -130,7 +130,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "newest": {"en": "Newest", "es": "Más nuevos"},
     "next page": {"en": "Next page", "es": "Página siguiente"},
     "first page": {"en": "First page", "es": "Primera página"},
-    "batch_invoicing": {"en": "Invoicing", "es": "Facturación"},
+    "type batch_invoicing": {"en": "Invoicing", "es": "Facturación"},
     "details": {"en": "Details", "es": "Detalle"},
     "whole job": {"en": "The whole job", "es": "El trabajo completo"},
     "cancel": {"en": "Cancel", "es": "Cancelar"},
@@ -284,7 +284,7 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "minutes ahead": {"en": ("in {n} minute", "in {n} minutes"), "es": ("en {n} minuto", "en {n} minutos")},
     "hours ahead": {"en": ("in {n} hour", "in {n} hours"), "es": ("en {n} hora", "en {n} horas")},
     "days ahead": {"en": ("in {n} day", "in {n} days"), "es": ("en {n} día", "en {n} días")},
-    # Reasons by what is stored of them: an error's class, whose own words English shows, or words of Turno itself.
+    # Reasons by what is stored: words of Turno itself, or, below, an error's class, whose own words English shows.
     "reason no attempts left": {
         "en": "The work met a fault and gave up after its last attempt.",
         "es": "El trabajo encontró una falla y abandonó tras el último intento.",
@@ -376,32 +376,32 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "The database refused the work; an operator can see why.",
         "es": "La base de datos rechazó el trabajo; un operador puede ver por qué.",
     },
-    "reason InvalidPayload": {"en": "{message}", "es": "Lo pedido no es válido para este trabajo: {message}"},
-    "reason UnknownJobType": {
+    "error InvalidPayload": {"en": "{message}", "es": "Lo pedido no es válido para este trabajo: {message}"},
+    "error UnknownJobType": {
         "en": "{message}",
         "es": "Acá nadie sabe hacer este tipo de trabajo: avisá a un operador.",
     },
-    "reason EffectInDoubt": {
+    "error EffectInDoubt": {
         "en": "{message}",
         "es": "Puede que ya se haya hecho afuera; se averigua antes de repetirlo.",
     },
-    "reason AuthorityUnreachable": {"en": "{message}", "es": "No se llega a la autoridad fiscal."},
-    "reason AuthorityUnclear": {"en": "{message}", "es": "La autoridad fiscal no respondió con claridad."},
-    "reason AuthorityRefused": {"en": "{message}", "es": "La autoridad fiscal lo rechazó: {message}"},
-    "reason UnknownInvoice": {"en": "{message}", "es": "No existe la factura {key} en esta sucursal."},
-    "reason UnknownPointOfSale": {
+    "error AuthorityUnreachable": {"en": "{message}", "es": "No se llega a la autoridad fiscal."},
+    "error AuthorityUnclear": {"en": "{message}", "es": "La autoridad fiscal no respondió con claridad."},
+    "error AuthorityRefused": {"en": "{message}", "es": "La autoridad fiscal lo rechazó: {message}"},
+    "error UnknownInvoice": {"en": "{message}", "es": "No existe la factura {key} en esta sucursal."},
+    "error UnknownPointOfSale": {
         "en": "{message}",
         "es": "Ese punto de venta no existe: elegí uno de esta sucursal, o registralo primero.",
     },
-    "reason UnknownOrder": {
+    "error UnknownOrder": {
         "en": "{message}",
         "es": "No hay ningún pedido {key} en esta sucursal: revisá el número, o cargá el pedido primero.",
     },
-    "reason EmptyOrder": {
+    "error EmptyOrder": {
         "en": "{message}",
         "es": "El pedido {key} no tiene renglones para facturar: cargá lo vendido y facturalo de nuevo.",
     },
-    "reason AlreadyInvoiced": {
+    "error AlreadyInvoiced": {
         "en": "{message}",
         "es": "El pedido {key} ya tenía su factura: no se emitió otra.",
     },

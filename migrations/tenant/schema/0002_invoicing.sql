@@ -92,7 +92,8 @@ JOIN customers c ON c.id = o.customer_id
 -- Lateral, so that a page of a few orders adds up the lines of those few only.
 CROSS JOIN LATERAL (
     SELECT count(*)::integer AS line_count,
-           coalesce(sum(round(unit_price * quantity * (1 - discount), 2)), 0)::numeric(18, 2) AS net_amount
+           -- Without a precision: whatever the lines come to, it can be shown.
+           coalesce(sum(round(unit_price * quantity * (1 - discount), 2)), 0.00) AS net_amount
     FROM order_lines
     WHERE order_id = o.id
 ) l
@@ -101,9 +102,9 @@ COMMENT ON VIEW billable_orders IS 'Orders without an invoice; one without lines
 
 CREATE VIEW invoice_totals AS
 SELECT letter, currency, count(*)::integer AS invoices,
-       sum(net_total)::numeric(18, 2) AS net_total,
-       sum(iva_total)::numeric(18, 2) AS iva_total,
-       sum(total)::numeric(18, 2) AS total
+       sum(net_total) AS net_total,
+       sum(iva_total) AS iva_total,
+       sum(total) AS total
 FROM invoices
 GROUP BY letter, currency;
 
