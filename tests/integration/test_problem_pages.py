@@ -120,7 +120,7 @@ def test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again(service: Se
     visitor = with_the_session_of(ana, service, connection=impatient(service))
     with locked(service, "background_jobs"):
         answer = visitor.get("/?branch=north&show=failed")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     page = shown_in_the_frame(answer)
     assert "This branch is busy just now" in page
     assert f'href="/?branch=north&amp;show=failed">{AGAIN}</a>' in page
@@ -134,7 +134,7 @@ def test_a_form_that_met_a_lock_is_sent_again_as_it_was(service: Service, ana: V
     with locked(service, "background_jobs"):
         answer = visitor.post(f"/jobs/{job}/cancel", form)
     page = shown_in_the_frame(answer)
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     action, fields = re.findall(
         rf'<form method="post" action="([^"]*)">\s*(<input[^!]*?)<button class="main">{AGAIN}', page
     )[0]
@@ -158,7 +158,7 @@ def test_while_nothing_of_the_database_is_known_a_page_is_drawn_all_the_same(ser
         raise psycopg.OperationalError("no connection")
 
     answer = with_the_session_of(ana, service, connection=away, directory=Directory(away)).get("/?branch=north")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     for part in ("The database cannot be reached", 'class="brand"', 'action="/sign-out"', AGAIN):
         assert part in answer.text
 
