@@ -123,8 +123,8 @@ RULES: dict[str, LiteralString] = {
         SELECT j.id
         FROM background_jobs j
         CROSS JOIN LATERAL (
-            SELECT count(*) FILTER (WHERE a.outcome = 'crashed') AS crashes,
-                   -- A run that was rescheduled, or healthy for long, takes the errors before it off the count.
+            -- A run that was rescheduled takes what was before it off the count, one that was healthy for long the errors.
+            SELECT count(*) FILTER (WHERE a.outcome = 'crashed' AND a.attempt > coalesce(well.attempt, 0)) AS crashes,
                    count(*) FILTER (WHERE a.outcome = 'error' AND a.attempt > coalesce(well.attempt, 0)) AS errors
             FROM background_job_attempts a,
                  (SELECT max(attempt) AS attempt FROM background_job_attempts

@@ -412,9 +412,10 @@ def test_discard_all_brings_back_what_the_worker_pinned(module_world: World, ses
 
 
 def test_giving_everything_away_gives_nothing_away(module_world: World, session: Session) -> None:
-    session.execute("DROP OWNED BY CURRENT_USER")
-    with pytest.raises(errors.InsufficientPrivilege):
-        session.execute(fill(module_world, "REASSIGN OWNED BY CURRENT_USER TO {r_b}"))
+    # Rights on columns are not its to drop: the server refuses the whole of it.
+    for statement in ("DROP OWNED BY CURRENT_USER", "REASSIGN OWNED BY CURRENT_USER TO {r_b}"):
+        with pytest.raises(errors.InsufficientPrivilege):
+            session.execute(fill(module_world, statement))
     assert check(module_world.admin, module_world.logins) == []
     with log_in(module_world, module_world.one) as again:
         again.execute("SELECT FROM orders")
