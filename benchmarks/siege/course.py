@@ -57,7 +57,7 @@ class Plan:
     patience: float = 5.0
 
 
-QUICK = Plan(calm=6.0, each=1.0, patience=2.5)
+QUICK = Plan(calm=5.0, each=1.0, patience=2.5)
 
 
 def besiege(plan: Plan) -> SiegeReport:

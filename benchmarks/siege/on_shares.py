@@ -94,16 +94,17 @@ def multiplying_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
     place.reaches(first, *ENDED)
     time.sleep(max(seconds, 2.0))
     (made,) = place.rows("SELECT count(*) AS jobs FROM background_jobs WHERE user_id = 'multiplier'")
-    _stop_all(place)
+    _stop(place, "multiplier")
     few = Ending(made["jobs"] <= MOST_CHILDREN, f"one job became {made['jobs']}")
     return lambda: both(few, of_job(place.job(first), may_complete=True))
 
 
-def _stop_all(place: Place) -> None:
+def _stop(place: Place, user: str) -> None:
     pause = "UPDATE turno.tenants SET paused_at = %s WHERE id = %s RETURNING id"
     place.rows(pause, "now", place.mallory.id)
     becomes_true(lambda: not _running(place), within=place.patience)
-    place.rows("DELETE FROM turno.tickets WHERE tenant_id = %s RETURNING job_id", place.mallory.id)
+    of_user = "SELECT id FROM background_jobs WHERE user_id = %s"
+    place.rows(f"DELETE FROM turno.tickets WHERE job_id IN ({of_user}) RETURNING job_id", user)  # noqa: S608
     place.rows(pause, None, place.mallory.id)
 
 
