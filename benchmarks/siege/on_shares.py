@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from benchmarks.http_client import Answer
     from benchmarks.siege.place import Place
 
+CHURNED = 60  # large payloads, at least
 QUOTA = 20  # open jobs of one user, by default
 LONG, LONGER = 10_000, 50_000  # orders of a batch
 UNAUTHENTICATED = 401
@@ -69,15 +70,18 @@ def payload_churn(place: Place, seconds: float) -> Callable[[], Ending]:
     answers: list[Answer] = []
     end = time.monotonic() + seconds
     numbers = count()
-    while time.monotonic() < end or len(answers) < QUOTA:
+    while (time.monotonic() < end or len(answers) < CHURNED) and not _limited(answers):
         # By users of its own each: what one of them may do is not what a tenant may do.
         user = f"churner{next(numbers) % 5}"
         answers.append(place.ask(user, "POST", PATH, largest, **{"Idempotency-Key": str(uuid4())}))
         _cancel(place, user, answers[-1:])
     accepted = sum(answer.status == ACCEPTED for answer in answers)
-    limited = any(answer.status == TOO_MANY for answer in answers)
-    grown = Ending(limited, f"{accepted * len(largest) / 1e6:.1f} MB stored in {seconds:.1f} s")
+    grown = Ending(_limited(answers), f"{accepted * len(largest) / 1e6:.1f} MB stored in {seconds:.1f} s")
     return lambda: both(grown, of_answers(answers, fine=(ACCEPTED,), within=SOON))
+
+
+def _limited(answers: list[Answer]) -> bool:
+    return any(answer.status == TOO_MANY for answer in answers)
 
 
 def wrong_tokens(place: Place, seconds: float) -> Callable[[], Ending]:

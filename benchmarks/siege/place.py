@@ -52,7 +52,13 @@ ENDED = ("completed", "failed", "cancelled")
 # Signs of life and limits come fast, so that what takes half a minute in production fits into a run.
 HASTE = {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "3", "KILL_AFTER_SECONDS": "1", "SHUTDOWN_GRACE_SECONDS": "2"}
 STREAMS = 200
-WEB = HASTE | {"QUEUE_BACKEND": "pool", "WEB_STREAMS": str(STREAMS)}
+WEB = HASTE | {
+    "QUEUE_BACKEND": "pool",
+    "WEB_STREAMS": str(STREAMS),
+    # Small, so that a run of seconds meets them.
+    "MAX_PAYLOAD_MB_PER_DAY_PER_USER": "1",
+    "MAX_PAYLOAD_MB_PER_DAY_PER_TENANT": "2",
+}
 ORDERS = range(830)
 IN_ITS_ATTEMPT = """
 DO $do$
