@@ -13,6 +13,13 @@ class InvalidSettings(TurnoError):
         self.problems = problems
 
 
+class UserError(TurnoError):
+    """Raised by a handler: its message is a sentence for whoever asked for the job, who sees it as it is.
+
+    Of any other exception users see a reference only, unless the handler names its class in `user_errors`.
+    """
+
+
 class UnknownJobType(TurnoError):
     """No handler is registered for this type."""
 
@@ -21,7 +28,7 @@ class UnknownJobType(TurnoError):
         self.job_type = job_type
 
 
-class InvalidPayload(TurnoError):
+class InvalidPayload(UserError):
     """The payload does not fit the job type; each problem names its field."""
 
     def __init__(self, problems: list[dict[str, str]]) -> None:
@@ -63,23 +70,23 @@ class RateLimited(TurnoError):
         self.retry_in = retry_in
 
 
-class PermanentFailure(TurnoError):
+class PermanentFailure(UserError):
     """Raised by a handler: trying again cannot help, so the job fails for good."""
 
 
-class NotIssued(TurnoError):
+class NotIssued(UserError):
     """Raised by the call of `job.once`: it certainly did nothing outside, so it may be made again."""
 
 
-class EffectInDoubt(TurnoError):
+class EffectInDoubt(UserError):
     """Raised inside a handler when a call of `job.once`, or its look-up, failed; the next attempt looks it up."""
 
-    def __init__(self, key: str, error: Exception) -> None:
-        super().__init__(f"{key} may have happened: {type(error).__name__}: {error}")
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} may have happened, and is looked up before anything is repeated")
         self.key = key
 
 
-class NeedsReview(TurnoError):
+class NeedsReview(UserError):
     """Raised inside a handler when an outside effect is in doubt and a person must decide; let it pass."""
 
     def __init__(self, key: str, why: str) -> None:

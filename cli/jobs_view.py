@@ -95,7 +95,8 @@ def error(stored: Mapping[str, Any] | None) -> str:
     """Return a stored error on one line."""
     if stored is None:
         return ""
-    return f"{stored.get('class', 'Error')}: {stored.get('message', '')}"
+    reference = f" ({stored['reference']})" if stored.get("reference") else ""
+    return f"{stored.get('class', 'Error')}: {stored.get('message', '')}{reference}"
 
 
 def as_json(rows: Row | Sequence[Row]) -> str:

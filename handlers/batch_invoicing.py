@@ -9,6 +9,7 @@ from app.jobs.handler import JobContext, JobHandler
 from app.jobs.payload import AtMost
 from app.jobs.retry import RetryPolicy
 from handlers.services.invoicing import invoice_order
+from handlers.services.invoicing_errors import InvoicingError
 
 LARGEST_BATCH = 10_000
 
@@ -27,6 +28,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
     type = "batch_invoicing"
     retry = RetryPolicy(max_attempts=4)
     timeout = 1800.0
+    user_errors = (InvoicingError,)
 
     @classmethod
     def validate(cls, payload: BatchInvoicingPayload) -> None:

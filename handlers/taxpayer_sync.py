@@ -8,7 +8,7 @@ from app.errors import InvalidPayload, NotIssued, PermanentFailure
 from app.jobs.effect import Absent, Done, Effect, Finding
 from app.jobs.handler import JobContext, JobHandler
 from app.jobs.retry import RetryPolicy
-from handlers.services.tax_authority import AuthorityRefused, AuthorityUnreachable, TaxAuthority
+from handlers.services.tax_authority import AuthorityRefused, AuthorityUnclear, AuthorityUnreachable, TaxAuthority
 
 URL_VARIABLE = "TAXPAYER_AUTHORITY_URL"
 # Once so many seconds have passed, the authority promises, what it was sent has been done or never will be.
@@ -37,6 +37,7 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
     type = "taxpayer_sync"
     retry = RetryPolicy(max_attempts=6, first=10.0)
     timeout = 1800.0
+    user_errors = (UnknownInvoice, TooEarly, AuthorityRefused, AuthorityUnreachable, AuthorityUnclear)
     latest = LATEST
 
     @classmethod

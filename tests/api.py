@@ -126,7 +126,7 @@ class Service:
 
     def end(self, job_id: str, status: str = "failed", *, tenant: str = "north") -> None:
         """Let a job end as its worker would have it."""
-        error = json.dumps({"class": "Boom", "message": "it broke", "traceback": "secret frames"})
+        error = json.dumps({"class": "Boom", "message": "it broke", "traceback": "secret frames", "for_users": True})
         self.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s",
                   job_id, tenant=tenant)  # fmt: skip
         result = json.dumps({"greeted": 2}) if status == "completed" else None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from app.errors import InvalidPayload
+from app.errors import InvalidPayload, UserError
 from app.jobs.handler import JobContext, JobHandler
 from app.jobs.retry import RetryPolicy
 
@@ -41,6 +41,6 @@ class RaisePrices(JobHandler[RaisePricesPayload]):
                     (payload.percent, item.value),
                 ).fetchone()
                 if row is None:
-                    raise LookupError(f"there is no product {item.value}")
+                    raise UserError(f"There is no product {item.value}: check its number.")
                 item.ref = str(row[0])
         return {"raised": batch.counts.done, "failed": batch.counts.failed}

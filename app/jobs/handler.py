@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
 
+from app.errors import UserError
 from app.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ class JobHandler(ABC, Generic[P]):
     `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
     `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. With
     `group` above 1 up to so many of a tenant's jobs share a transaction, each under a savepoint, and the three
-    limits: see docs/writing-handlers.md.
+    limits: see docs/writing-handlers.md. `user_errors` are the service's own exceptions whose messages are written for
+    users; of any other exception but a UserError they see a reference only.
     """
 
     type: ClassVar[str]
@@ -131,16 +133,24 @@ class JobHandler(ABC, Generic[P]):
     longest_transaction: ClassVar[float | None] = None
     memory_mb: ClassVar[int | None] = None
     group: ClassVar[int] = 1
+    user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
     payload_type: ClassVar[builtins.type[Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not 1 <= cls.group <= LARGEST_GROUP:
             raise ValueError(f"{cls.__name__}.group must be from 1 to {LARGEST_GROUP}, not {cls.group}")
+        if Exception in cls.user_errors:
+            raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
         for origin in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(origin):
                 if isinstance(argument, type):
                     cls.payload_type = argument
+
+    @classmethod
+    def is_for_users(cls, error: BaseException) -> bool:
+        """Say whether an error's message was written for whoever asked for the job; a database's never is."""
+        return isinstance(error, (UserError, *cls.user_errors)) and getattr(error, "sqlstate", None) is None
 
     @classmethod
     def validate(cls, payload: P) -> None:

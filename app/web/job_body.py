@@ -1,6 +1,7 @@
 """A job as the API shows it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
@@ -13,6 +14,8 @@ from app.jobs.label import Label, label
 from app.jobs.lacking import lacking
 
 RETRY_WHILE_OPEN = "2"
+CRASH = "Crash"  # the class of what a worker's parent writes of a child that died, whose message is the cause
+UNEXPECTED = "UnexpectedError"
 
 Band = Literal["urgent", "normal", "low"]
 _NO_WORD = re.compile(r"\W+", re.ASCII)
@@ -31,11 +34,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """What went wrong; operators also see the traceback."""
+    """What went wrong.
+
+    Of an error that was not written for users they see its `reference`, which the log has as `error_id`; operators see
+    its class, message and traceback too.
+    """
 
     class_: Annotated[str, Field(serialization_alias="class")]
     message: str
     traceback: str | None
+    reference: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,13 +131,22 @@ def job_links(job_id: UUID) -> dict[str, str]:
 
 
 def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | None:
-    """Return a stored error; a database's own words and the traceback are for operators only."""
+    """Return a stored error as a user, or an operator, may see it."""
     if error is None:
         return None
-    message = str(error.get("message", ""))
-    if "sqlstate" in error and not operator:
-        message = "The database refused the work; an operator can see why."
-    return ErrorBody(str(error.get("class", "Error")), message, error.get("traceback") if operator else None)
+    reference, named = error.get("reference"), str(error.get("class", "Error"))
+    if operator or for_users(error):
+        trace = error.get("traceback") if operator else None
+        return ErrorBody(named, str(error.get("message", "")), trace, reference)
+    found = f" by the reference {reference}" if reference else ""
+    return ErrorBody(
+        UNEXPECTED, f"Something unexpected went wrong; an operator can find out what{found}.", None, reference
+    )
+
+
+def for_users(error: Mapping[str, Any]) -> bool:
+    """Say whether a stored error's message was written for whoever asked for the job, by its handler or by Turno."""
+    return error.get("for_users") is True or (error.get("class") == CRASH and "traceback" not in error)
 
 
 def _label(row: dict[str, Any]) -> Label:

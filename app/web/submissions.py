@@ -8,7 +8,7 @@ from uuid import UUID
 from flask import Response, request
 
 from app.dispatch.dispatcher import Submission, Verdict
-from app.errors import InvalidPayload, PermanentFailure
+from app.errors import InvalidPayload
 from app.web.job_body import job_links
 from app.web.json_answers import answer
 from app.web.limit_problems import over_quota
@@ -109,7 +109,9 @@ def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any
         return inline(tenant, wanted)
     except InvalidPayload as error:
         raise invalid([FieldProblem(f"payload.{p['field']}", p["problem"]) for p in error.problems]) from error
-    except (PermanentFailure, ValueError) as error:
+    except Exception as error:
+        if not wanted.handler.is_for_users(error):
+            raise  # a fault: logged, and answered by its id
         raise Problem(Kind.REFUSED, str(error) or "The work was refused.") from error
 
 

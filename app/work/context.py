@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 import psycopg
 
 from app.errors import CancelRequested, HandlerMisuse
+from app.jobs.handler import JobHandler
 from app.store import attempts, effects
 from app.store.attempts import Started
+from app.work.attempt_errors import AttemptErrors
 from app.work.effects import Call, OutsideCall, Reconcile
 from app.work.exit_codes import TIME_LIMIT
 from app.work.ledger import LedgerBatch
@@ -34,9 +36,10 @@ class AttemptContext:
         stop: StopRequest,
         sessions: SessionSource,
         moved: Callable[[], None],
-        grouped: bool = False,
+        handler: type[JobHandler[Any]],
     ) -> None:
         claim = transaction.claim
+        self.errors = AttemptErrors(claim, handler)
         self.job_id = claim.job_id
         self.tenant = claim.login.slug
         self.user_id = started.user_id
@@ -56,7 +59,7 @@ class AttemptContext:
         self._stop = stop
         self._moved = moved
         self._sessions = sessions
-        self._grouped = grouped
+        self._grouped = handler.group > 1
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
         self._next_look = 0.0

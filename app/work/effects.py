@@ -130,7 +130,7 @@ class OutsideCall:
 
     def _doubt(self, error: Exception) -> Exception:
         """Return the error that tells of the doubt, unless the error is about something else."""
-        return error if isinstance(error, NOT_ABOUT_THE_EFFECT) else EffectInDoubt(self._key, error)
+        return error if isinstance(error, NOT_ABOUT_THE_EFFECT) else EffectInDoubt(self._key)
 
     def _settle(self, intent: Any, result: str | None, by: str) -> None:
         """Write down what is known, in a new session if the old one broke during the call."""

@@ -50,7 +50,7 @@ from app.work.context import AttemptContext
 from app.work.errand import Errand
 from app.work.limits import limited_memory
 from app.work.results import serialise
-from app.work.session import HandlerConnection, JobTransaction, SessionSource, collided, describe
+from app.work.session import HandlerConnection, JobTransaction, SessionSource, collided
 from app.work.stop import HandBack
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ class Executor:
                     break
                 except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
                     if tries == COLLISIONS or not collided(error):
-                        outcome = self.judge(error)
+                        outcome = self.judge(attempt, error)
                         break
                     self._begin_again(attempt, tries)
             attempt.transaction.take_over()
@@ -150,7 +150,7 @@ class Executor:
             stop=self.stop,
             sessions=self.sessions,
             moved=self._errand.moved,
-            grouped=terms.group > 1,
+            handler=terms,
         )
         return Attempt(transaction.claim, terms, transaction, started, context, monotonic())
 
@@ -175,8 +175,9 @@ class Executor:
             return answer
         return Completed(serialise(answer))
 
-    def judge(self, error: Exception) -> Outcome:
+    def judge(self, attempt: Attempt, error: Exception) -> Outcome:
         """Return which outcome an error of the handler's is; what ends the attempt or the process is raised on."""
+        describe = attempt.context.errors.describe
         match error:
             case ClaimLost():
                 raise error
@@ -243,7 +244,9 @@ def say_if_failed(claim: Claim, decision: Decision, status: str) -> None:
     """Log that a job failed for good, and of what: the error's first line only, as the others may hold a row."""
     if isinstance(decision, Fail) and status == "failed":
         line, _, _ = str(decision.error["message"]).partition("\n")
-        log.error("job failed, %s: %s: %s", decision.cause, decision.error["class"], line, extra=claim.log_fields)
+        named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
+        fields = claim.log_fields | named
+        log.error("job failed, %s: %s: %s", decision.cause, decision.error["class"], line, extra=fields)
 
 
 def _write(session: HandlerConnection, attempt: Attempt, decision: Decision) -> str:

@@ -21,7 +21,7 @@ from app.store.groups import Result
 from app.work.executor import Attempt, Executor, say_if_failed
 from app.work.group_transaction import GroupTransaction, TransactionEnded
 from app.work.limits import limited_memory
-from app.work.session import describe, transient
+from app.work.session import transient
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class GroupExecutor:
                 statuses = self._commit(transaction, members)
             except HandlerMisuse as error:
                 # What was kept may have been committed without its record: it must not be done again.
-                self._give_up(transaction, members, Fail("failed for good", describe(error)))
+                self._give_up(transaction, members, error)
             except (psycopg.Error, ClaimLost) as error:
                 # A lost reply to COMMIT lands here too: then no claim is held any more.
                 said, _, _ = str(error).partition("\n")
@@ -110,7 +110,7 @@ class GroupExecutor:
             raise
         except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
             self._undo(transaction, member)
-            return None if transient(error) else self._executor.judge(error)
+            return None if transient(error) else self._executor.judge(attempt, error)
         if not isinstance(outcome, Completed):
             self._undo(transaction, member)
         return outcome
@@ -139,14 +139,16 @@ class GroupExecutor:
                 say_if_failed(member.claim, member.decision, statuses[member.claim])
         return statuses
 
-    def _give_up(self, transaction: GroupTransaction, members: Sequence[Member], verdict: Decision | None) -> None:
-        """Undo the group; what was kept gets this verdict instead, where the claim, read again, is still held."""
+    def _give_up(self, transaction: GroupTransaction, members: Sequence[Member], misuse: HandlerMisuse | None) -> None:
+        """Undo the group; what was kept and is still held runs again, or has failed for good of a misuse."""
         transaction.rollback()
         held = groups.held(transaction.connection, [member.claim for member in members])
         for member in members:
             member.lost = member.claim.job_id not in held
-            if member.kept:
-                member.decision = verdict
+            if member.kept and misuse is not None:
+                member.decision = Fail("failed for good", member.attempt.context.errors.describe(misuse))
+            elif member.kept:
+                member.decision = None
 
     def _finish_alone(self, members: Sequence[Member]) -> dict[Claim, str]:
         statuses = {}

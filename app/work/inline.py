@@ -35,7 +35,7 @@ class InlineRunner:
         connection = self._sessions.take(login)
         try:
             connection.execute("BEGIN")
-            job = InlineContext(connection, tenant.slug, user_id)
+            job = InlineContext(connection, tenant.slug, user_id, handler)
             runner = handler()
             runner.before(job)
             answer = runner.handle(job, rebuild(handler.payload_type, payload))
@@ -56,12 +56,15 @@ class InlineContext:
     correlation_id: str | None = None
     checkpoint_state: Any = None
 
-    def __init__(self, connection: HandlerConnection, tenant: str, user_id: str) -> None:
+    def __init__(
+        self, connection: HandlerConnection, tenant: str, user_id: str, handler: type[JobHandler[Any]]
+    ) -> None:
         self.job_id: UUID = uuid4()
         self.tenant = tenant
         self.user_id = user_id
         self.connection = connection
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
+        self.is_for_users = handler.is_for_users
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Do nothing: the caller is waiting."""
@@ -72,7 +75,7 @@ class InlineContext:
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> "InlineBatch[T]":
         """Run each item under a savepoint; an item's own error is counted and passed over."""
         del key, chunk
-        return InlineBatch(self.connection, list(items))
+        return InlineBatch(self, list(items))
 
     def once(
         self,
@@ -93,24 +96,25 @@ class InlineContext:
 class InlineBatch(Generic[T]):
     """A batch without a ledger."""
 
-    def __init__(self, connection: HandlerConnection, items: list[T]) -> None:
-        self._connection = connection
+    def __init__(self, job: InlineContext, items: list[T]) -> None:
+        self._job = job
         self._items = items
         self.counts = Counts(total=len(items))
 
     def __iter__(self) -> "Iterator[InlineStep[T]]":
         for item in self._items:
-            yield InlineStep(self._connection, item, self.counts)
+            yield InlineStep(self._job, item, self.counts)
 
 
 class InlineStep(Generic[T]):
     """One item under its savepoint."""
 
-    def __init__(self, connection: HandlerConnection, value: T, counts: Counts) -> None:
+    def __init__(self, job: InlineContext, value: T, counts: Counts) -> None:
         self.value = value
         self.ref: str | None = None
         self._counts = counts
-        self._savepoint = connection.transaction()
+        self._job = job
+        self._savepoint = job.connection.transaction()
 
     def __enter__(self) -> Self:
         self._savepoint.__enter__()
@@ -125,5 +129,7 @@ class InlineStep(Generic[T]):
             return True
         if not isinstance(error, Exception) or transient(error):
             return False
+        if not self._job.is_for_users(error):
+            self._job.log.error("an item failed unexpectedly", exc_info=error)
         self._counts.failed += 1
         return True

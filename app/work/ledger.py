@@ -16,7 +16,8 @@ from app.errors import (
     NeedsReview,
 )
 from app.store import attempts
-from app.work.session import JobTransaction, describe, transient
+from app.work.attempt_errors import AttemptErrors
+from app.work.session import JobTransaction, transient
 from app.work.stop import HandBack
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class LedgerBatch(Generic[T]):
     def __iter__(self) -> "Iterator[Step[T]]":
         """Yield the items still to do, committing a chunk at a time."""
         for key in self._outstanding():
-            self._step = Step(key, self._items[key], self._transaction)
+            self._step = Step(key, self._items[key], self._transaction, self._context.errors)
             yield self._step
             self._enter()
             if len(self._entries) == self._chunk:
@@ -131,11 +132,12 @@ class LedgerBatch(Generic[T]):
 class Step(Generic[T]):
     """One item: `with step as item:` runs it under a savepoint and keeps its error in the ledger."""
 
-    def __init__(self, key: str, value: T, transaction: JobTransaction) -> None:
+    def __init__(self, key: str, value: T, transaction: JobTransaction, errors: AttemptErrors) -> None:
         self.value = value
         self.ref: str | None = None
         self._key = key
         self._transaction = transaction
+        self._errors = errors
         self._state = "untouched"
         self._error: dict[str, Any] | None = None
 
@@ -157,7 +159,7 @@ class Step(Generic[T]):
                 raise error
             return False
         self._transaction.connection.execute("ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item")
-        self._state, self.ref, self._error = "failed", None, describe(error)
+        self._state, self.ref, self._error = "failed", None, self._errors.describe(error)
         return True
 
     def suspend(self) -> None:

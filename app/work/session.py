@@ -265,23 +265,3 @@ def transient(error: BaseException) -> bool:
 def collided(error: BaseException) -> bool:
     """Say whether two transactions met, so that trying again at once is right: the session itself is sound."""
     return getattr(error, "sqlstate", None) in {"40001", "40P01", "55P03"}
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """Return an error as JSON text: exceptions themselves do not survive a border."""
-    from traceback import format_exception  # noqa: PLC0415 - loaded only when something failed
-
-    trace = "".join(format_exception(error))
-    described = {
-        "class": type(error).__name__,
-        "message": _storable(str(error))[:2000],
-        "traceback": _storable(trace)[-8192:],
-    }
-    if state := getattr(error, "sqlstate", None):
-        described["sqlstate"] = str(state)
-    return described
-
-
-def _storable(text: str) -> str:
-    # jsonb takes neither NUL nor a lone surrogate.
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

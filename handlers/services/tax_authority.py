@@ -79,10 +79,10 @@ class TaxAuthority:
                 raise kind(f"the tax authority answered {error.code} {error.reason}") from error
         except URLError as error:
             if isinstance(error.reason, ConnectionRefusedError):
-                raise AuthorityUnreachable(f"the tax authority cannot be reached: {error.reason}") from error
-            raise AuthorityUnclear(f"the tax authority did not answer: {error.reason}") from error
+                raise AuthorityUnreachable("the tax authority cannot be reached just now") from error
+            raise AuthorityUnclear("the tax authority did not answer") from error
         except (OSError, HTTPException, ValueError) as error:
-            raise AuthorityUnclear(f"the tax authority's answer was not understood: {error!r}") from error
+            raise AuthorityUnclear("the tax authority's answer was not understood") from error
         if not isinstance(answer, dict):
             raise AuthorityUnclear("the tax authority's answer was not understood")
         return answer

@@ -28,7 +28,7 @@ def test_each_price_is_raised_once_although_a_worker_is_killed_half_way(world: W
     assert job["result"] == {"raised": len(before), "failed": 1}
     assert prices(world) == {product: round(price * Decimal("1.1"), 4) for product, price in before.items()}
     (failed,) = world.rows("SELECT key, error FROM background_job_items WHERE state = 'failed'")
-    assert (failed["key"], failed["error"]["message"]) == ("999", "there is no product 999")
+    assert (failed["key"], failed["error"]["message"]) == ("999", "There is no product 999: check its number.")
 
 
 @pytest.mark.parametrize("percent", ["0", "-5", "51"])

@@ -174,7 +174,7 @@ def test_a_failure_is_told_and_its_traceback_only_to_operators(service: Service)
     service.end(job_id)
     answer = ana.get(f"/api/jobs/{job_id}")
     body = answer.get_json()
-    assert body["error"] == {"class": "Boom", "message": "it broke", "traceback": None}
+    assert body["error"] == {"class": "Boom", "message": "it broke", "traceback": None, "reference": None}
     assert "Retry-After" not in answer.headers
     assert "secret frames" not in answer.text
     seen = service.caller("north", "operator").get(f"/api/jobs/{job_id}").get_json()
@@ -328,7 +328,8 @@ def test_what_did_not_fail_is_not_retried(service: Service) -> None:
 def test_a_batch_shows_its_items_and_retries_the_failed_ones(service: Service) -> None:
     ana = service.caller()
     job_id = ana.job()
-    error = json.dumps({"class": "CustomerUnknown", "message": "no such customer", "traceback": "secret frames"})
+    kept = {"class": "CustomerUnknown", "message": "no such customer", "traceback": "secret frames", "for_users": True}
+    error = json.dumps(kept)
     for key, state in (("a", "done"), ("b", "failed"), ("c", "done"), ("d", "failed")):
         service.rows(
             "INSERT INTO background_job_items (job_id, key, state, ref, error) VALUES (%s, %s, %s, %s, %s)",

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
-from app.errors import InvalidPayload, PermanentFailure
+from app.errors import InvalidPayload, PermanentFailure, UserError
 from tests.api import Caller, in_an_hour
 from tests.greetings import valid_body
 from tests.problems import problem_of
@@ -182,7 +182,8 @@ def test_switched_off_the_work_is_done_in_the_request(service: Service) -> None:
     ("error", "status"),
     [
         (PermanentFailure("The period is closed."), 422),
-        (ValueError("The period is closed."), 422),
+        (UserError("The period is closed."), 422),
+        (ValueError("secret: invalid literal for int()"), 500),
         (InvalidPayload([{"field": "day", "problem": "is closed"}]), 400),
         (RuntimeError("secret"), 500),
         (psycopg.errors.UndefinedTable("secret"), 500),
@@ -190,12 +191,15 @@ def test_switched_off_the_work_is_done_in_the_request(service: Service) -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
-def test_switched_off_a_failing_service_is_told(service: Service, error: Exception, status: int) -> None:
+def test_switched_off_a_failing_service_is_told(
+    service: Service, caplog: pytest.LogCaptureFixture, error: Exception, status: int
+) -> None:
     answer = Caller(service.build(inline=run(error)), "north").submit()
     told = problem_of(answer, status)
     assert "secret" not in answer.text
     assert "closed" in answer.text or status >= 500
     assert (told["detail"] == "The period is closed.") == (status == 422)
+    assert (told["instance"] in [getattr(one, "error_id", None) for one in caplog.records]) == (status >= 500)
 
 
 def test_switched_off_the_door_is_the_same(service: Service) -> None:

@@ -158,7 +158,7 @@ def test_while_nothing_of_the_database_is_known_a_page_is_drawn_all_the_same(ser
         raise psycopg.OperationalError("no connection")
 
     answer = with_the_session_of(ana, service, connection=away, directory=Directory(away)).get("/?branch=north")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     for part in ("The database cannot be reached", 'class="brand"', 'action="/sign-out"', AGAIN):
         assert part in answer.text
 

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 
-from app.dispatch.dispatcher import Dispatcher
-from app.web import create_app
 from cli.development_token import development_token
-from cli.web_wiring import stream_hub, web_pool
-from handlers import build_registry
-from tenants.directory import Directory
-from tests.fakes import RecordingQueue
+from tests.web_here import web_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flask import Flask
-
     from tests.world import World
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -72,24 +62,6 @@ def test_a_sample_may_leave_things_out() -> None:
         "b": {"c": 1, "d": [{"e": "x"}]},
     }
     assert unlike({"a": [{"kind": 1}]}, {"a": [{"class": 1}]}) == [".a[].kind"]
-
-
-@contextmanager
-def web_of(world: World) -> Iterator[Flask]:
-    """The web application over this world; it offers its jobs to nobody."""
-    hub = stream_hub(world.settings)
-    with web_pool(world.settings) as pool:
-        yield create_app(
-            settings=world.settings,
-            registry=build_registry(),
-            dispatcher=Dispatcher(
-                connection=pool.connection, queue=RecordingQueue(), pending_limit=9, announce=hub.announce
-            ),
-            directory=Directory(pool.connection),
-            connection=pool.connection,
-            hub=hub,
-        )
-    hub.stop()
 
 
 @pytest.fixture

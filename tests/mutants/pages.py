@@ -9,6 +9,7 @@ PAGES = "tests/integration/test_pages.py"
 PUBLIC = "tests/integration/test_public_url.py"
 ORIGINS = "tests/integration/test_other_origins.py"
 GREEN = "tests/integration/test_green.py"
+TOLD = "tests/integration/test_told_errors.py"
 PROBLEMS = "tests/integration/test_problem_pages.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
@@ -174,6 +175,38 @@ MUTANTS = (
         "        pages.register_error_handler(outage, _unavailable)",
         "        pages.register_error_handler(outage, _fault)",
         (f"{PROBLEMS}::test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again",),
+    ),
+    Mutant(
+        "users read whatever an exception says",
+        OPERATORS,
+        "app/web/job_body.py",
+        "    if operator or for_users(error):\n",
+        "    if True:\n",
+        (f"{TOLD}::test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know",),
+    ),
+    Mutant(
+        "an exception that is called Crash is told as a crash's cause",
+        OPERATORS,
+        "app/web/job_body.py",
+        ' and "traceback" not in error)',
+        ")",
+        (f"{TOLD}::test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone",),
+    ),
+    Mutant(
+        "a handler may have a database's own words shown",
+        OPERATORS,
+        "app/jobs/handler.py",
+        ' and getattr(error, "sqlstate", None) is None',
+        "",
+        (f"{TOLD}::test_user_errors_are_the_service_s_own",),
+    ),
+    Mutant(
+        "without background jobs any exception's text is answered",
+        OPERATORS,
+        "app/web/submissions.py",
+        "        if not wanted.handler.is_for_users(error):\n",
+        "        if False:\n",
+        ("tests/integration/test_api_service.py::test_switched_off_a_failing_service_is_told",),
     ),
     Mutant(
         "a batch is done though some of it failed",

@@ -92,6 +92,7 @@ def test_a_job_that_has_not_begun_shows_no_progress() -> None:
 
 def test_an_error_is_its_class_and_message() -> None:
     assert error({"class": "UnknownOrder", "message": "There is no order 7"}) == "UnknownOrder: There is no order 7"
+    assert error({"class": "KeyError", "message": "7", "reference": "7f3a9c01"}) == "KeyError: 7 (7f3a9c01)"
 
 
 def test_json_writes_times_and_ids_as_text() -> None:

@@ -86,13 +86,24 @@ def test_a_job_type_is_called_by_its_name_unless_the_pages_have_a_better_one() -
 def test_what_somebody_else_says_is_shown_as_it_is() -> None:
     assert of_job("the shop is closed; 3 orders wait", ES) == "the shop is closed; 3 orders wait"
     assert of_event("duplicate key value violates unique constraint", ES) == ""
-    refused = {"class": "Odd", "message": "odd {n}"}
-    assert of_error(refused, ES, operator=False) == "odd {n}"
-    assert of_error(refused | {"sqlstate": "23505"}, ES, operator=False).startswith("La base de datos")
-    assert of_error(refused | {"sqlstate": "23505"}, ES, operator=True) == "odd {n}"
+    refused = {"class": "Odd", "message": "odd {n}", "for_users": True}
+    assert of_error(refused, ES, operator=False) == of_error(refused, ES, operator=True) == "odd {n}"
     assert of_error({"class": "Crash", "message": "out of memory"}, ES, operator=False) == "Se quedó sin memoria."
-    assert of_error({"class": "EmptyOrder", "message": "x"}, ES, operator=False, key="7").startswith("El pedido 7")
+    empty = {"class": "EmptyOrder", "message": "x", "for_users": True}
+    assert of_error(empty, ES, operator=False, key="7").startswith("El pedido 7")
     assert of_error(None, ES, operator=False) == ""
+
+
+@pytest.mark.parametrize("name", ["Odd", "EmptyOrder", "Crash", "InvalidPayload"])
+def test_what_nobody_wrote_for_users_is_told_by_its_reference(name: str) -> None:
+    bug = {"class": name, "message": "secret {n}", "traceback": "frames", "reference": "7f3a9c01"}
+    for speech, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):
+        told = of_error(bug, speech, operator=False, key="7")
+        assert told.startswith(words)
+        assert "7f3a9c01" in told
+        assert of_error(bug, speech, operator=True) == f"{name}: secret {{n}} (7f3a9c01)"
+    del bug["reference"]
+    assert "secret" not in of_error(bug, EN, operator=False)
 
 
 @pytest.mark.parametrize(

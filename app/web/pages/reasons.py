@@ -4,21 +4,28 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.web.job_body import error_body
+from app.web.job_body import CRASH, error_body, for_users
 from app.web.pages.speech import Speech
 
-CRASH = "Crash"
 # What Turno itself stores as a reason is a code, some with a number in it: "time limit of 30 s".
 _CODE = re.compile(r"(?P<code>[^\d;]+?)(?: (?P<number>\d[\d.]*)\b.*|;.*)?", re.DOTALL)
 
 
 def of_error(error: Mapping[str, Any] | None, speech: Speech, *, operator: bool, key: str = "") -> str:
-    """Return why a job or the item `key` failed; an error's code is its class, a crash's is its cause."""
+    """Return why a job or the item `key` failed; an error's code is its class, a crash's is its cause.
+
+    Of what nobody wrote for users they are told how to ask for it.
+    """
     body = error_body(dict(error) if error else None, operator=operator)
     if error is None or body is None:
         return ""
-    if "sqlstate" in error and not operator:
-        return speech.say("reason of the database")
+    if not for_users(error):
+        if operator:
+            named = f" ({body.reference})" if body.reference else ""
+            return f"{body.class_}: {body.message}{named}"
+        return (
+            speech.say("unexpected", reference=body.reference) if body.reference else speech.say("unexpected unnamed")
+        )
     if body.class_ == CRASH:
         return of_job(body.message, speech)
     phrase = f"error {body.class_}"

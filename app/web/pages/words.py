@@ -372,9 +372,13 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "Its process left without finishing (status {number}).",
         "es": "Su proceso salió sin terminar (estado {number}).",
     },
-    "reason of the database": {
-        "en": "The database refused the work; an operator can see why.",
-        "es": "La base de datos rechazó el trabajo; un operador puede ver por qué.",
+    "unexpected": {
+        "en": "Something unexpected went wrong. An operator can find out what by the reference {reference}.",
+        "es": "Pasó algo inesperado. Un operador puede ver qué fue con la referencia {reference}.",
+    },
+    "unexpected unnamed": {
+        "en": "Something unexpected went wrong. An operator can find out what.",
+        "es": "Pasó algo inesperado. Un operador puede ver qué fue.",
     },
     "error InvalidPayload": {"en": "{message}", "es": "Lo pedido no es válido para este trabajo: {message}"},
     "error UnknownJobType": {

@@ -1,0 +1,240 @@
+"""Who is told what of an error: users what was written for them, else a reference; operators everything."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import psycopg
+import pytest
+
+from app.errors import EffectInDoubt, HandlerMisuse, InvalidPayload, PermanentFailure, UserError
+from app.jobs.handler import JobContext, JobHandler
+from app.jobs.registry import Registry
+from app.jobs.retry import RetryPolicy
+from cli.development_token import development_token
+from cli.testing.here import Here
+from tests.web_here import web_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from flask.testing import FlaskClient
+
+    from tests.world import World
+
+SECRET = "secret-5b1f"
+
+
+class ShopClosed(Exception):
+    """The service's own: its words are for clerks."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClumsyPayload:
+    """What to raise, in the job or in each of its items."""
+
+    raises: str
+    items: int = 0
+
+
+def of_the_database(job: JobContext) -> None:
+    job.connection.execute("SELECT %s::integer", (SECRET,))
+
+
+def outside(job: JobContext) -> None:
+    def call(_effect: object) -> None:
+        raise ConnectionError(SECRET)
+
+    job.once(f"effect of {job.job_id}", call)
+
+
+def wrong(error: Exception) -> Any:
+    def deed(_job: JobContext) -> None:
+        raise error
+
+    return deed
+
+
+DEEDS = {
+    "bug": wrong(KeyError(SECRET)),
+    "value": wrong(ValueError(SECRET)),
+    "closed": wrong(ShopClosed("The shop is closed: try again tomorrow.")),
+    "user": wrong(UserError("The customer has no tax number: enter it first.")),
+    "permanent": wrong(PermanentFailure("The period is closed.")),
+    "misuse": wrong(HandlerMisuse(SECRET)),
+    "database": of_the_database,
+    "outside": outside,
+}
+
+
+class Clumsy(JobHandler[ClumsyPayload]):
+    """Fails as it is told."""
+
+    type = "clumsy"
+    retry = RetryPolicy.never()
+    user_errors: ClassVar[tuple[type[Exception], ...]] = (ShopClosed,)
+
+    def handle(self, job: JobContext, payload: ClumsyPayload) -> dict[str, Any]:
+        if not payload.items:
+            DEEDS[payload.raises](job)
+        for step in job.each(range(payload.items)):
+            with step:
+                DEEDS[payload.raises](job)
+        return {}
+
+
+REGISTRY = Registry({"clumsy": f"{__name__}:Clumsy"})
+
+
+class Reader:
+    """Somebody who reads all that the API and the pages tell of a job."""
+
+    def __init__(self, world: World, client: FlaskClient, *, operator: bool) -> None:
+        token = development_token(
+            world.settings, user="eva" if operator else "ana", tenants=("suc0001",), operator=operator
+        )
+        self.client = client
+        self.headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001"}
+        self.cookie = token
+
+    def get(self, path: str) -> Any:
+        return self.client.get(path, headers=self.headers).get_json()
+
+    def told(self, job: UUID) -> str:
+        """Everything in one text."""
+        paths = [f"/api/jobs/{job}", *(f"/api/jobs/{job}/{one}" for one in ("items", "events", "attempts", "effects"))]
+        found = [
+            self.client.get(path, headers=self.headers).text for path in (*paths, "/api/jobs", "/api/notifications")
+        ]
+        self.client.set_cookie("turno", self.cookie)
+        pages = (f"/jobs/{job}?branch=suc0001", f"/?branch=suc0001&open={job}", "/notifications?branch=suc0001")
+        found += [self.client.get(path).text for path in pages]
+        self.client.delete_cookie("turno")
+        return "\n".join(found)
+
+
+@pytest.fixture
+def readers(world: World) -> Iterator[tuple[Reader, Reader]]:
+    with web_of(world, REGISTRY) as web:
+        client = web.test_client()
+        yield Reader(world, client, operator=False), Reader(world, client, operator=True)
+
+
+def run(world: World, raises: str, items: int = 0) -> UUID:
+    job = world.enqueue({"raises": raises, "items": items}, handler=Clumsy, max_attempts=1)
+    here = Here(world, REGISTRY)
+    claim = here.claim(job)
+    assert claim is not None
+    here.execute(claim)
+    return job
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The references that the log names, in the order of its lines."""
+    return [one.error_id for one in caplog.records if hasattr(one, "error_id") and one.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("raises", ["bug", "value", "misuse", "database"])
+def test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know(
+    world: World, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str
+) -> None:
+    ana, eva = readers
+    job = run(world, raises)
+    seen, all_of_it = (reader.get(f"/api/jobs/{job}")["error"] for reader in readers)
+    assert (seen["class"], seen["traceback"]) == ("UnexpectedError", None)
+    assert seen["reference"] in seen["message"]
+    assert logged(caplog) == [seen["reference"]]
+    said = ana.told(job)
+    assert SECRET not in said
+    assert f"by the reference {seen['reference']}" in said
+    assert SECRET in all_of_it["message"]
+    assert SECRET in all_of_it["traceback"]
+    assert all_of_it["class"] in ("KeyError", "ValueError", "HandlerMisuse", "InvalidTextRepresentation")
+    assert all_of_it["reference"] == seen["reference"]
+    known = eva.told(job)
+    assert SECRET in known
+    assert f"({seen['reference']})" in known
+    [letter] = eva.get("/api/admin/dead-letters")["dead_letters"]
+    assert letter["error"] == all_of_it
+    assert not [one for one in caplog.records if SECRET in one.getMessage() and one.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("raises", "message"),
+    [
+        ("closed", "The shop is closed: try again tomorrow."),
+        ("user", "The customer has no tax number: enter it first."),
+        ("permanent", "The period is closed."),
+    ],
+)
+def test_what_was_written_for_users_is_told_them(
+    world: World, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str, message: str
+) -> None:
+    job = run(world, raises)
+    for reader in readers:
+        error = reader.get(f"/api/jobs/{job}")["error"]
+        assert (error["message"], error["reference"]) == (message, None)
+        assert message in reader.told(job)
+    assert logged(caplog) == []
+    batch = run(world, raises, items=2)
+    errors = [item["error"] for item in readers[0].get(f"/api/jobs/{batch}/items")["items"]]
+    assert [error["message"] for error in errors] == [message] * 2
+
+
+def test_items_that_failed_of_one_bug_share_a_reference(
+    world: World, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture
+) -> None:
+    ana, eva = readers
+    job = run(world, "bug", items=60)
+    errors = [item["error"] for item in ana.get(f"/api/jobs/{job}/items?limit=200")["items"]]
+    [reference] = {error["reference"] for error in errors}
+    assert len(errors) == 60
+    assert logged(caplog) == [reference]
+    assert SECRET not in ana.told(job)
+    assert SECRET in eva.told(job)
+    again = run(world, "bug", items=1)
+    [other] = [item["error"]["reference"] for item in ana.get(f"/api/jobs/{again}/items")["items"]]
+    assert other != reference
+
+
+def test_an_outside_call_s_own_words_are_for_operators(world: World, readers: tuple[Reader, Reader]) -> None:
+    ana, eva = readers
+    job = run(world, "outside")
+    assert world.find_job(job)["run_at"].year > 9000  # parked for a person
+    said = ana.told(job)
+    assert f"effect of {job} may have happened" in said
+    assert SECRET not in said
+    assert SECRET in eva.get(f"/api/jobs/{job}")["error"]["traceback"]
+
+
+def test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone(
+    world: World, readers: tuple[Reader, Reader]
+) -> None:
+    ana, eva = readers
+    job = run(world, "closed")
+    for stored in (
+        {},
+        {"class": "Crash", "message": SECRET, "traceback": "x"},
+        {"message": SECRET},
+        {"for_users": "yes"},
+    ):
+        kept = json.dumps(stored)
+        world.rows("UPDATE background_jobs SET error = %s WHERE id = %s", kept, job)
+        world.rows("UPDATE background_job_attempts SET error = %s WHERE job_id = %s", kept, job)
+        assert SECRET not in ana.told(job)
+        assert (SECRET in eva.told(job)) == (SECRET in kept)
+
+
+def test_user_errors_are_the_service_s_own() -> None:
+    with pytest.raises(ValueError, match="user_errors must name the service's own errors"):
+        type("Careless", (Clumsy,), {"user_errors": (Exception,)})
+    for error in (InvalidPayload([]), PermanentFailure("x"), EffectInDoubt("x")):
+        assert Clumsy.is_for_users(error)
+
+    class Hasty(Clumsy):
+        user_errors = (psycopg.Error,)
+
+    assert not Hasty.is_for_users(psycopg.errors.CheckViolation("Failing row contains (1, secret)"))

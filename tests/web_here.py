@@ -1,0 +1,39 @@
+"""The web application over a world, in the test's own process."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from app.dispatch.dispatcher import Dispatcher
+from app.web import create_app
+from cli.web_wiring import stream_hub, web_pool
+from handlers import build_registry
+from tenants.directory import Directory
+from tests.fakes import RecordingQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from flask import Flask
+
+    from app.jobs.registry import Registry
+    from tests.world import World
+
+
+@contextmanager
+def web_of(world: World, registry: Registry | None = None) -> Iterator[Flask]:
+    """The web application over this world; it offers its jobs to nobody."""
+    hub = stream_hub(world.settings)
+    with web_pool(world.settings) as pool:
+        yield create_app(
+            settings=world.settings,
+            registry=registry or build_registry(),
+            dispatcher=Dispatcher(
+                connection=pool.connection, queue=RecordingQueue(), pending_limit=9, announce=hub.announce
+            ),
+            directory=Directory(pool.connection),
+            connection=pool.connection,
+            hub=hub,
+        )
+    hub.stop()
