@@ -123,7 +123,7 @@ RULES: dict[str, LiteralString] = {
         SELECT j.id
         FROM background_jobs j
         CROSS JOIN LATERAL (
-            -- A run that was rescheduled takes what was before it off the count, one that was healthy for long the errors.
+            -- A rescheduled run takes what was before it off the count, one that was healthy for long the errors.
             SELECT count(*) FILTER (WHERE a.outcome = 'crashed' AND a.attempt > coalesce(well.attempt, 0)) AS crashes,
                    count(*) FILTER (WHERE a.outcome = 'error' AND a.attempt > coalesce(well.attempt, 0)) AS errors
             FROM background_job_attempts a,

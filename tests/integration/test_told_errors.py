@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -75,7 +76,7 @@ class Clumsy(JobHandler[ClumsyPayload]):
 
     type = "clumsy"
     retry = RetryPolicy.never()
-    user_errors: ClassVar[tuple[type[Exception], ...]] = (ShopClosed,)
+    user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = (ShopClosed,)
 
     def handle(self, job: JobContext, payload: ClumsyPayload) -> dict[str, Any]:
         if not payload.items:
