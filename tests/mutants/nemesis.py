@@ -56,6 +56,12 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "unique": (
         Cut(TENANT, "CREATE UNIQUE INDEX background_jobs_once", "CREATE INDEX background_jobs_once"),
         Cut(TENANT, ONCE, "\n"),
+        # The look for an earlier job, under the user's lock, would find most of them.
+        Cut(
+            TENANT,
+            "        IF p_idempotency_key IS NOT NULL THEN\n            SELECT id",
+            "        IF false THEN\n            SELECT id",
+        ),
     ),
     "savepoint": (
         Cut("app/work/ledger.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
