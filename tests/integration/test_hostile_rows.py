@@ -70,7 +70,7 @@ def test_a_handler_s_own_rows_break_no_page(service: Service, ana: Visitor, stat
 @pytest.mark.parametrize("word", ["count", "choose", "starts", "orders", "time limit of", "InvalidPayload"])
 def test_a_job_may_be_named_like_a_phrase_of_the_pages(service: Service, ana: Visitor, word: str) -> None:
     [(job_id,)] = service.rows(ENQUEUE, word, ana.user)
-    error = json.dumps({"class": word, "message": word, "traceback": [word]})
+    error = json.dumps({"class": word, "message": word, "for_users": True})
     for status in ("pending", "failed"):
         for path in ("/", f"/jobs/{job_id}", "/notifications"):
             assert ana.get(f"{path}?branch=north").status_code == 200, (status, path)

@@ -104,6 +104,14 @@ def test_a_pass_mends_what_it_is_for_once(world: World, damage: Any, counted: st
     assert sweep(world) == NOTHING
 
 
+def test_counting_silent_workers_takes_none_off_the_list(world: World) -> None:
+    lose_a_worker(world)
+    for _ in range(2):
+        assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=True) == 1
+    assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=False) == 1
+    assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=True) == 0
+
+
 def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)

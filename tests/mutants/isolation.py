@@ -54,8 +54,8 @@ MUTANTS = (
         "a report submits jobs in every branch",
         "section 5: a report's login reads, and nothing that writes",
         GRANTS,
-        '_WORKING = _roles("handler")',
-        '_WORKING = _roles("handler report")',
+        '"job_enqueue": _roles("api")',
+        '"job_enqueue": _roles("api report")',
         (
             "tests/integration/test_report_login.py::test_a_report_submits_nothing_in_anybody_s_name",
             "tests/integration/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",

@@ -337,7 +337,7 @@ MUTANTS = (
         "migrations/control/functions/bury_workers.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO buried",
         "IF false THEN\n        SELECT count(*) INTO buried",
-        (f"{MENDS}[lose_a_worker-rescued]",),
+        (f"{MAINTENANCE}::test_counting_silent_workers_takes_none_off_the_list",),
     ),
     Mutant(
         "a dry run promotes",
