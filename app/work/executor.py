@@ -241,12 +241,11 @@ def _beginnable(following: Group, claim: Claim) -> Claim | None:
 
 
 def say_if_failed(claim: Claim, decision: Decision, status: str) -> None:
-    """Log that a job failed for good, and of what: the error's first line only, as the others may hold a row."""
+    """Log that a job failed for good, and of which class of error: its message may hold what the payload holds."""
     if isinstance(decision, Fail) and status == "failed":
-        line, _, _ = str(decision.error["message"]).partition("\n")
         named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
         fields = claim.log_fields | named
-        log.error("job failed, %s: %s: %s", decision.cause, decision.error["class"], line, extra=fields)
+        log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
 
 
 def _write(session: HandlerConnection, attempt: Attempt, decision: Decision) -> str:

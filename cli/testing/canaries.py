@@ -46,10 +46,19 @@ class Canaries:
             for tenant in self._tenants:
                 found += self._in_schema(connection, tenant.schema, tenant.slug)
         for folder in self._folders:
-            found += [f"{owner}'s canary is in the file {path.relative_to(folder)}"
-                      for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
-                      for owner in self._foreign(PUBLIC, path.read_text(errors="replace"))]  # fmt: skip
+            for path in folder.rglob("*"):
+                if path.is_file() and not path.is_symlink():
+                    found += self._in_file(path, str(path.relative_to(folder)))
         return found
+
+    def _in_file(self, path: Path, name: str) -> list[str]:
+        """Name each tenant whose canary the file has, with the first line that has it."""
+        text = path.read_text(errors="replace")
+        return [
+            f"{owner}'s canary is in the file {name}: "
+            + next(line for line in text.splitlines() if self._songs[owner] in line)[:500]
+            for owner in self._foreign(PUBLIC, text)
+        ]
 
     def _foreign(self, hearer: str, text: str) -> list[str]:
         return [slug for slug, song in self._songs.items() if slug != hearer and song in text]

@@ -126,7 +126,7 @@ def test_a_job_of_a_group_that_goes_on_alone_begins_no_other(meeting: World) -> 
     assert set(statuses.values()) == {"completed"}, [meeting.job(job) for job in jobs]
 
 
-def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_any_row(
+def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.odd = True
@@ -136,9 +136,7 @@ def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_any_row(
         job = attempt(world, job_id)
     assert "DETAIL" in job["error"]["message"]
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert record.getMessage() == (
-        'job failed, no attempts left: UniqueViolation: duplicate key value violates unique constraint "customers_pkey"'
-    )
+    assert record.getMessage() == "job failed, no attempts left: UniqueViolation"
     said = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
     assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "odd", "attempt": 1}
 

@@ -35,7 +35,7 @@ def test_a_canary_is_found_wherever_it_is_not_at_home(world: World, canaries: Ca
         "suc0001's canary was heard by everybody",
         "suc0001's canary is in settings of everybody",
         "suc0001's canary is in customers of suc0002",
-        "suc0001's canary is in the file log",
+        f"suc0001's canary is in the file log: sung: {song}",
     ]
     world.rows("DELETE FROM turno.settings WHERE name = %s", song)
     world.rows("DELETE FROM customers WHERE id = 'Y'", tenant=world.other)

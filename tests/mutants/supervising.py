@@ -142,12 +142,12 @@ MUTANTS = (
         (f"{ENDS}::test_a_job_of_a_group_that_goes_on_alone_begins_no_other",),
     ),
     Mutant(
-        "a row's values reach the log",
+        "an error's message reaches the log",
         "section 10: no payloads in logs",
         f"{WORK}/executor.py",
-        'line, _, _ = str(decision.error["message"]).partition("\\n")',
-        'line = str(decision.error["message"])',
-        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_any_row",),
+        'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)',
+        'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields)',
+        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
     ),
     Mutant(
         "a job that failed for good is told like any other",
@@ -155,7 +155,7 @@ MUTANTS = (
         f"{WORK}/executor.py",
         "        say_if_failed(attempt.claim, decision, status)\n",
         "",
-        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_any_row",),
+        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
     ),
     Mutant(
         "a lock that keeps an attempt from starting blames the job",
