@@ -100,6 +100,7 @@ class JobMachine(RuleBasedStateMachine):
         self.keys: dict[tuple[str, str, str], tuple[Job, dict[str, Any]]] = {}
         self.buried: set[int] = set()
         world.forget()
+        world.engine.execute("RESET ALL")  # a session remembers its place in the turn: each example begins alike
         for tenant in world.tenants.values():
             world.rows("DELETE FROM customers WHERE country = 'effect'", tenant=tenant)
         self.workers: list[UUID] = []
