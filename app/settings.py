@@ -113,6 +113,11 @@ class Settings:
     pool_jobs_per_child: int = _setting(10_000, "jobs after which a child is replaced", _whole(1, 100_000_000))
     pool_memory_per_child_mb: int = _setting(256, "memory beyond which a child is replaced", _whole(32, 1_048_576))
     pool_sessions_per_child: int = _setting(4, "tenant sessions a child keeps open between jobs", _whole(1, 256))
+    reserve_children: int = _setting(
+        1,
+        "children beyond POOL_MAX_CHILDREN, or workers beyond EXEC_MAX_PROCESSES, for tenants that none works for",
+        _whole(0, 256),
+    )
     rabbitmq_url: str = _setting(
         "",
         "where the broker is, with user, password and virtual host; several nodes by comma: HOST:PORT,HOST:PORT",

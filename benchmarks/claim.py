@@ -122,7 +122,8 @@ class Stage:
 
     def _pages_of_a_claim(self) -> int:
         (row,) = self._engine.execute(
-            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', %s)",
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
+            " SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', %s, '{}')",
             (self._worker, BATCH),
         ).fetchall()
         self._admin.execute("DELETE FROM turno.tickets WHERE state = 'running'")

@@ -165,7 +165,7 @@ def pool_supervisor(settings: Settings, queues: Sequence[str] = (), registry: Re
         duty=_duty(registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb),
         registry=registry,
         pace=_pace(settings),
-        size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
+        size=_size(settings),
         janitor=Janitor(lambda: _tidy(settings, registry), every=SWEEP.total_seconds()),
         vigil=vigil(settings),
     )
@@ -195,7 +195,7 @@ def consumer_supervisor(settings: Settings, queues: Sequence[str] = (), registry
         duty=_duty(registry, lent, jobs=settings.pool_jobs_per_child, memory_mb=settings.pool_memory_per_child_mb),
         registry=registry,
         pace=_pace(settings),
-        size=Size(fewest=settings.pool_min_children, most=settings.pool_max_children),
+        size=_size(settings),
         janitor=Janitor(lambda: _tidy(settings, registry), every=SWEEP.total_seconds()),
         vigil=vigil(settings),
     )
@@ -238,6 +238,10 @@ def _pace(settings: Settings) -> Pace:
         grace=settings.shutdown_grace_seconds,
         kill_after=settings.kill_after_seconds,
     )
+
+
+def _size(settings: Settings) -> Size:
+    return Size(fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children)
 
 
 def _hints(settings: Settings) -> EngineLink:

@@ -19,7 +19,10 @@ HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "
 @click.command()
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def workers(*, json_wanted: bool) -> None:
-    """List the workers of every host, and how long each has been silent; one past its time is called lost."""
+    """List the workers of every host, and how long each has been silent; one past its time is called lost.
+
+    Each may run RESERVE_CHILDREN jobs more than it has children, for tenants that none of these works for.
+    """
     settings = read_settings()
     known = logins(settings)
     with service_session(known, known.operator, application="turno-cli") as connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from app.work import supervisor
+from app.work import child
 from app.work.pool_source import PoolSource
 from tests.odd_handlers import REGISTRY as REGISTRY  # noqa: PLC0414 - by this name it is looked up
 
@@ -14,4 +14,4 @@ def four(_source: PoolSource, _job_type: str) -> int:
 
 
 PoolSource._together = four  # type: ignore[assignment,method-assign]
-supervisor.LONG = float(os.environ["LONG"])
+child.LONG = float(os.environ["LONG"])

@@ -1,6 +1,6 @@
 """Claim tickets and keep the list of workers, as the engine."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -59,12 +59,23 @@ def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[Typ
 
 
 def claim(
-    engine: Engine, worker: UUID, *, queues: Sequence[str], types: Sequence[TypeVersion], backend: str, slots: int
+    engine: Engine,
+    worker: UUID,
+    *,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    backend: str,
+    slots: int,
+    without: Collection[str] = (),
 ) -> list[Claim]:
-    """Take up to `slots` jobs, one tenant's turn after another; the next call in this session goes on from there."""
+    """Take up to `slots` jobs, one tenant's turn after another; the next call in this session goes on from there.
+
+    Tenants whose slugs are in `without` have no turn.
+    """
     names, versions = in_step(types)
     rows = engine.execute(
-        "SELECT * FROM claim(%s, %s, %s, %s, %s, %s)", (worker, list(queues), names, versions, backend, slots)
+        "SELECT * FROM claim(%s, %s, %s, %s, %s, %s, %s)",
+        (worker, list(queues), names, versions, backend, slots, list(without)),
     ).fetchall()
     return [claim_of(row) for row in rows]
 
@@ -78,6 +89,7 @@ def claim_groups(
     groups: Sequence[int],
     backend: str,
     slots: int,
+    without: Collection[str] = (),
 ) -> list[Group]:
     """Take up to `slots` turns like `claim`, each of as many jobs of its tenant and type as `groups` says.
 
@@ -85,8 +97,8 @@ def claim_groups(
     """
     names, versions = in_step(types)
     rows = engine.execute(
-        "SELECT * FROM claim_groups(%s, %s, %s, %s, %s::integer[], %s, %s)",
-        (worker, list(queues), names, versions, list(groups), backend, slots),
+        "SELECT * FROM claim_groups(%s, %s, %s, %s, %s::integer[], %s, %s, %s)",
+        (worker, list(queues), names, versions, list(groups), backend, slots, list(without)),
     ).fetchall()
     return [tuple(claim_of(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
 

@@ -14,6 +14,7 @@ from app.work import causes, exit_codes
 from app.work.stop import StopRequest
 
 FREE, LEAVING, MOVED = b".", b"!", b"~"
+LONG = 0.1  # seconds after which a job is not one of those that others may wait for
 LARGEST_PACKET = 65536  # bytes; a group of a hundred claims needs a third of it
 
 
@@ -63,6 +64,11 @@ class Child:
     def claims(self) -> Group:
         """What it runs now."""
         return self._groups[0] if self._groups else ()
+
+    @property
+    def long_from(self) -> float:
+        """The moment from which what it runs is a long job, on the monotonic clock."""
+        return self.since + LONG
 
     @property
     def more(self) -> bool:

@@ -1,6 +1,7 @@
 """Claims of a spawned worker: its own job first, then whatever waits, until nothing does."""
 
 import math
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
@@ -41,7 +42,7 @@ class ExecSource:
         """Return none."""
         return set()
 
-    def take(self, worker: UUID, free: int) -> list[Turn]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
         """Claim the named job, later others; the place on this host is given up before leaving."""
         if self.exhausted:
             return []
@@ -50,13 +51,13 @@ class ExecSource:
             self._job_id = None
             if claim is not None:
                 return [((claim,),)]
-        if claims := self._waiting(worker, free):
+        if claims := self._waiting(worker, free, without):
             return claims
         # A dispatcher that found every place taken just now relies on us: after the place is free,
         # look once more. Its job was committed before it asked for a place, so one of us sees it.
         if self._place is not None:
             self._place.release()
-            if self._waits() and self._place.regain() and (claims := self._waiting(worker, free)):
+            if self._waits() and self._place.regain() and (claims := self._waiting(worker, free, without)):
                 return claims
         self.exhausted = True
         return []
@@ -77,10 +78,12 @@ class ExecSource:
     def pause(self) -> None:
         """Do nothing: nothing is held."""
 
-    def _waiting(self, worker: UUID, free: int) -> list[Turn]:
+    def _waiting(self, worker: UUID, free: int, without: Collection[str]) -> list[Turn]:
         # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
         queues = self._registry.queues
-        claims = self._engine.run(tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free)
+        claims = self._engine.run(
+            tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free, without=without
+        )
         return [((claim,),) for claim in claims]
 
     def _waits(self) -> bool:

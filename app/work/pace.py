@@ -16,7 +16,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many children there are: `fewest` when idle, `most` under load."""
+    """How many children there are: `fewest` when idle, `most` under load.
+
+    While all of these are at long jobs, up to `reserve` more run those of other tenants.
+    """
 
     fewest: int
     most: int
+    reserve: int = 0

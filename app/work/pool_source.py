@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import monotonic
 from uuid import UUID
 
@@ -19,6 +19,24 @@ log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 0.5, 2.0  # seconds between two looks while nothing waits
 MANY = 1024  # notifications read at a time
+
+
+class Looks:
+    """When to look: at once while there is work, then every half second growing to two."""
+
+    def __init__(self) -> None:
+        self.plenty = False  # whether the last look found as much as it asked for
+        self.now()
+
+    def now(self) -> None:
+        """Look at once."""
+        self.due, self._interval = monotonic(), SHORTEST
+
+    def found(self, jobs: int, *, wanted: int, chance: float) -> None:
+        """Note what a look found: less than it wanted means that nothing more waits."""
+        self.plenty = jobs == wanted
+        self._interval = SHORTEST if jobs else min(LONGEST, self._interval * 2)
+        self.due = monotonic() + (0.0 if self.plenty else self._interval * (0.8 + 0.4 * chance))
 
 
 class PoolSource:
@@ -42,13 +60,13 @@ class PoolSource:
         self.types = [(handler.type, handler.version) for handler in handlers]
         self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
         self._lengths = TurnLengths()
-        self._plenty = False  # whether the last look found as much as it asked for
         self._backend = backend
         self._engine = engine
         self._hints = hints
         self._chance = chance
-        self._interval = SHORTEST
-        self._due = monotonic()
+        # Apart: that there is nothing for the reserve must not keep a child that is free from its next job.
+        self._usual, self._for_others = Looks(), Looks()
+        self._looks = self._usual
         self._listens: Connection | None = None
 
     @property
@@ -56,12 +74,13 @@ class PoolSource:
         """Return none."""
         return set()
 
-    def take(self, worker: UUID, free: int) -> list[Turn]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
         """Claim for up to `free` children if it is time to look; of short jobs several for each."""
-        if monotonic() < self._due:
+        self._looks = looks = self._for_others if without else self._usual
+        if monotonic() < looks.due:
             return []
         # After a silence, a lone job does not wait until it is known that there is no other.
-        slots = free if self._plenty else 1
+        slots = free if looks.plenty else 1
         try:
             groups = self._engine.run(
                 tickets.claim_groups,
@@ -71,17 +90,17 @@ class PoolSource:
                 groups=[self._together(kind) for kind, _ in self.types],
                 backend=self._backend,
                 slots=slots,
+                without=without,
             )
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             groups = []
-        # Fewer than asked for: nothing more waits, and whatever comes is hinted at or found by the next look.
-        self._plenty = len(groups) == slots
-        self._rest(found=bool(groups), more=self._plenty)
+        # Whatever comes after the last is hinted at or found by the next look.
+        looks.found(len(groups), wanted=slots, chance=self._chance())
         return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
 
     def _together(self, kind: str) -> int:
-        return self._grouped.get(kind) or (self._lengths.of(kind) if self._plenty else 1)
+        return self._grouped.get(kind) or (self._lengths.of(kind) if self._looks.plenty else 1)
 
     def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
         """Note how long one took; a grouped type says itself how many are a turn."""
@@ -89,7 +108,7 @@ class PoolSource:
 
     def patience(self) -> float:
         """Return the seconds until the next look."""
-        return max(0.0, self._due - monotonic())
+        return max(0.0, self._looks.due - monotonic())
 
     def descriptor(self) -> int | None:
         """Return the listening connection's descriptor; None while the database is away."""
@@ -101,7 +120,7 @@ class PoolSource:
 
     def hear(self) -> None:
         """Look at once: something was offered, or the connection broke and hints may be lost."""
-        self._due, self._interval = monotonic(), SHORTEST
+        self._look_at_once()
         try:
             self._hints.run(_drain)
         except psycopg.Error as error:
@@ -118,13 +137,12 @@ class PoolSource:
         if connection is not self._listens:
             tickets.listen(connection)
             self._listens = connection
-            self._due, self._interval = monotonic(), SHORTEST  # what was hinted at meanwhile is lost
+            self._look_at_once()  # what was hinted at meanwhile is lost
         return connection.fileno()
 
-    def _rest(self, *, found: bool, more: bool) -> None:
-        self._interval = SHORTEST if found else min(LONGEST, self._interval * 2)
-        pause = 0.0 if more else self._interval * (0.8 + 0.4 * self._chance())
-        self._due = monotonic() + pause
+    def _look_at_once(self) -> None:
+        for looks in (self._usual, self._for_others):
+            looks.now()
 
 
 def _drain(connection: Connection) -> None:

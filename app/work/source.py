@@ -1,6 +1,6 @@
 """Where a supervisor's claims come from; each backend has its own."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
@@ -27,8 +27,8 @@ class Source(Protocol):
     def processes(self) -> set[int]:
         """Return which processes it has started: they are no job's."""
 
-    def take(self, worker: UUID, free: int) -> list[Turn]:
-        """Claim for up to `free` children; nothing means there is nothing to do now."""
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
+        """Claim for up to `free` children, nothing of the tenants `without`; none means there is nothing to do now."""
 
     def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
         """Note how long a child took for what was claimed, and whether it was the first of its turn."""

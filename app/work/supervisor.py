@@ -18,6 +18,7 @@ from app.store import tickets
 from app.store.outage import in_short
 from app.work import causes, limits, strays
 from app.work.announcer import Announcer
+from app.work.capacity import Capacity, Room
 from app.work.child import Child
 from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
@@ -36,7 +37,6 @@ from app.work.vigil import Vigil
 log = logging.getLogger(__name__)
 
 HOST = socket.gethostname()
-LONG = 0.1  # seconds after which a job is not one of those that others may wait for
 
 
 class Supervisor:
@@ -66,6 +66,7 @@ class Supervisor:
         self._pace = pace
         self._size = size
         self._children: dict[int, Child] = {}
+        self._capacity = Capacity(self._children, size)
         self._leisure = Leisure(self._children, fewest=size.fewest, patience=pace.idle_child)
         self._unbegun = Unbegun()
         self._selector = selectors.DefaultSelector()
@@ -134,11 +135,12 @@ class Supervisor:
         self._vigil.leave()
         return bool(self._children or self._unbegun or (self._rescuer and not self._shutdown.grace_over))
 
-    def _free(self) -> int:
-        """Count the claims that could be taken now: none while the database is away, or when told to stop."""
+    @property
+    def _room(self) -> Room:
+        """What could be claimed now: nothing while the database is away, or when told to stop."""
         if self._shutdown.asked or monotonic() < self._claims_at:
-            return 0
-        return self._size.most - sum(not child.idle for child in self._children.values())
+            return Room(0)
+        return self._capacity.room
 
     @property
     def _claims_at(self) -> float:
@@ -146,20 +148,20 @@ class Supervisor:
 
     def _fill(self) -> None:
         """Claim for the children that are free, or that could be forked; what one has not begun goes to another."""
-        while self._unbegun and self._free() > 0:
+        while self._unbegun and self._room.slots and not self._room.without:
             self._assign(self._unbegun.take())
         self._give_up_unbegun(at_once=self._shutdown.asked)
-        free = self._free()
-        if free <= 0:
+        room = self._room
+        if not room.slots:
             self._source.pause()
             return
-        for turn in self._rescuer.pass_over(self._take(free)):
+        for turn in self._rescuer.pass_over(self._take(room)):
             crash_points.reach("claimed")
             self._assign(turn)
 
-    def _take(self, free: int) -> list[Turn]:
+    def _take(self, room: Room) -> list[Turn]:
         try:
-            return self._source.take(self._worker, free)
+            return self._source.take(self._worker, room.slots, room.without)
         except psycopg.Error as error:
             if not self._rescuer:
                 raise  # nobody depends on this worker, and its source knows no better
@@ -240,18 +242,20 @@ class Supervisor:
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
         moments += [self._limits.deadline(child) for child in self._children.values() if child.claims]
-        moments += [child.since + LONG for child in self._children.values() if child.more]
+        moments += [child.long_from for child in self._children.values() if child.more]
         if self._shutdown.deadline is not None:
             moments.append(self._shutdown.deadline)
         # A source that is not asked while every child is busy would call for attention all the time.
-        elif self._free() > 0:
+        elif self._room.slots:
             moments.append(monotonic() + self._source.patience())
+        else:
+            moments.append(max(self._claims_at, self._capacity.reserve_opens_at))
         return max(0.001, min(moments) - monotonic())
 
     def _enforce(self) -> None:
         """End what has run for too long; while stopping, ask every job to end, and when the grace is over make it."""
         for child in self._children.values():
-            if child.more and (self._shutdown.asked or monotonic() >= child.since + LONG):
+            if child.more and (self._shutdown.asked or monotonic() >= child.long_from):
                 self._unbegun.add(child.take_back())
             if self._shutdown.grace_over:
                 child.kill(causes.STOPPING)

@@ -71,6 +71,32 @@ def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: World)
     assert becomes_true(lambda: running(world, *jobs), within=30)
 
 
+def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: World) -> None:
+    long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
+    world.start_pool(POOL_MAX_CHILDREN="4", HEARTBEAT_SECONDS="0.2")
+    assert becomes_true(lambda: running(world, *long), within=30)
+    fifth = world.enqueue({"how": "ok"}, handler=Odd)
+    other = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
+    assert becomes_true(
+        lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in other), within=15
+    )
+    # What is in reserve is for others: the tenant's own next job was there first, and waits for one of its long ones.
+    assert running(world, *long)
+    assert (world.job(fifth)["status"], world.job(fifth)["attempt"]) == ("pending", 0)
+    world.cancel(long[0])
+    assert becomes_true(lambda: ended(world, fifth), within=60)
+
+
+def test_without_a_reserve_everybody_waits_for_a_child(world: World) -> None:
+    long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+    world.start_pool(POOL_MAX_CHILDREN="1", RESERVE_CHILDREN="0", HEARTBEAT_SECONDS="0.2")
+    assert becomes_true(lambda: running(world, long), within=30)
+    other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+    world.cancel(long)
+    assert becomes_true(lambda: world.job(other, tenant=world.other)["finished_at"] is not None, within=30)
+    assert world.job(other, tenant=world.other)["started_at"] > world.job(long)["finished_at"]
+
+
 def test_fifty_jobs_run_at_once_under_one_pool(world: World) -> None:
     """Each waits in its handler until all fifty have started, so fewer children would never end any."""
     most, each = 50, [world.one, world.other] * 25

@@ -22,10 +22,12 @@ from tests.world import World
 
 KNOWN = [("work", 1)]
 INVOICING = [("batch_invoicing", 1)]
-EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', 1)"
+EXPLAIN = (
+    "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', 1, '{}')"
+)
 MANY_CLAIMS = """
     SELECT count(*)
-    FROM generate_series(1, %s) AS i, LATERAL claim(%s, '{default}', '{work}', '{1}', 'exec', sign(i)::integer)
+    FROM generate_series(1, %s) AS i, LATERAL claim(%s, '{default}', '{work}', '{1}', 'exec', sign(i)::integer, '{}')
 """
 WALKED = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
 
@@ -69,8 +71,12 @@ def more_tenants(world: World, count: int, start_at: int = 1) -> list[str]:
     return slugs
 
 
-def claim(world: World, slots: int = 1, *, types: list[tuple[str, int]] = KNOWN) -> list[Claim]:
-    return tickets.claim(world.engine, start(world), queues=["default"], types=types, backend="exec", slots=slots)
+def claim(
+    world: World, slots: int = 1, *, types: list[tuple[str, int]] = KNOWN, without: tuple[str, ...] = ()
+) -> list[Claim]:
+    return tickets.claim(
+        world.engine, start(world), queues=["default"], types=types, backend="exec", slots=slots, without=without
+    )
 
 
 def finish(world: World) -> None:
@@ -90,6 +96,22 @@ def test_a_weight_is_turns_per_lap(world: World) -> None:
     wait(world, 50)
     wait(world, 50, "suc0002")
     assert slugs(claim(world, 40)) == {"suc0001": 10, "suc0002": 30}
+
+
+def test_a_tenant_that_is_left_out_has_no_turn(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 50, priority=0)
+    wait(world, 50, "suc0002")
+    assert slugs(claim(world, 40, without=("suc0001",))) == {"suc0002": 40}
+    assert claim(world, 1, without=("suc0001", "suc0002")) == []
+    assert 9 <= slugs(claim(world, 13))["suc0002"] <= 10
+
+
+def test_a_cap_holds_for_whom_is_not_left_out(world: World) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0002'")
+    wait(world, 5)
+    wait(world, 5, "suc0002")
+    assert slugs(claim(world, 4, without=("suc0001",))) == {"suc0002": 2}
 
 
 @pytest.mark.parametrize("slots", [1, 3])

@@ -14,6 +14,7 @@ from tests.mutants import (
     pages,
     records,
     recovery,
+    reserve,
     running,
     serving,
     streams,
@@ -40,6 +41,7 @@ MUTANTS = (
     *broker.MUTANTS,
     *serving.MUTANTS,
     *turns.MUTANTS,
+    *reserve.MUTANTS,
     *values.MUTANTS,
     *records.MUTANTS,
 )

@@ -20,7 +20,7 @@ UNCOUNTED = "token = gen_random_uuid(), attempt = greatest(1, t.attempt)\n"
 BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
 NEXT = "    WHERE t.job_id = (SELECT r.job_id FROM tickets r\n"
 OLDEST = "ORDER BY r.run_at, r.job_id LIMIT 1\n                      FOR UPDATE SKIP LOCKED)"
-ACTIVE = "WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL;"
+ACTIVE = "WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL AND slug"
 FAIRLY = "tests/integration/test_fair_claiming.py"
 
 MUTANTS = (
@@ -221,7 +221,7 @@ MUTANTS = (
         PAUSED,
         "migrations/control/functions/claim.sql",
         ACTIVE,
-        "WHERE id = p_tenant AND state = 'active';",
+        "WHERE id = p_tenant AND state = 'active' AND slug",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
     ),
     Mutant(
@@ -229,7 +229,7 @@ MUTANTS = (
         "promise 5: a missing tenant is an error",
         "migrations/control/functions/claim.sql",
         ACTIVE,
-        "WHERE id = p_tenant AND paused_at IS NULL;",
+        "WHERE id = p_tenant AND paused_at IS NULL AND slug",
         (f"{CLAIMING}::test_a_tenant_that_is_not_active_is_left_alone",),
     ),
     Mutant(

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -45,14 +45,16 @@ class Looks:
 
     exhausted = False
     asked = 0
+    without: Collection[str] = ()
     types = ()
     queues = None
 
     processes: set[int] = set()  # noqa: RUF012 - never changed
 
-    def take(self, worker: UUID, free: int) -> list[Turn]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
         del worker, free
         self.asked += 1
+        self.without = without
         return [((a_claim(uuid4()),),)]
 
     def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
@@ -180,6 +182,14 @@ def test_told_to_pause_it_gives_back_what_it_has_not_claimed(scene: Scene) -> No
     assert scene.heard() == []
     assert scene.source.take(WORKER, 1) == []
     assert scene.heard() == ["grant 1"]
+
+
+def test_for_the_reserve_it_looks_and_takes_no_message(scene: Scene) -> None:
+    scene.source.take(WORKER, 1)
+    scene.hands_over("1.1", MESSAGE)
+    assert len(scene.source.take(WORKER, 1, {"suc0001"})) == 1
+    assert (scene.looks.asked, scene.looks.without) == (1, {"suc0001"})
+    assert scene.heard() == ["grant 1", "back 1.1"]
 
 
 def test_a_courier_that_died_is_replaced_after_a_moment_and_meanwhile_it_looks(scene: Scene) -> None:

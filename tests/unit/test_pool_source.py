@@ -29,9 +29,13 @@ class Engine(EngineLink):
     def __init__(self) -> None:
         self.waiting: list[str] = []
         self.asked: list[int] = []
+        self.without: set[str] = set()
 
     def run(self, operation: Callable[..., Any], *parameters: Any, **options: Any) -> Any:
         del operation, parameters
+        if not options:  # hints
+            return None
+        self.without = set(options["without"])
         slots, sizes = options["slots"], dict(zip(options["types"], options["groups"], strict=True))
         self.asked.append(slots)
         found: list[Group] = []
@@ -70,6 +74,26 @@ def test_who_found_less_than_it_asked_for_waits_for_a_hint_or_its_time(source: P
     assert take(source) == []
     assert engine.asked == [1]
     assert 0 < source.patience() < 2
+
+
+def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: Engine) -> None:
+    engine.waiting = ["odd"]
+    assert take(source) == [[1]]
+    assert source.take(WORKER, 1, {"suc0001"}) == []
+    assert engine.without == {"suc0001"}
+    assert source.patience() > 0
+    engine.waiting = ["odd"] * 3
+    assert take(source) == [[1], [1], [1]]
+    assert engine.without == set()
+
+
+def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Engine) -> None:
+    for _ in range(2):
+        assert source.take(WORKER, 1, {"suc0001"}) == []
+    assert engine.asked == [1]
+    source.hear()
+    engine.waiting = ["odd"]
+    assert len(source.take(WORKER, 1, {"suc0001"})) == 1
 
 
 def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: Engine) -> None:

@@ -105,13 +105,14 @@ BEGIN
     RETURN taken;
 END $$;
 
--- Begin a tenant's turn, of which so much was used before; a paused tenant's is over at once.
-CREATE OR REPLACE FUNCTION begin_turn(p_tenant integer, p_used integer) RETURNS turn LANGUAGE plpgsql AS $$
+-- Begin a tenant's turn, of which so much was used before; that of one that is paused, or left out, is over at once.
+CREATE OR REPLACE FUNCTION begin_turn(p_tenant integer, p_used integer, p_without text[]) RETURNS turn LANGUAGE plpgsql AS $$
 DECLARE
     tenant tenants;
     allowed bigint := 0;
 BEGIN
-    SELECT * INTO tenant FROM tenants WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL;
+    SELECT * INTO tenant FROM tenants
+    WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL AND slug <> ALL (p_without);
     IF tenant.cap IS NOT NULL THEN
         allowed := least(tenant.weight, p_used + tenant_room(p_tenant));
     ELSIF FOUND THEN
@@ -155,9 +156,10 @@ END $$;
 
 -- Take up to p_slots tickets: tenant after tenant, each for as many as its weight; of the tenant the best band,
 -- oldest first, but one claim in eight takes its oldest of all bands, so that nothing starves. Each lane's head is
--- its next waiting ticket; the first tenant's among the heads is taken.
+-- its next waiting ticket; the first tenant's among the heads is taken. Of the tenants p_without, by slug, none is.
 CREATE OR REPLACE FUNCTION claim(
-    p_worker uuid, p_queues text[], p_types text[], p_versions smallint[], p_backend text, p_slots integer)
+    p_worker uuid, p_queues text[], p_types text[], p_versions smallint[], p_backend text, p_slots integer,
+    p_without text[])
 RETURNS SETOF claimed
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- Plans are made while the table is small and kept when it is not.
@@ -196,7 +198,8 @@ BEGIN
         END IF;
         head := heads[pick.lane];
         IF turn.allowed IS NULL OR turn.tenant_id <> head.tenant_id THEN
-            turn := begin_turn(head.tenant_id, CASE WHEN turn.tenant_id = head.tenant_id THEN turn.used ELSE 0 END);
+            turn := begin_turn(
+                head.tenant_id, CASE WHEN turn.tenant_id = head.tenant_id THEN turn.used ELSE 0 END, p_without);
         END IF;
         IF turn.used >= turn.allowed THEN
             -- Nothing waits after the last tenant, as was found in this very claim.

@@ -39,7 +39,7 @@ END $$;
 -- in step with p_types. Rows with the same turn are one group.
 CREATE OR REPLACE FUNCTION claim_groups(
     p_worker uuid, p_queues text[], p_types text[], p_versions smallint[], p_groups integer[], p_backend text,
-    p_slots integer)
+    p_slots integer, p_without text[])
 RETURNS TABLE (turn integer, job_id uuid, token uuid, attempt integer, type text, version smallint,
                tenant_id integer, slug text, schema text, handler_role text, login_epoch integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
@@ -51,7 +51,7 @@ BEGIN
     -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
     PERFORM set_config('synchronous_commit', 'off', true);
     turn := 0;
-    FOR first IN SELECT * FROM claim(p_worker, p_queues, p_types, p_versions, p_backend, p_slots) LOOP
+    FOR first IN SELECT * FROM claim(p_worker, p_queues, p_types, p_versions, p_backend, p_slots, p_without) LOOP
         turn := turn + 1;
         RETURN QUERY SELECT turn, first.*;
         size := p_groups[array_position(p_types, first.type)];
