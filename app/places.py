@@ -1,4 +1,4 @@
-"""One tenant's requests have at most a share of a process's threads, so that everybody else finds one."""
+"""A tenant's requests have at most half of what the others leave of a process's threads: one more finds one."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -13,19 +13,19 @@ WANTED = "turno.wanted"
 class Places:
     """Counts the requests that are being worked on, by tenant; safe to share between threads.
 
-    `freed` is told of each tenant's place that is free again.
+    With 16 threads, the first tenant may have 8, the next then 4, 2, 1. `freed` is called when a place is free again.
     """
 
-    def __init__(self, most: int, freed: Callable[[int], None] = lambda _tenant: None) -> None:
+    def __init__(self, threads: int, freed: Callable[[], None] = lambda: None) -> None:
         self.freed = freed
-        self._most = most
+        self._threads = threads
         self._taken: Counter[int] = Counter()
         self._lock = Lock()
 
     def take(self, tenant: int) -> bool:
         """Take one of a tenant's places, or return False if there is none."""
         with self._lock:
-            if self._taken[tenant] >= self._most:
+            if not self.free(tenant):
                 return False
             self._taken[tenant] += 1
             return True
@@ -34,8 +34,10 @@ class Places:
         """Let another request of the tenant have the place."""
         with self._lock:
             self._taken -= Counter((tenant,))
-        self.freed(tenant)
+        self.freed()
 
     def free(self, tenant: int) -> bool:
         """Say whether a request of this tenant would find a place now."""
-        return self._taken[tenant] < self._most
+        own = self._taken[tenant]
+        left = self._threads - (self._taken.total() - own)
+        return own < max(1, left // 2)

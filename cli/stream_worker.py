@@ -127,7 +127,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         for conn, (phase, _) in list(self._waiting.items()):
             if now >= phase.due:
                 self._give_up(conn, phase.overdue_answer)
-        for tenant, line in self._postponed.items():
+        for tenant, line in list(self._postponed.items()):
             while line and line[0].postponed_at + LONGEST_WAIT <= now:
                 line[0].sock.patient = False
                 self._resume(tenant)
@@ -147,14 +147,22 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         if self.wsgi.places.free(tenant):
             self._resume(tenant)
 
-    def _freed(self, tenant: int) -> None:
-        """In another thread: one of the tenant's places is free."""
-        if self._postponed.get(tenant):
-            self.method_queue.defer(self._resume, tenant)
+    def _freed(self) -> None:
+        """In another thread: a place is free, for whichever tenant may have it."""
+        if self._postponed:
+            self.method_queue.defer(self._resume_whose_place_is_free)
+
+    def _resume_whose_place_is_free(self) -> None:
+        for tenant in [tenant for tenant in self._postponed if self.wsgi.places.free(tenant)]:
+            self._resume(tenant)
 
     def _resume(self, tenant: int) -> None:
-        if line := self._postponed[tenant]:
+        """Begin anew with the first in a tenant's line; what has no line any more is not looked at again."""
+        line = self._postponed.get(tenant)
+        if line:
             self._begin(line.popleft())
+        if not line:
+            self._postponed.pop(tenant, None)
 
     def _cap_keepalive(self, deadline: float) -> None:
         """At the end, wait no longer for requests that have not arrived than for the next one of a kept connection."""

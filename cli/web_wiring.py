@@ -55,7 +55,7 @@ def serving_application(
     streams = StreamLoop(farewell=farewell, left=hub.leave)
     streams.start()
     app = web_application(settings, hub, registry, open_queue)
-    places = Places(max(1, settings.web_threads // 2))
+    places = Places(settings.web_threads)
     return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
 
 

@@ -27,13 +27,20 @@ class JobFilter:
 # run_seconds adds up the attempts, so that waiting for a retry does not count as running.
 # lacks says what is missing for a job that has waited for longer than it takes to be found.
 JOB: LiteralString = """
-SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.error, j.user_id, j.attempt, j.errors,
+SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_id, j.attempt, j.errors,
        j.crashes, j.max_attempts, CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks,
        CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
        j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
        p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision, clock_timestamp() AS now,
        (SELECT extract(epoch FROM sum(coalesce(a.finished_at, clock_timestamp()) - a.started_at))::float8
         FROM background_job_attempts a WHERE a.job_id = j.id) AS run_seconds,
+"""
+# For many jobs at once: whatever they stored, each is a few kB.
+IN_BRIEF: LiteralString = """
+       CASE WHEN octet_length(j.error::text) <= 2048 THEN j.error
+            WHEN j.error IS NOT NULL THEN jsonb_build_object(
+                'class', left(j.error->>'class', 100), 'message', left(j.error->>'message', 500), 'traceback', NULL,
+                'for_users', j.error->'for_users', 'reference', left(j.error->>'reference', 20)) END AS error,
 """
 
 
@@ -42,7 +49,7 @@ def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
     reader.execute(
         JOB
         + """
-               j.result
+               j.error, j.result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = %(job)s AND (%(user)s::text IS NULL OR j.user_id = %(user)s)
         """,
@@ -52,9 +59,10 @@ def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
 
 
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
-    """Return a page of jobs, newest first, without payloads and results."""
+    """Return a page of jobs, newest first, without payloads, results and long errors."""
     reader.execute(
         JOB
+        + IN_BRIEF
         + """
                NULL AS result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id

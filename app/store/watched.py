@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import LiteralString
 from uuid import UUID
 
-from app.store.jobs import JOB, Reader, Row
+from app.store.jobs import IN_BRIEF, JOB, Reader, Row
 
 OPEN_AT_MOST = 200
 ENDED_AT_MOST = 20
@@ -13,11 +13,12 @@ TOGETHER = 500
 
 
 def named(reader: Reader, job_ids: Collection[UUID]) -> list[Row]:
-    """Return these jobs as `jobs.find` does, those that exist."""
+    """Return these jobs as `jobs.find` does, those that exist, but without results and errors that are long."""
     reader.execute(
         JOB
+        + IN_BRIEF
         + """
-               j.result
+               CASE WHEN octet_length(j.result::text) <= 4096 THEN j.result END AS result
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = ANY (%s)
         """,

@@ -34,6 +34,7 @@ TELL_BREATH = 0.02  # seconds between two notifications of one process
 RETRY = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
 MANY = 1024  # notifications heard at a time
+FLOOD = 1_000_000  # bytes of hints a second: any role may notify, and reading what they name takes longer than sending
 READ_AT_MOST = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
 
 
@@ -75,7 +76,8 @@ class Hub:
         self._wake = WakeUp()
         self._thread: Thread | None = None
         self._stopping = False
-        self._sweeps_due = self._check_due = self._breath_until = 0.0
+        self._sweeps_due = self._check_due = self._breath_until = self._second_ends = 0.0
+        self._heard_bytes = 0  # in the second that ends then
 
     def __len__(self) -> int:
         return self._streams.total()
@@ -152,7 +154,11 @@ class Hub:
 
     def _tell(self, connection: Connection) -> None:
         if self._outbox:
-            changes.announce(connection, self._outbox.take())
+            try:
+                changes.announce(connection, self._outbox.take())
+            except psycopg.errors.ProgramLimitExceeded as error:
+                # Some session has listened and not read for so long that the server's queue is full.
+                log.warning("watchers in other processes not told: %s", error)
             self._breath_until = monotonic() + TELL_BREATH
 
     def _work(self, connection: Connection) -> bool:
@@ -163,13 +169,19 @@ class Hub:
             self._guarded(room, partial(self._show, connection, room, named))
         due = self._room_due()
         if due is not None:
+            due.due = monotonic() + self._sweep_every
             self._guarded(due, partial(self._look, connection, due))
         return self._check(connection) or bool(heard) or due is not None
 
     def _heard(self, connection: Connection) -> list[tuple[Room, set[UUID]]]:
-        """Return what hints name and somebody may want to see."""
+        """Return what hints name and somebody may want to see; in a flood nothing, and every tenant is looked at."""
         named: Jobs = {}
-        for notification in connection.notifies(timeout=0, stop_after=MANY):
+        hints = list(connection.notifies(timeout=0, stop_after=MANY))
+        if self._is_flood(sum(len(hint.payload) for hint in hints)):
+            for room in self._present():
+                room.due = 0.0
+            return []
+        for notification in hints:
             try:
                 found = read_payload(notification.payload)
             except ValueError:
@@ -181,6 +193,13 @@ class Hub:
         self._breath_until = monotonic() + READ_BREATH
         rooms = ((room, room.worth_reading(named[room.tenant.id])) for room in self._present(named))
         return [(room, jobs) for room, jobs in rooms if jobs]
+
+    def _is_flood(self, heard: int) -> bool:
+        now = monotonic()
+        if now >= self._second_ends:
+            self._second_ends, self._heard_bytes = now + 1.0, 0
+        self._heard_bytes += heard
+        return self._heard_bytes > FLOOD
 
     def _show(self, connection: Connection, room: Room, job_ids: set[UUID]) -> None:
         some = list(job_ids)[:READ_AT_MOST]
@@ -208,7 +227,6 @@ class Hub:
 
     def _guarded(self, room: Room, work: Callable[[], None]) -> None:
         """Do something for one tenant, whose trouble must be nobody else's; a lost connection is everybody's."""
-        room.due = monotonic() + self._sweep_every
         try:
             work()
         except psycopg.OperationalError as error:

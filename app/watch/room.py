@@ -10,6 +10,8 @@ from tenants.tenant import Tenant
 Row = dict[str, Any]
 # A lost hint is made good for within the minute in which a job counts as just ended.
 REMEMBERED_SECONDS = 180.0
+# Open jobs whose end is looked for; of one that was forgotten, a hint or the look at what just ended tells.
+MOST_FOLLOWED = 1_000
 
 
 class Render(Protocol):
@@ -111,3 +113,5 @@ class Room:
         else:
             due = row["run_at"] is not None and row["run_at"] <= row["now"]
             self._standing[row["id"]] = (row["revision"] + row["progress_revision"], due, row["lacks"])
+            if len(self._standing) > MOST_FOLLOWED:
+                del self._standing[next(iter(self._standing))]

@@ -50,7 +50,7 @@ class StreamEvents:
     """Frames rows for the hub; implements `app.watch.room.Render`."""
 
     def job(self, row: Row, *, operator: bool) -> State:
-        """Return the event of a job: the very JSON of its address."""
+        """Return the event of a job: the JSON of its address, without what is long."""
         body = job_body(row, operator=operator)
         return State(body.job_id, body.revision, body.standing, Event(body, "job"))
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHORT = 0.05  # seconds: nobody needs to hear of the start of a job that ends sooner
-REST = 20  # telling takes at most a twentieth of the supervisor's time
+REST = 20  # telling takes at most a twentieth of the supervisor's time, unless it takes longer than that of a second
 SHORTEST_REST = 0.005  # seconds
+LONGEST_REST = 1.0  # seconds: one slow telling, such as behind a flood of notifications, silences nobody for long
 
 
 class Announcer:
@@ -65,4 +66,4 @@ class Announcer:
         except psycopg.Error as error:
             log.warning("watchers not told: %s", in_short(error))
         done = monotonic()
-        self._rested_at = done + max(SHORTEST_REST, REST * (done - now))
+        self._rested_at = done + min(max(SHORTEST_REST, REST * (done - now)), LONGEST_REST)

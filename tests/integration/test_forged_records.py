@@ -195,9 +195,11 @@ def test_a_handler_enqueues_for_its_own_job_s_user_only(world: World, running: A
         session.execute(CHILD, (other, claim.token, "l"))
 
 
-def test_a_job_has_a_bounded_number_of_open_children(running: Attempts) -> None:
+def test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together(running: Attempts) -> None:
     session, claim = running.start()
-    for n in range(1000):
+    for n in range(998):
         session.execute(CHILD, (claim.job_id, claim.token, str(n)))
-    with pytest.raises(psycopg.Error, match="at most 1000 children"):
-        session.execute(CHILD, (claim.job_id, claim.token, "one more"))
+    again, other = running.start()
+    for first, one in ((again, other), (session, claim)):
+        with pytest.raises(psycopg.Error, match="who has 1000 jobs that have not ended"):
+            first.execute(CHILD, (one.job_id, one.token, "one more"))

@@ -232,7 +232,7 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
     sessions = listening(world)  # and perhaps one of a test before that is about to go
-    world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 500) AS n")
+    world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 99) AS n")
     hint(world, *(uuid4() for _ in range(300)))  # more than 500 at once would leave the rest to the next look
     hint(world, job_id, tenant=world.other)
     move(world, job_id, 8)
@@ -240,6 +240,49 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     hint(world, job_id)
     assert watching.sees(done(8))
     assert set(listening(world)) <= set(sessions)
+
+
+def test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read(world: World, hinted: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    watching = join(world, hinted)
+    assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
+    move(world, job_id, 8)
+    world.rows("SELECT count(pg_notify('turno_changes', repeat('x', 7000) || n)) FROM generate_series(1, 3000) AS n")
+    assert watching.sees(done(8))
+
+
+def test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others(world: World) -> None:
+    busy, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
+    with hub_of(world, sweep=1.0) as hub:
+        watching, mine = join(world, hub, job_id=busy), join(world, hub, job_id=other)
+        move(world, other, 9)
+        for number in range(1, 90):
+            move(world, busy, number)
+            hint(world, busy)
+            assert watching.sees(done(number))
+            if mine.sees(done(9), within=0.05):
+                break
+        assert mine.sees(done(9), within=0)
+
+
+def test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address(world: World, hinted: Hub) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    watching = join(world, hinted, user="boss", operator=True, job_id=job_id)
+    mine = join(world, hinted)
+    error = json.dumps({"class": "Crash", "message": "m" * 60_000, "traceback": "t" * 60_000})
+    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    world.rows("SELECT job_end(%s, 'failed', 'x', NULL, %s)", job_id, error)
+    hint(world, job_id)
+    assert watching.sees(lambda body: bool(body["status"] == "failed"))
+    shown = {"class": "Crash", "message": "m" * 500, "traceback": None, "reference": None}
+    assert watching.shown[-1][1]["error"] == shown
+    assert mine.sees(lambda body: bool(body["error"] and body["error"]["class"] == "UnexpectedError"))
+    longer = world.enqueue({"order_ids": [2]})
+    world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", longer)
+    world.rows("SELECT job_end(%s, 'completed', NULL, %s, NULL)", longer, json.dumps({"r": "r" * 900_000}))
+    hint(world, longer)
+    assert mine.sees(completed)
+    assert max(map(len, mine.frames + watching.frames)) < 4096
 
 
 def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, looking: Hub) -> None:

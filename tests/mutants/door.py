@@ -229,9 +229,17 @@ MUTANTS = (
         "one tenant may have every thread",
         HELD,
         "app/places.py",
-        "if self._taken[tenant] >= self._most:",
+        "if not self.free(tenant):",
         "if False:",
         (f"{SHARED}::test_a_locked_tenant_holds_half_of_the_threads_at_most",),
+    ),
+    Mutant(
+        "two tenants may have every thread",
+        HELD,
+        "app/places.py",
+        "left = self._threads - (self._taken.total() - own)",
+        "left = self._threads",
+        ("tests/unit/test_places.py::test_each_tenant_may_have_half_of_what_the_others_leave",),
     ),
     Mutant(
         "a burst is refused",

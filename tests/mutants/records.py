@@ -94,11 +94,11 @@ MUTANTS = (
         (f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",),
     ),
     Mutant(
-        "a job has any number of children",
+        "jobs that enqueue jobs like themselves have no end",
         OWN,
         "migrations/tenant/functions/job_enqueue_child.sql",
-        "LIMIT 1000) AS open) >= 1000 THEN",
-        "LIMIT 1000) AS open) > 1000 THEN",
-        (f"{TESTS}::test_a_job_has_a_bounded_number_of_open_children",),
+        "j.user_id = parent.user_id AND j.finished_at IS NULL\n",
+        "j.user_id = parent.user_id AND j.finished_at IS NULL AND j.parent_id = p_job\n",
+        (f"{TESTS}::test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together",),
     ),
 )

@@ -26,7 +26,7 @@ def serving(farewell: Callable[[Farewell], bytes]) -> tuple[StreamWorker, socket
     loop.adopt(theirs, HandedOver(b"head", viewer()))
     assert ours.recv(100) == b"head"
     worker = object.__new__(StreamWorker)
-    worker.wsgi = Application(lambda _environ, _start: [], loop, places=Places(1), largest_body=0)
+    worker.wsgi = Application(lambda _environ, _start: [], loop, places=Places(2), largest_body=0)
     return worker, ours
 
 

@@ -1,4 +1,4 @@
--- A job that a running attempt asks for: of its own user, on its own backend, and a bounded number at a time. A plain
+-- A job that a running attempt asks for: of its own user, on its own backend, and only while the user has few enough. A plain
 -- look at the token: to hold the ticket for as long as the handler works would keep everybody else from it.
 CREATE OR REPLACE FUNCTION job_enqueue_child(
     p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
@@ -14,10 +14,11 @@ BEGIN
         RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
     SELECT * INTO parent FROM background_jobs WHERE id = p_job;
+    -- The user's, not the job's: jobs that ask for jobs like themselves would have as many as there are of them.
     IF (SELECT count(*) FROM (SELECT FROM background_jobs j
-                              WHERE j.user_id = parent.user_id AND j.finished_at IS NULL AND j.parent_id = p_job
+                              WHERE j.user_id = parent.user_id AND j.finished_at IS NULL
                               LIMIT 1000) AS open) >= 1000 THEN
-        RAISE EXCEPTION 'a job may have at most 1000 children that have not ended; let some end first'
+        RAISE EXCEPTION 'a user who has 1000 jobs that have not ended gets no more from a job; let some end first'
             USING ERRCODE = 'TU003';
     END IF;
     RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
