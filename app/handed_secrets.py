@@ -34,6 +34,13 @@ def hand_over(secrets: Mapping[str, str]) -> int:
     return reading
 
 
+def discard() -> None:
+    """In a fork that must not know them: let go of what was handed over, unread."""
+    descriptor = os.environ.pop(VARIABLE, "")
+    if descriptor:
+        os.close(int(descriptor))
+
+
 @cache
 def taken() -> Mapping[str, str]:
     """Return what was handed over to this program, by name; read once, and kept in its memory alone."""

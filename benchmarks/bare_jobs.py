@@ -11,7 +11,7 @@ from app.jobs.handler import JobContext, JobHandler
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from app.logs import log_to_stderr
-from cli.environment import read_settings
+from cli.environment import public_settings
 from cli.failures import run_plainly
 
 if TYPE_CHECKING:
@@ -57,21 +57,20 @@ REGISTRY = Registry({"idle": "benchmarks.bare_jobs:Idle", "leave": "benchmarks.b
 
 def main() -> None:
     """Run as a worker of the backend that is named; one of exec's is told a job."""
-    from cli.wiring import (  # noqa: PLC0415 - a handler's module stays light
-        consumer_supervisor,
-        exec_supervisor,
-        pool_supervisor,
+    from cli.worker_wiring import (  # noqa: PLC0415 - a handler's module stays light
+        consumer_worker,
+        exec_worker,
+        pool_worker,
     )
 
-    settings = read_settings()
-    log_to_stderr(settings.log_level)
+    log_to_stderr(public_settings().log_level)
     match sys.argv[1]:
         case "pool":
-            pool_supervisor(settings, registry=REGISTRY).run()
+            pool_worker(registry=REGISTRY).run()
         case "exec":
-            exec_supervisor(settings, UUID(sys.argv[2]), REGISTRY).run()
+            exec_worker(UUID(sys.argv[2]), REGISTRY).run()
         case _:
-            consumer_supervisor(settings, registry=REGISTRY).run()
+            consumer_worker(registry=REGISTRY).run()
 
 
 def command(backend: str) -> list[str]:

@@ -6,16 +6,15 @@ import sys
 
 from app.jobs.registry import Registry
 from app.logs import log_to_stderr
-from cli.environment import read_settings
+from cli.environment import public_settings
 from cli.failures import run_plainly
-from cli.wiring import pool_supervisor
+from cli.worker_wiring import pool_worker
 
 
 def main() -> None:
     """Work until a signal comes."""
-    settings = read_settings()
-    log_to_stderr(settings.log_level)
-    pool_supervisor(settings, (), Registry(dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True)))).run()
+    log_to_stderr(public_settings().log_level)
+    pool_worker((), Registry(dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True)))).run()
 
 
 if __name__ == "__main__":

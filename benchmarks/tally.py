@@ -46,12 +46,11 @@ REGISTRY = Registry({"tally": "benchmarks.tally:Tally", "tally_grouped": "benchm
 def main() -> None:
     """Stay and run what waits."""
     from app.logs import log_to_stderr  # noqa: PLC0415 - the benchmark itself needs the names only
-    from cli.environment import read_settings  # noqa: PLC0415
-    from cli.wiring import pool_supervisor  # noqa: PLC0415
+    from cli.environment import public_settings  # noqa: PLC0415
+    from cli.worker_wiring import pool_worker  # noqa: PLC0415
 
-    settings = read_settings()
-    log_to_stderr(settings.log_level)
-    pool_supervisor(settings, registry=REGISTRY).run()
+    log_to_stderr(public_settings().log_level)
+    pool_worker(registry=REGISTRY).run()
 
 
 if __name__ == "__main__":

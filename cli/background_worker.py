@@ -4,7 +4,7 @@ import sys
 from uuid import UUID
 
 from app.logs import log_to_stderr
-from cli.environment import read_settings
+from cli.environment import public_settings
 from cli.failures import run_plainly
 from cli.sealed import WORKERS_NEED, seal
 
@@ -22,11 +22,10 @@ def main(arguments: list[str]) -> int:
 
     def work() -> None:
         seal(*WORKERS_NEED)
-        from cli.wiring import exec_supervisor  # noqa: PLC0415 - not twice, if it must begin anew
+        from cli.worker_wiring import exec_worker  # noqa: PLC0415 - not twice, if it must begin anew
 
-        settings = read_settings()
-        log_to_stderr(settings.log_level)
-        exec_supervisor(settings, job_id).run()
+        log_to_stderr(public_settings().log_level)
+        exec_worker(job_id).run()
 
     return run_plainly(work)
 

@@ -19,6 +19,12 @@ def read_settings() -> Settings:
     return Settings.read({**os.environ, **taken()})
 
 
+def public_settings() -> Settings:
+    """Return the settings that stand in the environment: in a sealed process, all but the secrets."""
+    complete_environment()
+    return Settings.read(os.environ)
+
+
 def complete_environment() -> None:
     """Add the variables of `.env`, and of a running demo, that are not set.
 

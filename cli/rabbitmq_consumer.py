@@ -11,7 +11,7 @@ from cli.sealed import CONSUMERS_NEED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.settings import Settings
+    from app.work.pace import Size
     from app.work.supervisor import Supervisor
 
 
@@ -20,10 +20,10 @@ def main(arguments: list[str], program: str = "rabbitmq_consumer.py") -> int:
     return run_resident(arguments, program, __doc__, _assemble, needs=CONSUMERS_NEED)
 
 
-def _assemble(settings: Settings, queues: Sequence[str]) -> Supervisor:
-    from cli.wiring import consumer_supervisor  # noqa: PLC0415 - a probe loads no driver
+def _assemble(queues: Sequence[str], size: Size) -> Supervisor:
+    from cli.worker_wiring import consumer_worker  # noqa: PLC0415 - a probe loads no driver
 
-    return consumer_supervisor(settings, queues)
+    return consumer_worker(queues, size=size)
 
 
 if __name__ == "__main__":

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.errors import InvalidSettings
 from app.logs import log_to_stderr
+from app.work.pace import Size
 from cli.alive_check import assert_alive
-from cli.environment import read_settings
+from cli.environment import public_settings, read_settings
 from cli.failures import run_plainly
 from cli.sealed import WORKERS_NEED, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from app.settings import Settings
     from app.work.supervisor import Supervisor
 
-    Assemble = Callable[[Settings, Sequence[str]], Supervisor]
+    Assemble = Callable[[Sequence[str], Size], Supervisor]
 
 
 def run_resident(
@@ -27,8 +26,8 @@ def run_resident(
 ) -> int:
     """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive.
 
-    `assemble` is given the settings and the queues to serve; none named means all. `needs` are the secrets it works
-    with.
+    `assemble` is given the queues to serve, where none named means all, and how many children there are to be. `needs`
+    are the secrets it works with.
     """
     asked = _parser(program, about).parse_args(arguments)
 
@@ -37,13 +36,13 @@ def run_resident(
             assert_alive(read_settings())
             return
         seal(*needs)
-        settings = read_settings()
+        settings = public_settings()
         log_to_stderr(settings.log_level)
         most = asked.max or settings.pool_max_children
         fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)
         if fewest > most:
             raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
-        assemble(replace(settings, pool_min_children=fewest, pool_max_children=most), asked.queues).run()
+        assemble(asked.queues, Size(fewest=fewest, most=most, reserve=settings.reserve_children)).run()
 
     return run_plainly(work)
 

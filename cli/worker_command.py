@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from app.logs import log_to_stderr
-from cli.environment import read_settings
+from cli.environment import public_settings
 from cli.sealed import WORKERS_NEED, seal
-from cli.wiring import exec_supervisor
+from cli.worker_wiring import exec_worker
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -20,6 +20,5 @@ if TYPE_CHECKING:
 def worker(job_id: UUID | None) -> None:
     """Run JOB_ID if it is given and may run, then whatever waits, each in a child of its own, and leave."""
     seal(*WORKERS_NEED)
-    settings = read_settings()
-    log_to_stderr(settings.log_level)
-    exec_supervisor(settings, job_id).run()
+    log_to_stderr(public_settings().log_level)
+    exec_worker(job_id).run()

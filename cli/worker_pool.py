@@ -10,7 +10,7 @@ from cli.resident_worker import run_resident
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.settings import Settings
+    from app.work.pace import Size
     from app.work.supervisor import Supervisor
 
 
@@ -19,10 +19,10 @@ def main(arguments: list[str], program: str = "worker_pool.py") -> int:
     return run_resident(arguments, program, __doc__, _assemble)
 
 
-def _assemble(settings: Settings, queues: Sequence[str]) -> Supervisor:
-    from cli.wiring import pool_supervisor  # noqa: PLC0415 - a probe loads no driver
+def _assemble(queues: Sequence[str], size: Size) -> Supervisor:
+    from cli.worker_wiring import pool_worker  # noqa: PLC0415 - a probe loads no driver
 
-    return pool_supervisor(settings, queues)
+    return pool_worker(queues, size=size)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,18 @@ PINNED = {
     "IntervalStyle": "postgres",
     "standard_conforming_strings": "on",
 }
+# Of 17 and newer, and refused by a server that does not know it.
+PINNED_SINCE_17 = {"transaction_timeout": "0"}
 INSTALLATION = re.compile(r"[a-z0-9]{1,12}")
 # PostgreSQL cuts longer names without an error, and two cut names may be one.
 NAME_LIMIT = 63
 # Seconds and milliseconds after which a silent peer counts as gone.
 KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
+
+
+def pinned_by_version(server_version: int) -> dict[str, str]:
+    """Return what to pin besides, on a server of this version; 0 is one that nobody has asked."""
+    return PINNED_SINCE_17 if server_version >= 170000 else {}  # noqa: PLR2004 - the constant's own name
 
 
 def installation_id(database: str) -> str:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, LiteralString, TypeVar
 
@@ -10,7 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow, dict_row
 
-from tenants.logins import Logins
+from tenants.logins import Logins, pinned_by_version
 from tenants.punctual import PunctualConnection
 from tenants.tenant import HandlerLogin, Tenant
 
@@ -38,27 +39,26 @@ class LoginRefused(psycopg.OperationalError):
     """The server refused this tenant's login; `turno tenant reset-login` mends a changed password."""
 
 
-def handler_session(
-    logins: Logins,
-    login: HandlerLogin,
-    *,
-    application: str,
-    kind: type[C],
-) -> C:
-    """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
-
-    Raises LoginRefused, or NotConfined if the role could do more than it should; any other psycopg.OperationalError
-    is about the server, whoever logs in.
-    """
+def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_version: int = 0) -> HandlerLogin:
+    """Return a tenant's login with what it takes to log in: its own password, and no key to anybody else's."""
     conninfo = logins.conninfo(
         login.role,
         epoch=login.epoch,
         search_path=f"{login.schema},pg_temp",
         application=application,
-        timeouts=HANDLER_TIMEOUTS,
+        timeouts=HANDLER_TIMEOUTS | pinned_by_version(server_version),
     )
+    return replace(login, conninfo=conninfo)
+
+
+def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
+    """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
+
+    Raises LoginRefused, or NotConfined if the role could do more than it should; any other psycopg.OperationalError
+    is about the server, whoever logs in.
+    """
     try:
-        connection = kind.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+        connection = kind.connect(login.conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
     except psycopg.OperationalError as error:
         said = f"{login.slug}: {str(error).strip()}"
         # Refused after it was asked who is there: a server that is away, starts or is full does not get as far.
@@ -71,6 +71,13 @@ def handler_session(
         psycopg.Connection.close(connection)
         raise
     return connection
+
+
+def handler_session(
+    logins: Logins, login: HandlerLogin, *, application: str, kind: type[C], server_version: int = 0
+) -> C:
+    """Unlock a tenant's login and open a session with it, in a process that has the master key."""
+    return open_session(unlocked(logins, login, application=application, server_version=server_version), kind=kind)
 
 
 # Without parameters, so that it can be asked together with other commands.

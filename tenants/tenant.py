@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 SLUG = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -67,12 +67,16 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class HandlerLogin:
-    """What one attempt's session needs to log in: one tenant's schema and handler role, nothing wider."""
+    """What one attempt's session needs to log in: one tenant's schema and handler role, nothing wider.
+
+    `conninfo`, with the password in it, is there for whoever runs the attempt: see `tenants.session.unlocked`.
+    """
 
     slug: str
     schema: str
     role: str
     epoch: int
+    conninfo: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(cls, tenant: Tenant) -> Self:

@@ -5,13 +5,15 @@ import pickle
 import signal
 import socket
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from time import monotonic
 from uuid import UUID
 
 from app.jobs.claim import Group, Turn
 from app.work import causes, exit_codes
 from app.work.stop import StopRequest
+from tenants.tenant import HandlerLogin
 
 FREE, LEAVING, MOVED = b".", b"!", b"~"
 LONG = 0.1  # seconds after which a job is not one of those that others may wait for
@@ -37,7 +39,15 @@ class Child:
     before it says that the present is over.
     """
 
-    def __init__(self, pid: int, channel: socket.socket, inbox: socket.socket, stop: StopRequest) -> None:
+    def __init__(
+        self,
+        pid: int,
+        channel: socket.socket,
+        inbox: socket.socket,
+        stop: StopRequest,
+        unlock: Callable[[HandlerLogin], HandlerLogin],
+    ) -> None:
+        """`unlock` gives a login what it takes to log in: a child is told no other tenant's."""
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
@@ -48,6 +58,7 @@ class Child:
         self._inbox = inbox
         self._groups: deque[Group] = deque()
         self._stop = stop
+        self._unlock = unlock
         self._ended = 0  # how many groups
         self._first = True  # nothing of its turn has ended
         self._untouched = False  # whether something may lie in the inbox
@@ -91,7 +102,7 @@ class Child:
         self._first = self._untouched = True
         for group in turn:
             self._groups.append(group)
-            self.channel.send(pickle.dumps(group))
+            self.channel.send(pickle.dumps(tuple(replace(claim, login=self._unlock(claim.login)) for claim in group)))
 
     def take_back(self) -> Turn:
         """Return what it has not begun, which it will not see any more."""

@@ -18,7 +18,7 @@ from app.errors import ClaimLost, NotStarted
 from app.jobs.claim import Claim, Group
 from app.store.outage import in_short, unreachable
 from app.work import exit_codes, limits, strays, title
-from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED, Child
+from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED
 from app.work.errand import Errand
 from app.work.session import collided
 from app.work.stop import StopRequest
@@ -43,51 +43,24 @@ class Duty:
     at_rest: Callable[[], None] = lambda: None
 
 
-def fork_child(duty: Duty, *, before: Callable[[], None]) -> Child:
-    """Fork a child that waits for claims; `before` lets it drop what is only its parent's.
+def live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int) -> NoReturn:
+    """Be the child of this parent, which may have to adopt it first, and end this process.
 
-    The child opens its own connections: it must never touch those of its parent.
+    It opens its own connections: it must never touch those of somebody else.
     """
-    stop, parent = StopRequest(), os.getpid()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # A SIGTERM between the fork and the child's own handler would be taken by the parent's copy and lost.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            _live(duty, theirs, stop, parent, before)
-    except OSError:
-        ours.close()
-        theirs.close()
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    try:
-        # Its end stays open here, too: what it has not begun can be taken back.
-        return Child(pid, ours, theirs, stop)
-    except OSError:
-        # Without a descriptor to watch it by, the child is of no use; it learns from the closed channel.
-        ours.close()
-        theirs.close()
-        os.waitpid(pid, 0)
-        raise
-
-
-def _live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int, before: Callable[[], None]) -> NoReturn:
     code = exit_codes.BROKEN
     try:
+        limits.await_parent(parent)
         limits.die_with_parent(parent)
         limits.adopt_orphans()
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop.listen()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        before()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
         code = Service(duty, channel, stop).run()
     finally:
-        # Never through the interpreter's exit: that would close the parent's connection too.
+        # Never through the interpreter's exit: that would close what it shares with the process it was forked from.
         logging.shutdown()
         os._exit(code)
 

@@ -32,7 +32,15 @@ class EngineLink:
         self._chance = chance
         self._clock = clock
         self._said = ""
+        self._server_version = 0
         self.again_at = clock()  # not before that moment is the database asked
+
+    @property
+    def server_version(self) -> int:
+        """Return the version of the server that this was last seen connected to; 0 before that."""
+        if self._connection is not None and not self._connection.closed:
+            self._server_version = self._connection.info.server_version
+        return self._server_version
 
     @property
     def away(self) -> bool:

@@ -7,10 +7,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic, sleep
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PAGE = resource.getpagesize()
+ADOPTED_WITHIN = 10.0  # seconds
 
 
 def die_with_parent(parent: int) -> None:
@@ -18,6 +20,15 @@ def die_with_parent(parent: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(os.EX_UNAVAILABLE)
+
+
+def await_parent(parent: int) -> None:
+    """Return once this process is a child of `parent`; exits if it does not become one."""
+    give_up = monotonic() + ADOPTED_WITHIN
+    while os.getppid() != parent:
+        if monotonic() > give_up:
+            os._exit(os.EX_UNAVAILABLE)
+        sleep(0.0002)
 
 
 def adopt_orphans() -> None:

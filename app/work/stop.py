@@ -10,6 +10,7 @@ from app.errors import TurnoError
 
 _REASON = struct.Struct("cq")
 _MOMENT = struct.Struct("d")
+SIZE = _REASON.size + _MOMENT.size
 
 
 class HandBack(TurnoError):
@@ -19,21 +20,21 @@ class HandBack(TurnoError):
 class StopRequest:
     """A reason that parent and child share, and the signal that makes the child look at it.
 
-    Made before the fork. The parent names the reason, and for which of the child's attempts, counted from 0, then
-    sends SIGTERM; a SIGTERM from anyone else means a graceful stop of the present one.
+    The parent names the reason, and for which of the child's attempts, counted from 0, then sends SIGTERM; a SIGTERM
+    from anyone else means a graceful stop of the present one.
     """
 
     GRACEFUL, TIME_LIMIT = b"G", b"T"
 
-    def __init__(self) -> None:
-        self._reason = mmap.mmap(-1, _REASON.size)
-        self._began = mmap.mmap(-1, _MOMENT.size)
+    def __init__(self, descriptor: int = -1) -> None:
+        """Share the file of SIZE bytes that both have open; without any, share with forks of this process."""
+        self._shared = mmap.mmap(descriptor, SIZE)
         self._signalled = False
         self._number = -1  # of the present attempt
 
     def name(self, reason: bytes, number: int) -> None:
         """In the parent: say why the child is about to be signalled, and that this attempt is meant."""
-        _REASON.pack_into(self._reason, 0, reason, number)
+        _REASON.pack_into(self._shared, 0, reason, number)
 
     def begin(self) -> None:
         """In the child: the next attempt begins; only a stop of the whole worker concerns it, too."""
@@ -52,21 +53,21 @@ class StopRequest:
 
     @property
     def _named(self) -> tuple[bytes, int]:
-        reason, number = _REASON.unpack_from(self._reason)
+        reason, number = _REASON.unpack_from(self._shared)
         return reason, number
 
     def transaction_begins(self) -> None:
         """In the child: tell the parent since when a transaction is open."""
-        _MOMENT.pack_into(self._began, 0, monotonic())
+        _MOMENT.pack_into(self._shared, _REASON.size, monotonic())
 
     def transaction_ends(self) -> None:
         """In the child: tell the parent that none is open."""
-        _MOMENT.pack_into(self._began, 0, 0.0)
+        _MOMENT.pack_into(self._shared, _REASON.size, 0.0)
 
     @property
     def in_transaction_since(self) -> float | None:
         """In the parent: by the monotonic clock, which all processes of a host share."""
-        (moment,) = _MOMENT.unpack_from(self._began)
+        (moment,) = _MOMENT.unpack_from(self._shared, _REASON.size)
         return moment or None
 
     @property

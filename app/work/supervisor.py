@@ -16,12 +16,12 @@ from app.jobs.claim import Turn
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.store.outage import in_short
-from app.work import causes, limits, strays
+from app.work import causes, strays
 from app.work.announcer import Announcer
 from app.work.capacity import Capacity, Room
 from app.work.child import Child
-from app.work.child_process import Duty, fork_child
 from app.work.engine import EngineLink
+from app.work.fork_server import ForkServer
 from app.work.heartbeat import Heartbeat
 from app.work.janitor import Janitor, NoJanitor
 from app.work.leisure import Leisure
@@ -33,6 +33,7 @@ from app.work.stop import StopRequest
 from app.work.time_limits import TimeLimits
 from app.work.unbegun import Unbegun
 from app.work.vigil import Vigil
+from tenants.tenant import HandlerLogin
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ class Supervisor:
         backend: str,
         engine: EngineLink,
         source: Source,
-        duty: Duty,
+        forks: ForkServer,
+        unlock: Callable[[HandlerLogin], HandlerLogin],
         registry: Registry,
         pace: Pace,
         size: Size,
@@ -62,7 +64,8 @@ class Supervisor:
         self._engine = engine
         self._announcer = Announcer(engine)
         self._source = source
-        self._duty = duty
+        self._forks = forks
+        self._unlock = unlock
         self._pace = pace
         self._size = size
         self._children: dict[int, Child] = {}
@@ -81,7 +84,7 @@ class Supervisor:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
         self._shutdown.listen()
         self._selector.register(self._shutdown.wake_up, selectors.EVENT_READ, self._shutdown.hear)
-        limits.adopt_orphans()
+        self._selector.register(self._forks.channel, selectors.EVENT_READ, self._forks.gone)
         self._inherited = strays.children()  # whoever became this process may have started something before
         self._worker = self._engine.run(
             tickets.start_worker,
@@ -92,6 +95,7 @@ class Supervisor:
             queues=self._source.queues,
         )
         with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
+            ending.callback(self._forks.close)
             ending.callback(self._leave)
             ending.callback(self._janitor.dismiss)
             ending.callback(self._hand_back)
@@ -196,13 +200,14 @@ class Supervisor:
         self._leisure.dismiss()
 
     def _fork(self) -> Child:
-        child = fork_child(self._duty, before=self._drop_in_child)
+        child = self._forks.fork(self._unlock)
         self._children[child.pid] = child
         self._selector.register(child.channel, selectors.EVENT_READ, lambda: self._hear(child))
         self._selector.register(child.descriptor, selectors.EVENT_READ, lambda: self._bury(child))
         return child
 
     def _drop_in_child(self) -> None:
+        self._forks.drop_in_child()
         self._engine.forget()
         self._source.drop_in_child()
         self._selector.close()

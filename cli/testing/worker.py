@@ -9,10 +9,10 @@ from uuid import UUID
 
 from app.jobs.registry import Registry
 from app.logs import log_to_stderr
-from cli.environment import read_settings
+from cli.environment import public_settings
 from cli.failures import run_plainly
 from cli.sealed import CONSUMERS_NEED, seal
-from cli.wiring import consumer_supervisor, exec_supervisor, pool_supervisor
+from cli.worker_wiring import consumer_worker, exec_worker, pool_worker
 
 
 def load_registry(place: str) -> Registry:
@@ -28,14 +28,14 @@ def main(arguments: list[str]) -> int:
 
     def work() -> None:
         seal(*CONSUMERS_NEED)
-        settings, registry = read_settings(), load_registry(place)
-        log_to_stderr(settings.log_level)
+        log_to_stderr(public_settings().log_level)
+        registry = load_registry(place)
         if what == "pool":
-            pool_supervisor(settings, queues, registry).run()
+            pool_worker(queues, registry).run()
         elif what == "consume":
-            consumer_supervisor(settings, queues, registry).run()
+            consumer_worker(queues, registry).run()
         else:
-            exec_supervisor(settings, UUID(what), registry).run()
+            exec_worker(UUID(what), registry).run()
 
     return run_plainly(work)
 

@@ -1,5 +1,6 @@
 """Sessions that end while nobody uses them: no job pays for it, and no worker."""
 
+import ctypes
 import signal
 from subprocess import Popen
 from typing import Any, NoReturn
@@ -9,8 +10,9 @@ import pytest
 from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction
 
 from app.errors import NotStarted
-from app.work import causes, exit_codes
-from app.work.child_process import Duty, fork_child
+from app.work import causes, exit_codes, limits
+from app.work.child_process import Duty
+from app.work.fork_server import ForkServer
 from cli.deadline import becomes_true
 from tenants.session import LoginRefused
 from tests.attempt_here import claim_here
@@ -73,7 +75,17 @@ def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fa
 
     world.odd = True
     claim = claim_here(world, world.enqueue({"how": "ok"}, handler=Odd))
-    child = fork_child(Duty(run=run, jobs=1), before=lambda: None)
-    child.assign(((claim,),))
-    assert child.reap() == code
+    forks = ForkServer(Duty(run=run, jobs=1))
+    try:
+        child = forks.fork(lambda login: login)
+        child.assign(((claim,),))
+        assert child.reap() == code
+    finally:
+        forks.close()
+        adopt_no_orphans()
     assert causes.of_end(code) == cause
+
+
+def adopt_no_orphans() -> None:
+    """Be what this process was before it had a fork server: no other test counts on orphans that come here."""
+    ctypes.CDLL(None).prctl(limits.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

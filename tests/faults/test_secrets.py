@@ -5,10 +5,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg import sql
 
 from app.jobs.job import JobRef
 from cli.deadline import becomes_true
+from cli.testing import processes
 from cli.wiring import exec_queue
+from tests.odd_handlers import Odd
 from tests.spying_handlers import Spy
 from tests.world import KEY, World
 
@@ -35,7 +38,10 @@ def spied(world: World, start: Start) -> dict[str, Any]:
     """Run the spy in a worker, and return what it found."""
     world.registry = "tests.spying_handlers:REGISTRY"
     world.backend = "pool" if start is STARTS["a pool"] else "exec"
-    halves = {name: (secret[:9], secret[9:]) for name, secret in SECRETS.items()}
+    logins = {"the engine": world.logins.engine, "the web": world.logins.web}
+    logins |= {f"the handler of {slug}": tenant.handler_role for slug, tenant in world.tenants.items()}
+    passwords = {of: world.logins.password(role) for of, role in logins.items()}
+    halves = {name: (secret[:9], secret[9:]) for name, secret in (SECRETS | passwords).items()}
     job_id = world.enqueue({"halves": halves}, handler=Spy)
     start(world, job_id)
     assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30), world.job(job_id)
@@ -44,8 +50,50 @@ def spied(world: World, start: Start) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_no_secret_stands_in_the_environment_of_what_runs_handlers(world: World, start: Start) -> None:
+def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(world: World, start: Start) -> None:
     found = spied(world, start)
     assert found["found"] == []
     assert found["own"] == "https://shop.example"
     assert (found["dumpable"], found["core"]) == (0, 0)
+    # Its own tenant's password is what it logs in with: so whoever looks there finds what there is.
+    assert found["in memory"] == ["the handler of suc0001"]
+
+
+def test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves(world: World) -> None:
+    world.odd, world.backend = True, "pool"
+    pool = world.start_pool(POOL_MAX_CHILDREN="1")
+    job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
+    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=30)
+    # It was forked first, and leads no group, unlike those that run jobs.
+    forks = min(pid for pid in processes.below(pool.pid) if not processes.leads_a_group(pid))
+    processes.kill(forks)
+    log, _ = pool.communicate(timeout=30)
+    assert pool.returncode == 1, log
+    assert "this worker must start again" in log
+    job = world.job(job_id)
+    assert (job["status"], job["crashes"], job["errors"]) == ("pending", 0, 0), log
+    assert world.rows("SELECT FROM turno.workers") == []
+
+
+LOCKED_OUT = """
+DO $$ BEGIN
+    IF current_setting('server_version_num')::integer >= 170000 THEN
+        ALTER ROLE CURRENT_USER SET transaction_timeout = '1ms';
+    END IF;
+END $$
+"""
+
+
+def test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions(world: World) -> None:
+    world.odd = True
+    poisoned = world.enqueue({"how": "run_sql", "text": LOCKED_OUT}, handler=Odd)
+    try:
+        world.work(poisoned)
+        later = world.enqueue({"how": "sleep_in_sql", "number": 1}, handler=Odd)
+        log = world.work(later)
+        job = world.job(later)
+        assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0), log
+    finally:
+        if world.admin.info.server_version >= 170000:
+            role = sql.Identifier(world.one.handler_role)
+            world.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))

@@ -147,7 +147,7 @@ def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
 BROKEN = """
 import sys
 from pathlib import Path
-import cli.wiring
+import cli.worker_wiring
 from app.work.vigil import Vigil
 from cli.testing.worker import main
 
@@ -156,7 +156,7 @@ class Broken(Vigil):
         if Path(sys.argv[1], "break").exists():
             raise RuntimeError("a fault of the program's")
 
-cli.wiring.vigil = lambda _settings: Broken()
+cli.worker_wiring.vigil = lambda _settings: Broken()
 sys.exit(main(["tests.odd_handlers:REGISTRY", "pool"]))
 """
 

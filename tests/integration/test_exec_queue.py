@@ -14,6 +14,7 @@ from app.store import tickets
 from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from cli.deadline import becomes_true
+from cli.testing import processes
 from tests.odd_handlers import REGISTRY, Odd
 from tests.world import ROOT, World
 
@@ -120,8 +121,8 @@ def test_a_child_s_death_is_recorded_within_a_second(world: World) -> None:
     world.start_worker(job_id)
     assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
     (worker,) = world.workers
-    (child,) = (Path(f"/proc/{worker.pid}/task/{worker.pid}/children")).read_text().split()
-    os.kill(int(child), 9)
+    (child,) = processes.children(worker.pid)
+    os.kill(child, 9)
     assert becomes_true(lambda: world.job(job_id)["crashes"] == 1, within=1)
 
 
@@ -130,13 +131,12 @@ def test_a_child_does_not_outlive_its_supervisor(world: World) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     worker = world.start_worker(job_id)
     assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
-    (child,) = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    below = processes.below(worker.pid)
     worker.kill()
     try:
-        assert becomes_true(lambda: not runs(int(child)), within=5)
+        assert becomes_true(lambda: not any(map(runs, below)), within=5)
     finally:
-        if runs(int(child)):
-            os.kill(int(child), 9)
+        processes.kill(*filter(runs, below))
         worker.communicate()
 
 

@@ -83,7 +83,15 @@ MUTANTS = (
         "cli/sealed.py",
         "    if secrets:\n",
         "    if False:\n",
-        (f"{SPY}::test_no_secret_stands_in_the_environment_of_what_runs_handlers[a pool]",),
+        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
+    ),
+    Mutant(
+        "children are forked from a process that knows the master key",
+        SECRETS,
+        "cli/worker_wiring.py",
+        "    registry.load_all()  # here, so that no child has to\n",
+        "    registry.load_all()\n    read_settings()\n",
+        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
     ),
     Mutant(
         "values of an env file are expanded",
@@ -102,6 +110,22 @@ MUTANTS = (
         ("tests/integration/test_deployed_files.py::test_passwords_of_the_broker_s_users_stand_in_no_argument",),
     ),
     Mutant(
+        "a handler may bound every later transaction of its tenant",
+        "startup options win over what a role sets for itself",
+        SESSION,
+        "timeouts=HANDLER_TIMEOUTS | pinned_by_version(server_version),",
+        "timeouts=HANDLER_TIMEOUTS,",
+        (f"{SPY}::test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions",),
+    ),
+    Mutant(
+        "a worker goes on without what forks its children",
+        "one error is nobody else's",
+        "app/work/supervisor.py",
+        "        self._selector.register(self._forks.channel, selectors.EVENT_READ, self._forks.gone)\n",
+        "",
+        (f"{SPY}::test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves",),
+    ),
+    Mutant(
         "every secret is handed to every program",
         SECRETS,
         "cli/sealed.py",
@@ -115,7 +139,7 @@ MUTANTS = (
         "cli/sealed.py",
         "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
         "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)",
-        (f"{SPY}::test_no_secret_stands_in_the_environment_of_what_runs_handlers[a pool]",),
+        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
     ),
     Mutant(
         "a fork of a launched worker outlives its job",

@@ -110,7 +110,7 @@ MUTANTS = (
         "what daemonised outlives a killed child",
         NOTHING_LEFT,
         "app/work/supervisor.py",
-        "        limits.adopt_orphans()\n",
+        "        strays.end(spare=self._own_processes())\n",
         "",
         (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[kill_self-exec]",),
     ),

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -23,13 +24,17 @@ def a_group() -> Group:
     return (Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN),)
 
 
+def unlocked(login: HandlerLogin) -> HandlerLogin:
+    return replace(login, conninfo=f"dbname=turno user={login.role} password=of-this-role-alone")
+
+
 class Scene:
     """A child of which only its end of the channel lives."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.child = Child(self._process.pid, ours, self.theirs, StopRequest())
+        self.child = Child(self._process.pid, ours, self.theirs, StopRequest(), unlocked)
 
     def receives(self) -> Group:
         claims: Group = pickle.loads(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))  # noqa: S301
@@ -111,3 +116,11 @@ def test_who_leaves_takes_no_more(scene: Scene) -> None:
     assert not scene.child.idle
     assert scene.child.take_back() == (two,)
     assert not scene.child.idle
+
+
+def test_it_is_told_how_to_log_in_as_the_tenants_of_its_jobs(scene: Scene) -> None:
+    group = a_group()
+    scene.child.assign((group,))
+    assert scene.child.claims[0].login.conninfo == ""
+    assert scene.receives()[0].login.conninfo == "dbname=turno user=r password=of-this-role-alone"
+    assert "of-this-role-alone" not in repr(unlocked(LOGIN))

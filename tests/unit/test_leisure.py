@@ -21,7 +21,10 @@ Children = dict[int, Child]
 def children() -> Iterator[Children]:
     """Three idle children, of which only the pid is real."""
     processes = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
-    children = {process.pid: Child(process.pid, *socket.socketpair(), StopRequest()) for process in processes}
+    children = {
+        process.pid: Child(process.pid, *socket.socketpair(), StopRequest(), lambda login: login)
+        for process in processes
+    }
     yield children
     for process in processes:
         process.communicate()

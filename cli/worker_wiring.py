@@ -1,0 +1,196 @@
+"""The composition root of workers: what each is made of, in an order in which its children inherit no secret."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from uuid import UUID
+
+from app.handed_secrets import discard, handed_over
+from app.jobs.claim import Claim, Group
+from app.jobs.registry import Registry
+from app.queues.interface import PLACE_VARIABLE
+from app.queues.slots import Slot
+from app.settings import Settings
+from app.work.broker_source import BrokerSource
+from app.work.child_process import Duty
+from app.work.engine import EngineLink
+from app.work.errand import Errand
+from app.work.exec_source import ExecSource
+from app.work.executor import Executor
+from app.work.fork_server import ForkServer
+from app.work.group import GroupExecutor
+from app.work.janitor import Janitor
+from app.work.maintenance import SWEEP
+from app.work.pace import Pace, Size
+from app.work.pool_source import PoolSource
+from app.work.session import HandlerConnection
+from app.work.sessions import Sessions
+from app.work.source import Source
+from app.work.supervisor import Supervisor
+from cli.environment import public_settings, read_settings
+from cli.sealed import CONSUMERS_NEED
+from cli.wiring import ROOT, logins, maintenance, secrets_named, supervisor_link, vigil, without_secrets
+from handlers import build_registry
+from tenants.session import open_session, unlocked
+from tenants.tenant import HandlerLogin
+
+
+def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
+    """Return a worker that runs this job, then what else waits for the exec backend, and leaves.
+
+    Like every worker it reads the settings itself: what forks its children must be forked before that.
+    """
+    registry = registry or build_registry()
+    place = _place()
+    forks = ForkServer(_duty(registry, keep=0, jobs=1), drop=partial(_drop, place))
+    settings = read_settings()
+    engine = supervisor_link(settings)
+    return Supervisor(
+        backend="exec",
+        engine=engine,
+        source=ExecSource(engine=engine, registry=registry, job_id=job_id, place=place),
+        forks=forks,
+        unlock=_unlock(settings, engine),
+        registry=registry,
+        pace=_pace(settings),
+        size=Size(fewest=0, most=1),
+    )
+
+
+def pool_worker(
+    queues: Sequence[str] = (), registry: Registry | None = None, *, size: Size | None = None
+) -> Supervisor:
+    """Return a resident worker that runs what waits in these queues, or in all that its handlers name.
+
+    `size` is by default what the settings say.
+    """
+    return _resident("pool", partial(_looks, queues=queues, backend="pool"), registry, size)
+
+
+def consumer_worker(
+    queues: Sequence[str] = (), registry: Registry | None = None, *, size: Size | None = None
+) -> Supervisor:
+    """Return a resident worker that runs what the broker distributes, or what waits in these queues.
+
+    The broker's queues are one for each priority, whatever the job's own queue is: whoever serves only some of those
+    would hear of the others' jobs too. So it hears nothing, and claims like a resident of the pool.
+    """
+    looks = partial(_looks, queues=queues, backend="rabbitmq")
+
+    def hears(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
+        launch = partial(_launch_courier, settings)
+        return BrokerSource(engine=engine, registry=registry, launch=launch, looks=looks(settings, engine, registry))
+
+    return _resident("rabbitmq", looks if queues else hears, registry, size, needs=("rabbitmq_url",))
+
+
+def _resident(
+    backend: str,
+    source: Callable[[Settings, EngineLink, Registry], Source],
+    registry: Registry | None,
+    size: Size | None,
+    *,
+    needs: Sequence[str] = (),
+) -> Supervisor:
+    registry = registry or build_registry()
+    registry.load_all()  # here, so that no child has to
+    public = public_settings()
+    signs = vigil(public)
+    forks = ForkServer(
+        _duty(
+            registry,
+            keep=public.pool_sessions_per_child,
+            jobs=public.pool_jobs_per_child,
+            memory_mb=public.pool_memory_per_child_mb,
+        ),
+        drop=_drop,
+    )
+    settings = read_settings().require(*needs)
+    engine = supervisor_link(settings)
+    return Supervisor(
+        backend=backend,
+        engine=engine,
+        source=source(settings, engine, registry),
+        forks=forks,
+        unlock=_unlock(settings, engine),
+        registry=registry,
+        pace=_pace(settings),
+        size=size
+        or Size(fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children),
+        janitor=Janitor(lambda: _tidy(settings, registry), every=SWEEP.total_seconds()),
+        vigil=signs,
+    )
+
+
+def _looks(
+    settings: Settings, engine: EngineLink, registry: Registry, *, queues: Sequence[str], backend: str
+) -> PoolSource:
+    hints = supervisor_link(settings, "turno-listener")
+    return PoolSource(engine=engine, hints=hints, registry=registry, queues=queues, backend=backend)
+
+
+def _drop(place: Slot | None = None) -> None:
+    """Let go, in what forks the children, of what is the supervisor's alone."""
+    discard()
+    if place is not None:
+        place.close()
+
+
+def _unlock(settings: Settings, engine: EngineLink) -> Callable[[HandlerLogin], HandlerLogin]:
+    known = logins(settings)
+
+    @lru_cache(maxsize=4096)
+    def unlock(login: HandlerLogin, server_version: int) -> HandlerLogin:
+        return unlocked(known, login, application="turno-handler", server_version=server_version)
+
+    return lambda login: unlock(login, engine.server_version)
+
+
+def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with handed_over(secrets_named(settings, CONSUMERS_NEED)) as (secrets, inherited):
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "cli" / "courier.py"), str(descriptor)],
+            cwd=ROOT,
+            env={**without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[descriptor, *inherited],
+            start_new_session=True,
+        )
+
+
+def _tidy(settings: Settings, registry: Registry) -> None:
+    passes = maintenance(settings, registry=registry)
+    passes.run_leased_or_log()
+    passes.close()
+
+
+def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:
+    lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
+
+    def run(claims: Group, errand: Errand) -> Mapping[Claim, str]:
+        name = f"{socket.gethostname()}:{os.getppid()}"
+        executor = Executor(registry=registry, sessions=lent, worker=name, errand=errand)
+        if len(claims) > 1:
+            return GroupExecutor(executor).execute(claims)
+        return {claim: executor.execute(claim) for claim in claims}
+
+    return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
+
+
+def _pace(settings: Settings) -> Pace:
+    return Pace(
+        heartbeat=settings.heartbeat_seconds,
+        dead_after=settings.dead_after_seconds,
+        grace=settings.shutdown_grace_seconds,
+        kill_after=settings.kill_after_seconds,
+    )
+
+
+def _place() -> Slot | None:
+    # Started by hand, a worker has no slot and asks for none.
+    descriptor = os.environ.pop(PLACE_VARIABLE, "")
+    return Slot.inherited(int(descriptor)) if descriptor else None
