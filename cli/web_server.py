@@ -24,6 +24,7 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         # Who may say that a request came over HTTPS. Paths and prefixes in headers are nobody's business here.
         "forwarded_allow_ips": ",".join(settings.trusted_proxies),
         "forwarder_headers": "",
+        "secure_scheme_headers": {"X-FORWARDED-PROTO": "https"},
         # Each process opens its own pool after the fork; a connection shared by two would answer both wrongly.
         "preload_app": False,
         # Files are written like every answer: the kernel would make a thread wait for who takes them slowly.

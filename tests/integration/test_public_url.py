@@ -74,6 +74,12 @@ def test_the_proxies_that_are_named_are_believed_and_nobody_else(peer: str, sche
     assert "SCRIPT_NAME" not in dict(read.headers)
 
 
+def test_what_a_proxy_passes_on_from_a_client_says_no_scheme() -> None:
+    settings = Settings.read({"TRUSTED_PROXIES": "10.1.2.3"})
+    head = b"GET / HTTP/1.1\r\nHost: turno.example\r\nX-Forwarded-Ssl: on\r\nX-Forwarded-Protocol: ssl\r\n\r\n"
+    assert Request(WebServer(settings).cfg, IterUnreader([head]), ("10.1.2.3", 1234)).scheme == "http"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -121,6 +121,14 @@ MUTANTS = (
         (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
     ),
     Mutant(
+        "older headers of a client say that a request came over TLS",
+        "TRUSTED_PROXIES: X-Forwarded-Proto, and nothing else",
+        "cli/web_server.py",
+        '        "secure_scheme_headers": {"X-FORWARDED-PROTO": "https"},\n',
+        "",
+        (f"{PUBLIC}::test_what_a_proxy_passes_on_from_a_client_says_no_scheme",),
+    ),
+    Mutant(
         "a header may say which path was asked for",
         "TRUSTED_PROXIES: a scheme, and nothing else",
         "cli/web_server.py",
