@@ -15,8 +15,9 @@ from uuid import UUID
 import psycopg
 
 from app.errors import TurnoError
-from app.jobs.changes import Changes, Jobs, read_payload
+from app.jobs.changes import Changes, Jobs
 from app.store import changes, watched
+from app.watch.listener import Listener
 from app.watch.room import Render, Room
 from app.watch.viewer import Viewer
 from app.watch.wake_up import WakeUp
@@ -33,8 +34,6 @@ READ_BREATH = 0.005  # seconds between two readings: what is hinted at meanwhile
 TELL_BREATH = 0.02  # seconds between two notifications of one process
 RETRY = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
-MANY = 1024  # notifications heard at a time
-FLOOD = 1_000_000  # bytes of hints a second: any role may notify, and reading what they name takes longer than sending
 READ_AT_MOST = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
 
 
@@ -47,10 +46,11 @@ class Crowded(TurnoError):
 
 
 class Hub:
-    """Serves every stream of this process from one database session and one thread, started when first needed.
+    """Serves every stream of this process from two database sessions and one thread, started when first needed.
 
-    `connect` opens the session, as the web's role and in autocommit. Hints are never believed: they name jobs, and what
-    is shown is read under the tenant's API role. Without hints everything is shown too, only later.
+    `connect` opens a session, as the web's role and in autocommit: one listens, the other reads. Hints are never
+    believed: they name jobs, and what is shown is read under the tenant's API role. Without hints everything is shown
+    too, only later.
     """
 
     def __init__(
@@ -76,8 +76,7 @@ class Hub:
         self._wake = WakeUp()
         self._thread: Thread | None = None
         self._stopping = False
-        self._sweeps_due = self._check_due = self._breath_until = self._second_ends = 0.0
-        self._heard_bytes = 0  # in the second that ends then
+        self._sweeps_due = self._check_due = self._breath_until = 0.0
 
     def __len__(self) -> int:
         return self._streams.total()
@@ -118,7 +117,7 @@ class Hub:
         self._start()
 
     def stop(self) -> None:
-        """End the thread and its session."""
+        """End the thread and its sessions."""
         self._stopping = True
         self._wake.ring()
         if self._thread is not None:
@@ -134,23 +133,19 @@ class Hub:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                with closing(self._connect()) as connection:
-                    self._serve(connection)
+                with closing(Listener(self._connect)) as listener, closing(self._connect()) as connection:
+                    self._serve(listener, connection)
             except psycopg.Error as error:
                 log.warning("live streams wait for the database: %s", error)
             except Exception:
                 log.exception("live streams begin anew")
             self._rest(None, RETRY)
 
-    def _serve(self, connection: Connection) -> None:
-        changes.listen(connection)
-        for room in self._present():
-            room.due = 0.0  # what was hinted at meanwhile is lost
+    def _serve(self, listener: Listener, connection: Connection) -> None:
         while not self._stopping:
             self._tell(connection)
-            # What is notified during a statement does not end a wait: after each, the hints are heard first.
-            if not self._work(connection):
-                self._rest(connection, self._patience())
+            if not self._work(listener, connection):
+                self._rest(listener, self._patience(listener))
 
     def _tell(self, connection: Connection) -> None:
         if self._outbox:
@@ -161,10 +156,10 @@ class Hub:
                 log.warning("watchers in other processes not told: %s", error)
             self._breath_until = monotonic() + TELL_BREATH
 
-    def _work(self, connection: Connection) -> bool:
+    def _work(self, listener: Listener, connection: Connection) -> bool:
         """Read what hints name, else look at the tenant that was not looked at for the longest time."""
         sleep(max(0.0, self._breath_until - monotonic()))
-        heard = self._heard(connection)
+        heard = self._heard(listener)
         for room, named in heard:
             self._guarded(room, partial(self._show, connection, room, named))
         due = self._room_due()
@@ -173,33 +168,17 @@ class Hub:
             self._guarded(due, partial(self._look, connection, due))
         return self._check(connection) or bool(heard) or due is not None
 
-    def _heard(self, connection: Connection) -> list[tuple[Room, set[UUID]]]:
-        """Return what hints name and somebody may want to see; in a flood nothing, and every tenant is looked at."""
-        named: Jobs = {}
-        hints = list(connection.notifies(timeout=0, stop_after=MANY))
-        if self._is_flood(sum(len(hint.payload) for hint in hints)):
+    def _heard(self, listener: Listener) -> list[tuple[Room, set[UUID]]]:
+        """Return what hints name and somebody may want to see; where hints were lost, every tenant is looked at."""
+        named = listener.hear()
+        if named is None:
             for room in self._present():
                 room.due = 0.0
-            return []
-        for notification in hints:
-            try:
-                found = read_payload(notification.payload)
-            except ValueError:
-                continue  # any role may send anything here
-            for tenant_id, job_ids in found.items():
-                named.setdefault(tenant_id, set()).update(job_ids)
         if not named:
             return []
         self._breath_until = monotonic() + READ_BREATH
         rooms = ((room, room.worth_reading(named[room.tenant.id])) for room in self._present(named))
         return [(room, jobs) for room, jobs in rooms if jobs]
-
-    def _is_flood(self, heard: int) -> bool:
-        now = monotonic()
-        if now >= self._second_ends:
-            self._second_ends, self._heard_bytes = now + 1.0, 0
-        self._heard_bytes += heard
-        return self._heard_bytes > FLOOD
 
     def _show(self, connection: Connection, room: Room, job_ids: set[UUID]) -> None:
         some = list(job_ids)[:READ_AT_MOST]
@@ -259,19 +238,19 @@ class Hub:
             return None
         return min((room for room in self._present() if room.due <= now), key=lambda room: room.due, default=None)
 
-    def _patience(self) -> float:
+    def _patience(self, listener: Listener) -> float:
         moments = [room.due for room in self._present()]
-        return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due) - monotonic()) if moments else 60.0
+        if not moments:
+            return 60.0
+        return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due, listener.back_at) - monotonic())
 
-    def _rest(self, connection: Connection | None, patience: float) -> None:
+    def _rest(self, listener: Listener | None, patience: float) -> None:
         """Wait for a hint, a ring or so many seconds."""
         if self._stopping:
             return
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake, selectors.EVENT_READ)
-            if connection is None:
-                selector.select(patience)
-            else:
-                selector.register(connection.fileno(), selectors.EVENT_READ)
-                selector.select(patience)
+            if listener is not None and listener.descriptor is not None:
+                selector.register(listener.descriptor, selectors.EVENT_READ)
+            selector.select(patience)
         self._wake.hear()

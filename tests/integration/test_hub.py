@@ -81,7 +81,7 @@ def looking(world: World) -> Iterator[Hub]:
 
 def listening(world: World) -> list[int]:
     rows = world.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'test-hub'"
-                      " AND datname = current_database() AND query !~ '^(SET|$)'")  # fmt: skip
+                      " AND datname = current_database() AND query ~ '^LISTEN'")  # fmt: skip
     return [row["pid"] for row in rows]
 
 

@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         "every hint of a flood is read",
         BOUNDED,
-        HUB,
-        "return self._heard_bytes > FLOOD",
+        "app/watch/listener.py",
+        "return self._bytes > FLOOD",
         "return False",
         (f"{OF_HUB}::test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read",),
     ),
