@@ -82,7 +82,7 @@ class BrokerGround:
         """Put jobs of the first tenant down at once, for the broker's backend and without a hint."""
         digest = fingerprint(Submission(handler=handler, payload={}, user_id="ana"))
         new = NewJob(
-            type=handler.type, version=1, queue="default", backend="rabbitmq", max_attempts=4, payload={},
+            type=handler.type, version=1, queue=handler.queue, backend="rabbitmq", max_attempts=4, payload={},
             payload_hash=digest, user_id="ana", priority=priority,
         )  # fmt: skip
         statement = sql.SQL(ENQUEUE).format(sql.Identifier(self.tenants[0].schema))

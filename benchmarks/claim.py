@@ -117,13 +117,13 @@ class Stage:
         return statistics.median(self._pages_of_a_claim() / BATCH for _ in range(20))
 
     def _claim(self) -> None:
-        claims = tickets.claim(self._engine, self._worker, queues=["default"], types=TYPES, backend="exec", slots=BATCH)
+        claims = tickets.claim(self._engine, self._worker, queues=["hot"], types=TYPES, backend="exec", slots=BATCH)
         assert len(claims) == BATCH, claims  # noqa: S101 - what was not claimed was not measured
 
     def _pages_of_a_claim(self) -> int:
         (row,) = self._engine.execute(
             "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)"
-            " SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', %s, '{}')",
+            " SELECT * FROM claim(%s, '{hot}', '{work}', '{1}', 'exec', %s, '{}')",
             (self._worker, BATCH),
         ).fetchall()
         self._admin.execute("DELETE FROM turno.tickets WHERE state = 'running'")
@@ -153,7 +153,7 @@ class Stage:
     def _wait(self, count: int, tenants: int, job_type: str) -> None:
         self._admin.execute(
             "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
-            " SELECT gen_random_uuid(), 1 + i %% %s, 'default', %s, 1, i %% 3, clock_timestamp(), 'ready', 'exec'"
+            " SELECT gen_random_uuid(), 1 + i %% %s, 'hot', %s, 1, i %% 3, clock_timestamp(), 'ready', 'exec'"
             " FROM generate_series(1, %s) AS i",
             [tenants, job_type, count],
         )

@@ -101,7 +101,7 @@ def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJo
         yield NewJob(
             type=BatchInvoicing.type,
             version=1,
-            queue="default",
+            queue=BatchInvoicing.queue,
             backend="exec",
             max_attempts=4,
             payload=payload,

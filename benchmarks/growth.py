@@ -26,7 +26,7 @@ COLUMNS = "(type, version, queue, priority, payload, payload_hash, user_id, max_
 FUTURE = f"""
 WITH jobs AS (
     INSERT INTO background_jobs {COLUMNS})
-    SELECT 'ring', 1, 'default', 1, '{{}}', '', 'ana', 4, clock_timestamp() + i * interval '1 second' + interval '1 day'
+    SELECT 'ring', 1, 'hot', 1, '{{}}', '', 'ana', 4, clock_timestamp() + i * interval '1 second' + interval '1 day'
     FROM generate_series(1, %(count)s) AS i
     RETURNING *
 )
@@ -36,7 +36,7 @@ SELECT id, %(tenant)s, queue, type, version, priority, run_at, 'scheduled', 'poo
 FINISHED = f"""
 WITH jobs AS (
     INSERT INTO background_jobs {COLUMNS}, status, attempt, started_at, finished_at, result)
-    SELECT 'ring', 1, 'default', 1, '{{}}', '', 'ana', 4, at, 'completed', 1, at, at, '{{}}'
+    SELECT 'ring', 1, 'hot', 1, '{{}}', '', 'ana', 4, at, 'completed', 1, at, at, '{{}}'
     FROM generate_series(1, %(count)s) AS i, LATERAL (SELECT clock_timestamp() - i * interval '2 seconds') AS ago (at)
     RETURNING *
 ), attempts AS (

@@ -82,7 +82,7 @@ def _enqueue(ground: Ground, tenant: Tenant, orders: list[int]) -> UUID:
     job = NewJob(
         type=BatchInvoicing.type,
         version=1,
-        queue="default",
+        queue=BatchInvoicing.queue,
         backend="exec",
         max_attempts=1,
         payload=payload,

@@ -97,7 +97,7 @@ def _job(note: Path) -> NewJob:
     return NewJob(
         type=FirstLine.type,
         version=1,
-        queue="default",
+        queue="hot",
         backend="exec",
         max_attempts=1,
         payload={"note": str(note)},

@@ -139,7 +139,7 @@ def _enqueue(ground: Ground, like: Job) -> Job:
     new = NewJob(
         type=BatchInvoicing.type,
         version=1,
-        queue="default",
+        queue=BatchInvoicing.queue,
         backend="exec",
         max_attempts=1,
         payload=payload,

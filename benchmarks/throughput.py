@@ -215,7 +215,7 @@ class Drain:
             admin.execute(
                 "WITH jobs AS (INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash,"
                 " user_id, max_attempts)"
-                " SELECT %(type)s, 1, 'default', 1, jsonb_build_object('number', i), '', 'ana', 4"
+                " SELECT %(type)s, 1, 'hot', 1, jsonb_build_object('number', i), '', 'ana', 4"
                 " FROM generate_series(1, %(count)s) AS i RETURNING *)"
                 " INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
                 " SELECT id, n.id_of, queue, type, version, priority, run_at, 'ready', 'pool' FROM jobs,"

@@ -26,8 +26,8 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
     """Turn orders into invoices; what only the business can know ends as an item's error in the ledger."""
 
     type = "batch_invoicing"
+    queue = "cold"
     retry = RetryPolicy(max_attempts=4)
-    timeout = 1800.0
     user_errors = (InvoicingError,)
 
     @classmethod

@@ -35,8 +35,8 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
     """Ask the tax authority about each customer and invoice; an authorisation is asked for once, whatever fails."""
 
     type = "taxpayer_sync"
+    queue = "cold"
     retry = RetryPolicy(max_attempts=6, first=10.0)
-    timeout = 1800.0
     user_errors = (UnknownInvoice, TooEarly, AuthorityRefused, AuthorityUnreachable, AuthorityUnclear)
     latest = LATEST
 

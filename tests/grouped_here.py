@@ -33,7 +33,7 @@ def claim_groups_here(world: World, slots: int = 1, worker: UUID | None = None) 
     return tickets.claim_groups(
         world.engine,
         worker or worker_here(world),
-        queues=["default"],
+        queues=["hot"],
         types=[(handler.type, handler.version) for handler in handlers],
         groups=[handler.group for handler in handlers],
         backend="pool",

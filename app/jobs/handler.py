@@ -118,6 +118,7 @@ class JobContext(Protocol):
 class JobHandler(ABC, Generic[P]):
     """Code for one job type; wraps an existing service that knows nothing of jobs.
 
+    `queue` is "hot" for what somebody waits for, "cold" for what takes minutes, or any other; a worker may serve some.
     `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
     `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. With
     `group` above 1 up to so many of a tenant's jobs share a transaction, each under a savepoint, and the three
@@ -127,9 +128,9 @@ class JobHandler(ABC, Generic[P]):
 
     type: ClassVar[str]
     version: ClassVar[int] = 1
-    queue: ClassVar[str] = "default"
+    queue: ClassVar[str] = "hot"
     retry: ClassVar[RetryPolicy] = RetryPolicy()
-    timeout: ClassVar[float] = 3600.0
+    timeout: ClassVar[float] = 600.0
     longest_transaction: ClassVar[float | None] = None
     memory_mb: ClassVar[int | None] = None
     group: ClassVar[int] = 1

@@ -260,7 +260,7 @@ def test_only_the_named_queues_are_served_and_no_message_is_taken(world: World, 
     assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     channel.basic_publish(EXCHANGE, Priority.NORMAL.word, Message(job_id, world.one.schema, 0).encode())
-    hot = world.start_consumer("default")
+    hot = world.start_consumer("hot")
     assert becomes_true(lambda: ended(world, job_id), within=30)
     assert waiting(channel, queue_of(Priority.NORMAL)) == 1
     assert (cold.poll(), hot.poll()) == (None, None)

@@ -188,13 +188,13 @@ def test_a_child_that_grew_too_large_is_replaced_after_its_job(world: World) -> 
 
 
 def test_only_the_named_queues_are_served(world: World) -> None:
-    cold = world.enqueue({"how": "ok"}, handler=Odd)
-    pool = world.start_pool("nothing-of-the-kind")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
-    hot = world.start_pool("default")
+    cold = world.enqueue({"order_ids": [1]})
+    hot = world.enqueue({"how": "ok"}, handler=Odd)
+    world.start_pool("hot")
+    assert becomes_true(lambda: ended(world, hot), within=30)
+    assert world.job(cold)["attempt"] == 0
+    world.start_pool("cold")
     assert becomes_true(lambda: ended(world, cold), within=30)
-    assert pool.poll() is None
-    assert hot.poll() is None
 
 
 def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: World) -> None:
@@ -391,10 +391,10 @@ def test_residents_mend_what_other_hosts_left_behind(world: World) -> None:
 
 
 def test_a_worker_enters_what_it_runs(world: World) -> None:
-    world.start_pool("default")
+    world.start_pool("hot")
     assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     (row,) = world.rows("SELECT queues, types, versions FROM turno.workers")
-    assert row["queues"] == ["default"]
+    assert row["queues"] == ["hot"]
     assert dict(zip(row["types"], row["versions"], strict=True))["odd"] == 1
 
 

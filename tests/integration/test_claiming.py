@@ -19,7 +19,7 @@ def worker(world: World) -> UUID:
 
 
 def claim(world: World, slots: int, *, types: tuple[tuple[str, int], ...] = (("batch_invoicing", 1),)) -> list[Claim]:
-    return tickets.claim(world.engine, worker(world), queues=["default"], types=types, backend="exec", slots=slots)
+    return tickets.claim(world.engine, worker(world), queues=["cold"], types=types, backend="exec", slots=slots)
 
 
 def test_tenants_take_turns_whatever_waits_behind_them(world: World) -> None:
@@ -109,7 +109,7 @@ def test_eight_claimers_never_take_the_same_ticket(world: World) -> None:
         with service_session(world.logins, world.logins.engine, application="test") as engine:
             me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
             while held := tickets.claim(
-                engine, me, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=3
+                engine, me, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):
                 mine += [one.job_id for one in held]
         return mine

@@ -22,12 +22,10 @@ from tests.world import World
 
 KNOWN = [("work", 1)]
 INVOICING = [("batch_invoicing", 1)]
-EXPLAIN = (
-    "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{default}', '{work}', '{1}', 'exec', 1, '{}')"
-)
+EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{hot}', '{work}', '{1}', 'exec', 1, '{}')"
 MANY_CLAIMS = """
     SELECT count(*)
-    FROM generate_series(1, %s) AS i, LATERAL claim(%s, '{default}', '{work}', '{1}', 'exec', sign(i)::integer, '{}')
+    FROM generate_series(1, %s) AS i, LATERAL claim(%s, '{hot}', '{work}', '{1}', 'exec', sign(i)::integer, '{}')
 """
 WALKED = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
 
@@ -48,7 +46,7 @@ def start(world: World) -> UUID:
 
 def wait(world: World, count: int, tenant: str = "suc0001", **columns: Any) -> None:
     """Tickets as enqueueing leaves them, without their jobs; later ones are younger."""
-    row = {"type": "work", "version": 1, "queue": "default", "priority": 1, "backend": "exec", "age": 60} | columns
+    row = {"type": "work", "version": 1, "queue": "hot", "priority": 1, "backend": "exec", "age": 60} | columns
     world.rows(
         "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
         " SELECT turno.uuid_v7(), n.id, %s, %s, %s, %s,"
@@ -75,7 +73,7 @@ def claim(
     world: World, slots: int = 1, *, types: list[tuple[str, int]] = KNOWN, without: tuple[str, ...] = ()
 ) -> list[Claim]:
     return tickets.claim(
-        world.engine, start(world), queues=["default"], types=types, backend="exec", slots=slots, without=without
+        world.engine, start(world), queues=["hot"], types=types, backend="exec", slots=slots, without=without
     )
 
 
@@ -138,7 +136,7 @@ def test_two_types_and_two_queues_of_a_tenant_are_one_turn(world: World) -> None
         wait(world, 20, type=kind, queue="cold")
     wait(world, 40, "suc0002", type="a")
     taken = tickets.claim(
-        world.engine, start(world), queues=["default", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
+        world.engine, start(world), queues=["hot", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
     )
     assert slugs(taken) == {"suc0001": 10, "suc0002": 10}
 
@@ -243,7 +241,7 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: World, wha
                 held = (
                     [tickets.claim_job(engine, me, waiting[0], types=KNOWN)]
                     if number % 4 == 0
-                    else tickets.claim(engine, me, queues=["default"], types=KNOWN, backend="exec", slots=2)
+                    else tickets.claim(engine, me, queues=["hot"], types=KNOWN, backend="exec", slots=2)
                 )
                 running = eye.execute(RUNNING[what]).fetchone()
                 most = max(most, running[0] if running else 0)
@@ -392,7 +390,7 @@ def time_passes(world: World, seconds: int) -> None:
     """Make what the engine's session has marked older by so much."""
     world.admin.execute("SET search_path = turno")
     names = world.admin.execute(
-        "SELECT marks_setting(l, n.id) FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l, tenants n"
+        "SELECT marks_setting(l, n.id) FROM unnest(lanes_of('exec', '{hot}', '{work}', '{1}')) AS l, tenants n"
     ).fetchall()
     world.engine.execute(
         "SELECT set_config(name, (SELECT array_agg((m.tenant_id, m.priority, m.run_at, m.job_id,"
@@ -475,7 +473,7 @@ def remembers(world: World) -> bool:
     """Whether the engine's session knows of any mark or hop."""
     world.admin.execute("SET search_path = turno")
     settings = world.admin.execute(
-        "SELECT s FROM unnest(lanes_of('exec', '{default}', '{work}', '{1}')) AS l,"
+        "SELECT s FROM unnest(lanes_of('exec', '{hot}', '{work}', '{1}')) AS l,"
         " unnest(ARRAY['turno.hops_' || l.key, 'turno.marked_' || l.key]) AS s"
     ).fetchall()
     values = world.engine.execute(
@@ -499,7 +497,7 @@ class Mill:
         with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
             while not self.done.is_set():
                 me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
-                for held in tickets.claim(engine, me, queues=["default"], types=INVOICING, backend="exec", slots=3):
+                for held in tickets.claim(engine, me, queues=["cold"], types=INVOICING, backend="exec", slots=3):
                     seen += 1
                     if seen % 5 == 0:
                         break

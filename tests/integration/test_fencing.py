@@ -51,7 +51,7 @@ class Hands:
 
     def claim_next(self) -> list[Claim]:
         return tickets.claim(
-            self._world.engine, self.worker, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=1
+            self._world.engine, self.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
         )
 
     def session(self, claim: Claim) -> HandlerConnection:
@@ -323,7 +323,7 @@ def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:
     assert tickets.claim_job(world.engine, hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
     assert (
         tickets.claim(
-            world.engine, hands.worker, queues=["default"], types=[("batch_invoicing", 1)], backend="exec", slots=5
+            world.engine, hands.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=5
         )
         == []
     )

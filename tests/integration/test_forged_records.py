@@ -177,7 +177,7 @@ def test_a_slug_added_again_starts_as_any_other(world: World) -> None:
 
 
 CHILD = (
-    "SELECT verdict FROM job_enqueue_child(%s, %s, 'batch_invoicing', 1::smallint, 'default', 1::smallint, 4, '{}', '',"
+    "SELECT verdict FROM job_enqueue_child(%s, %s, 'batch_invoicing', 1::smallint, 'hot', 1::smallint, 4, '{}', '',"
     " NULL, NULL, %s)"
 )
 

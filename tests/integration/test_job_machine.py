@@ -197,7 +197,7 @@ class JobMachine(RuleBasedStateMachine):
     def claim_next(self, worker: int, slots: int, chance: int) -> None:
         self.world.engine.execute("SELECT setseed(%s)", (chance / 10,))
         claims = tickets.claim(
-            self.world.engine, self.workers[worker], queues=["default"], types=TYPES, backend="exec", slots=slots
+            self.world.engine, self.workers[worker], queues=["cold"], types=TYPES, backend="exec", slots=slots
         )
         may_run = {job.id for job in self.claimable()}
         assert {claim.job_id for claim in claims} <= may_run
@@ -340,7 +340,7 @@ class JobMachine(RuleBasedStateMachine):
         found = tickets.claim_groups(
             self.world.engine,
             self.workers[worker],
-            queues=["default"],
+            queues=["cold"],
             types=TYPES,
             groups=[size],
             backend="exec",

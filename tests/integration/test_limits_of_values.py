@@ -243,7 +243,7 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: World)
         claimed = tickets.claim(
             world.engine,
             tickets.start_worker(world.engine, backend="exec", host="here", pid=1),
-            queues=["default"],
+            queues=["cold"],
             types=[("batch_invoicing", 1)],
             backend="exec",
             slots=5,

@@ -24,7 +24,7 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname IN
 ENDED = """
 INSERT INTO background_jobs (type, version, queue, priority, status, payload, payload_hash, user_id, max_attempts,
                              attempt, started_at, finished_at)
-SELECT 'batch_invoicing', 1, 'default', 1, 'completed', '{}', '', 'ana', 4, 1, now(), now() FROM generate_series(1, %s)
+SELECT 'batch_invoicing', 1, 'cold', 1, 'completed', '{}', '', 'ana', 4, 1, now(), now() FROM generate_series(1, %s)
 """
 Life = Callable[[HandlerConnection, list[Claim]], None]
 
@@ -67,7 +67,7 @@ class Clerk:
         for _ in range(size):
             self._world.enqueue({"order_ids": [1]}, priority=Priority.URGENT)
         claims = tickets.claim(
-            self._world.engine, self._worker, queues=["default"], types=[("batch_invoicing", 1)], backend="pool",
+            self._world.engine, self._worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="pool",
             slots=size,
         )  # fmt: skip
         assert len(claims) == size

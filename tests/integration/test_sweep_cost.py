@@ -15,7 +15,7 @@ MINUTE, AT_ONCE = timedelta(minutes=1), timedelta(0)
 MANY = 20_000
 FILL: LiteralString = """
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
-SELECT gen_random_uuid(), %s, 'default', %s, 1, 1, now() - interval '2 minutes' + n * interval '1 ms', %s, 'pool'
+SELECT gen_random_uuid(), %s, 'cold', %s, 1, 1, now() - interval '2 minutes' + n * interval '1 ms', %s, 'pool'
 FROM generate_series(1, %s) AS n
 """
 
@@ -31,7 +31,7 @@ def nothing_decided(world: World) -> Iterator[None]:
 def offered(world: World, *, limit: int = 10, waiting_for: timedelta = MINUTE) -> int:
     return len(
         tickets.unclaimed(
-            world.engine, backend="pool", queues=["default"], types=KNOWN, waiting_for=waiting_for, limit=limit
+            world.engine, backend="pool", queues=["cold"], types=KNOWN, waiting_for=waiting_for, limit=limit
         )
     )
 
@@ -57,7 +57,7 @@ def run_one(world: World) -> None:
         "INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 1)",
         "UPDATE turno.tickets SET type = 'monthly_report' WHERE state = 'ready'",
         "UPDATE turno.tickets SET version = 2 WHERE state = 'ready'",
-        "UPDATE turno.tickets SET queue = 'cold' WHERE state = 'ready'",
+        "UPDATE turno.tickets SET queue = 'warm' WHERE state = 'ready'",
         "UPDATE turno.tickets SET backend = 'rabbitmq' WHERE state = 'ready'",
         "UPDATE turno.tickets SET run_at = now() WHERE state = 'ready'",
     ],
@@ -120,6 +120,6 @@ def test_what_is_due_of_one_tenant_delays_no_other_s(world: World) -> None:
     claims = [
         claim
         for _ in range(2)
-        for claim in tickets.claim(world.engine, worker, queues=["default"], types=KNOWN, backend="pool", slots=1)
+        for claim in tickets.claim(world.engine, worker, queues=["cold"], types=KNOWN, backend="pool", slots=1)
     ]
     assert job_id in {claim.job_id for claim in claims}

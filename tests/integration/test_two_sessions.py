@@ -117,7 +117,7 @@ class Meeting:
 
     def claims_next(self) -> Step:
         def step(engine: Session) -> str:
-            options: dict[str, Any] = {"queues": ["default"], "types": TYPES, "backend": "exec", "slots": 1}
+            options: dict[str, Any] = {"queues": ["cold"], "types": TYPES, "backend": "exec", "slots": 1}
             return "taken" if tickets.claim(engine, self.worker, **options) else "nothing"
 
         return step

@@ -55,8 +55,8 @@ def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: World) -> No
     for types, queues in (
         ([("monthly_report", 1)], None),
         ([("batch_invoicing", 2)], None),
+        ([KNOWN], ["hot", "warm"]),
         ([KNOWN], ["hot", "cold"]),
-        ([KNOWN], ["hot", "default"]),
     ):
         live(world, *types, queues=queues)
         said.append(lacks(world, job_id))
@@ -64,7 +64,7 @@ def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: World) -> No
         "no worker is alive",
         "no living worker knows batch_invoicing",
         "no living worker knows version 1 of batch_invoicing: they know another",
-        "no living worker that knows batch_invoicing serves the queue default",
+        "no living worker that knows batch_invoicing serves the queue cold",
         None,
     ]
 
@@ -96,7 +96,7 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(world: World) -
     wait(world, 2, tenant=world.other)
     live(world, ("monthly_report", 1))
     (found,) = workers.unserved(world.engine, LONG)
-    assert (found.backend, found.queue, found.type, found.version) == ("pool", "default", "batch_invoicing", 1)
+    assert (found.backend, found.queue, found.type, found.version) == ("pool", "cold", "batch_invoicing", 1)
     assert (found.waiting, found.tenants) == (5, 2)
     assert found.sentence.startswith(
         "no living worker knows batch_invoicing: 5 jobs of 2 tenants wait for pool, the oldest since 20"
@@ -108,20 +108,20 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(world: World) -
 
 def test_each_backend_queue_type_and_version_is_told_by_itself(world: World) -> None:
     wait(world, 8)
-    changes = ("queue = 'cold'", "version = 2", "type = 'zzz'", "type = 'zzz', version = 7", "backend = 'rabbitmq'")
+    changes = ("queue = 'warm'", "version = 2", "type = 'zzz'", "type = 'zzz', version = 7", "backend = 'rabbitmq'")
     for change in changes:
         world.rows(
             f"UPDATE turno.tickets SET {change} WHERE job_id = (SELECT min(job_id::text)::uuid FROM turno.tickets"  # noqa: S608
-            " WHERE (backend, queue, type, version) = ('pool', 'default', 'batch_invoicing', 1))"
+            " WHERE (backend, queue, type, version) = ('pool', 'cold', 'batch_invoicing', 1))"
         )
-    live(world, KNOWN, queues=["default"])
+    live(world, KNOWN, queues=["cold"])
     found = workers.unserved(world.engine, LONG)
     assert {(one.backend, one.queue, one.type, one.version, one.lacks, one.waiting) for one in found} == {
-        ("pool", "cold", "batch_invoicing", 1, "queue", 1),
-        ("pool", "default", "batch_invoicing", 2, "version", 1),
-        ("pool", "default", "zzz", 1, "type", 1),
-        ("pool", "default", "zzz", 7, "type", 1),
-        ("rabbitmq", "default", "batch_invoicing", 1, "worker", 1),
+        ("pool", "warm", "batch_invoicing", 1, "queue", 1),
+        ("pool", "cold", "batch_invoicing", 2, "version", 1),
+        ("pool", "cold", "zzz", 1, "type", 1),
+        ("pool", "cold", "zzz", 7, "type", 1),
+        ("rabbitmq", "cold", "batch_invoicing", 1, "worker", 1),
     }
 
 

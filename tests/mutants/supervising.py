@@ -290,7 +290,7 @@ MUTANTS = (
         TROUBLE,
         f"{WORK}/supervisor.py",
         "self._rescuer.pass_over(self._take(room))",
-        "self._take(free)",
+        "self._take(room)",
         (f"{ONE_TENANT}::test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it",),
     ),
     Mutant(

@@ -33,7 +33,7 @@ def job(**columns: Any) -> dict[str, Any]:
             "id": UUID(int=7),
             "type": "batch_invoicing",
             "version": 1,
-            "queue": "default",
+            "queue": "hot",
             "status": "completed",
             "priority": 1,
             "user_id": "ana",
