@@ -14,7 +14,8 @@ BEGIN
         RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
     END IF;
     SELECT * INTO parent FROM background_jobs WHERE id = p_job;
-    -- The user's, not the job's: jobs that ask for jobs like themselves would have as many as there are of them.
+    -- The user's, not the job's: jobs that ask for jobs like themselves would have as many as there are of them. Without
+    -- a lock, which a handler would hold for as long as it works: jobs that run at once may each see the same room.
     IF (SELECT count(*) FROM (SELECT FROM background_jobs j
                               WHERE j.user_id = parent.user_id AND j.finished_at IS NULL
                               LIMIT 1000) AS open) >= 1000 THEN
