@@ -88,12 +88,12 @@ def check(world: World, program: str, **extra: str) -> "subprocess.CompletedProc
     return subprocess.run(command, env=world.environment | extra, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("program", ["pool", "maintain"])
+@pytest.mark.parametrize("program", SCRIPTS)
 def test_it_is_ready_alive_and_leaving_in_systemd_s_words(world: World, manager: ServiceManager, program: str) -> None:
     worker = start(world, program, **manager.environment)
     assert manager.hears() == "READY=1"
-    if program == "pool":
-        assert world.rows("SELECT backend FROM turno.workers") == [{"backend": "pool"}]
+    backends = {"pool": ["pool"], "consume": ["rabbitmq"], "maintain": []}[program]
+    assert [worker["backend"] for worker in world.rows("SELECT backend FROM turno.workers")] == backends
     assert [manager.hears() for _ in range(3)] == ["WATCHDOG=1"] * 3
     worker.send_signal(signal.SIGTERM)
     assert set(manager.waits_for("STOPPING=1")) <= {"WATCHDOG=1", "STOPPING=1"}

@@ -86,6 +86,13 @@ def test_a_unit_gives_handlers_no_more_than_they_need(unit: Path) -> None:
         assert told.returncode == 0, told.stdout
 
 
+@pytest.mark.parametrize("program", ["pool", "consume", "maintain"])
+def test_a_unit_of_what_says_that_it_is_ready_and_alive_waits_for_both(program: str) -> None:
+    lines = (DEPLOY / f"turno-{program}.service").read_text().splitlines()
+    assert f"ExecStart=/opt/turno/.venv/bin/turno {program}" in lines
+    assert {"Type=notify", "NotifyAccess=main", "WatchdogSec=60"} <= {*lines}
+
+
 def test_passwords_of_the_broker_s_users_stand_in_no_argument(tmp_path: Path) -> None:
     stand_in = tmp_path / "rabbitmqctl"
     stand_in.write_text('#!/bin/sh\necho "$@"\n[ "$1" != add_user ] || sed "s/^/read: /"\n')
