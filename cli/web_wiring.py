@@ -87,7 +87,7 @@ def web_application(
         connection=pool.connection,
         hub=hub,
         readiness=partial(_pending, pool),
-        inline=None if settings.enable_background_jobs else _inline(settings),
+        inline=None if settings.enable_background_jobs else _inline(settings, pool),
     )
 
 
@@ -146,8 +146,12 @@ def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:
     return pool
 
 
-def _inline(settings: Settings) -> Inline:
-    runner = inline_runner(settings)
+def _inline(settings: Settings, pool: ConnectionPool[PunctualConnection]) -> Inline:
+    def server_version() -> int:
+        with pool.connection() as connection:
+            return connection.info.server_version
+
+    runner = inline_runner(settings, server_version)
 
     def run(tenant: Tenant, wanted: Submission) -> dict[str, Any]:
         return runner.run(tenant, wanted.handler, wanted.payload, wanted.user_id)

@@ -27,6 +27,7 @@ from handlers import build_registry
 from tenants.logins import Logins
 from tenants.punctual import PunctualConnection
 from tenants.session import handler_session, service_session
+from tenants.tenant import HandlerLogin
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAST_PATIENCE = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
@@ -43,12 +44,19 @@ def logins(settings: Settings) -> Logins:
         raise InvalidSettings([f"DATABASE_URL is not a URL or conninfo: {str(problem).strip()}"]) from None
 
 
-def sessions(settings: Settings, keep: int = 0) -> Sessions:
-    """Return what lends tenants' handler sessions, keeping up to `keep` of them open between jobs."""
+def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int] = lambda: 0) -> Sessions:
+    """Return what lends tenants' handler sessions, keeping up to `keep` of them open between jobs.
+
+    Where `server_version` tells it, what only newer servers have is pinned, too.
+    """
     known = logins(settings)
-    return Sessions(
-        lambda login: handler_session(known, login, application="turno-handler", kind=HandlerConnection), keep=keep
-    )
+
+    def log_in(login: HandlerLogin) -> HandlerConnection:
+        return handler_session(
+            known, login, application="turno-handler", kind=HandlerConnection, server_version=server_version()
+        )
+
+    return Sessions(log_in, keep=keep)
 
 
 def engine_link(settings: Settings) -> EngineLink:
@@ -148,6 +156,6 @@ def maintenance(
     )
 
 
-def inline_runner(settings: Settings) -> InlineRunner:
+def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:
     """Return what runs a service inside a request."""
-    return InlineRunner(sessions(settings))
+    return InlineRunner(sessions(settings, server_version=server_version))

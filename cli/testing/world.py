@@ -117,7 +117,9 @@ class World:
         """
         plain = json.loads(json.dumps(payload))
         handler.validate(rebuild(handler.payload_type, plain))
-        return inline_runner(self.settings).run(tenant or self.one, handler, plain, "ana")
+        return inline_runner(self.settings, lambda: self.admin.info.server_version).run(
+            tenant or self.one, handler, plain, "ana"
+        )
 
     # Jobs in the test's own process ----------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """A handler's logic alone: in one transaction, without a job, a worker or a ledger."""
 
+from psycopg import sql
+
 from app.work.inline import InlineRunner
 from cli.wiring import sessions
 from tests.raise_prices import RaisePrices
@@ -10,3 +12,15 @@ def test_an_unknown_product_does_not_stop_the_others(world: World) -> None:
     runner = InlineRunner(sessions(world.settings))
     result = runner.run(world.one, RaisePrices, {"product_ids": [1, 999, 2], "percent": "10"}, "ana")
     assert result == {"raised": 2, "failed": 1}
+
+
+def test_no_default_that_a_handler_set_ends_the_session_of_a_request(world: World) -> None:
+    if world.admin.info.server_version < 170000:
+        return  # there is no transaction_timeout
+    role = sql.Identifier(world.one.handler_role)
+    world.admin.execute(sql.SQL("ALTER ROLE {} SET transaction_timeout = '1ms'").format(role))
+    try:
+        result = world.run(RaisePrices, {"product_ids": [1], "percent": "10"})
+    finally:
+        world.admin.execute(sql.SQL("ALTER ROLE {} RESET transaction_timeout").format(role))
+    assert result == {"raised": 1, "failed": 0}
