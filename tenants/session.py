@@ -1,6 +1,7 @@
 """Connect as exactly one role: a tenant's handler, the engine, or the web as a tenant's API role."""
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,9 @@ SERVICE_TIMEOUTS = {
 WEB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "300"}
 COMMAND_LOCK_TIMEOUT = "1000"
 CONNECT_TIMEOUT = 10
+# Some places are denied only after the password was found good, and libpq tells no SQLSTATE of a login. A server whose
+# lc_messages are not English says this in other words, and is taken to refuse the login.
+FULL = re.compile("too many (connections|clients)|remaining connection slots are reserved")
 C = TypeVar("C", bound=psycopg.Connection[Any])
 
 
@@ -54,14 +58,16 @@ def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_ve
 def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
     """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
 
-    Raises LoginRefused, or NotConfined if the role could do more than it should; any other psycopg.OperationalError
-    is about the server, whoever logs in.
+    Raises LoginRefused, NotConfined if the role could do more than it should, or TooManyConnections if the server,
+    the database or the role has no place left; any other psycopg.OperationalError is about the server, whoever logs in.
     """
     try:
         connection = kind.connect(login.conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
     except psycopg.OperationalError as error:
         said = f"{login.slug}: {str(error).strip()}"
-        # Refused after it was asked who is there: a server that is away, starts or is full does not get as far.
+        if FULL.search(said):
+            raise psycopg.errors.TooManyConnections(said) from error
+        # Refused after it was asked who is there: a server that is away, or starts, does not get as far.
         if error.pgconn is not None and error.pgconn.used_password:
             raise LoginRefused(said) from error
         raise psycopg.OperationalError(said) from error

@@ -161,6 +161,6 @@ def _run(duty: Duty, claims: Group, errand: Errand) -> int:
 
 
 def _whose_fault(error: psycopg.Error) -> int:
-    if collided(error):
+    if collided(error) or isinstance(error, psycopg.errors.TooManyConnections):
         return exit_codes.DATABASE_BUSY
     return exit_codes.DATABASE_AWAY if unreachable(error) else exit_codes.UNRECORDED

@@ -30,8 +30,9 @@ COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up its t
 # So many turns passed over with no other between them are followed by so many seconds without a claim.
 PASSED_OVER_MOST, PASSED_OVER_REST = 16, 0.25
 AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
-# No such schema, table or function: the tenant was removed, and its tickets went with it.
-TENANT_GONE = ("3F000", "42P01", "42883")
+# No such schema: the tenant was removed, and its tickets went with it. A function that is not there is another matter:
+# a newer release has another one in its place, and the debt is for a worker of that release.
+TENANT_GONE = psycopg.errors.InvalidSchemaName
 
 
 @dataclass(slots=True, kw_only=True)
@@ -166,7 +167,7 @@ class Rescuer:
             self._rescue(pending)
         except psycopg.Error as error:
             extra = pending.claim.log_fields
-            if error.sqlstate in TENANT_GONE:
+            if isinstance(error, TENANT_GONE):
                 log.error("job not taken back, its tenant is gone: %s", in_short(error), extra=extra)  # noqa: TRY400
                 return True
             log.warning("job not taken back yet: %s", in_short(error), extra=extra)

@@ -125,16 +125,13 @@ RULES: dict[str, LiteralString] = {
         CROSS JOIN LATERAL (
             -- A rescheduled run takes what was before it off the count, one that was healthy for long the errors.
             SELECT count(*) FILTER (WHERE a.outcome = 'crashed' AND a.attempt > coalesce(well.attempt, 0)) AS crashes,
-                   count(*) FILTER (WHERE a.outcome = 'error' AND a.attempt > coalesce(well.attempt, 0)) AS errors,
-                   count(*) AS started
+                   count(*) FILTER (WHERE a.outcome = 'error' AND a.attempt > coalesce(well.attempt, 0)) AS errors
             FROM background_job_attempts a,
                  (SELECT max(attempt) AS attempt FROM background_job_attempts
                   WHERE job_id = j.id AND outcome = 'rescheduled') AS well
             WHERE a.job_id = j.id) AS seen
-        -- The crash that found its job cancelled ended it, and needs no count. A run that died before its start was
-        -- recorded is counted without a row of its own.
-        WHERE j.errors > seen.errors
-           OR seen.crashes - j.crashes NOT BETWEEN seen.started - j.attempt AND (j.status = 'cancelled')::integer
+        -- The crash that found its job cancelled ended it, and needs no count.
+        WHERE j.errors > seen.errors OR seen.crashes - j.crashes NOT BETWEEN 0 AND (j.status = 'cancelled')::integer
            OR j.errors + j.crashes > j.attempt
     """,
     "I5: a ticket asks for a stop that nobody wants": """

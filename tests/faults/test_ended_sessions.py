@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import psycopg
 import pytest
-from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction
+from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction, TooManyConnections
 
 from app.errors import NotStarted
 from app.work import causes, exit_codes, limits
@@ -63,6 +63,7 @@ def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: World, p
         (LoginRefused("the password"), exit_codes.LOGIN_REFUSED, "the tenant's login was refused"),
         (NotStarted("a lock"), exit_codes.DATABASE_BUSY, BUSY),
         (LockNotAvailable("55P03"), exit_codes.DATABASE_BUSY, BUSY),
+        (TooManyConnections("53300"), exit_codes.DATABASE_BUSY, BUSY),
         (ProgramLimitExceeded("54000"), exit_codes.UNRECORDED, "the database refused to record how it went"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",

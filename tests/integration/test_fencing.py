@@ -276,6 +276,8 @@ def test_a_death_before_the_start_counts_if_it_was_seen(world: World, hands: Han
             assert world.rows("SELECT crashes, attempt FROM turno.tickets") == [{"crashes": crash, "attempt": crash}]
             claim = hands.claim_again(claim.job_id)
     assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
+    history = world.rows("SELECT attempt, outcome, error ->> 'class' AS error FROM background_job_attempts ORDER BY 1")
+    assert history == [{"attempt": number, "outcome": "crashed", "error": "Crash"} for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("counted", "seen"), [(True, False), (False, True), (False, False)])

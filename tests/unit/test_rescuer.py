@@ -168,18 +168,28 @@ def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Re
     assert list(database.rescued) == [one, two]
 
 
-@pytest.mark.parametrize(
-    "gone", [psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable]
-)
 def test_what_is_owed_to_a_tenant_that_is_gone_is_dropped_and_said(
-    database: Database, rescuing: Rescuer, gone: type[psycopg.Error], caplog: pytest.LogCaptureFixture
+    database: Database, rescuing: Rescuer, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = database.claim(1)
-    database.refused[bad] = gone("no such thing")
+    database.refused[bad] = psycopg.errors.InvalidSchemaName("no such schema")
     killed(rescuing, bad)
     rescuing.flush()
     assert not rescuing
     assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+@pytest.mark.parametrize("other", [psycopg.errors.UndefinedFunction, psycopg.errors.UndefinedTable])
+def test_what_is_owed_to_a_tenant_of_a_newer_release_stays_owed(
+    database: Database, rescuing: Rescuer, other: type[psycopg.Error], caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = database.claim(1)
+    database.refused[bad] = other("no such thing")
+    killed(rescuing, bad)
+    rescuing.flush()
+    assert rescuing.tokens == {bad.token}
+    assert rescuing.due > database.now
+    assert "not taken back yet" in caplog.text
 
 
 def test_the_values_of_a_row_reach_no_log(

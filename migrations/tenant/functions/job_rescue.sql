@@ -10,6 +10,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     job background_jobs;
     run_number integer;
+    holder uuid;
     doubt text;
     crash jsonb := jsonb_build_object('class', 'Crash', 'message', p_cause);
 BEGIN
@@ -18,7 +19,7 @@ BEGIN
     JOIN pg_stat_get_activity(a.backend_pid) s ON s.pid = a.backend_pid AND s.backend_start = a.backend_start
     WHERE a.job_id = p_job AND a.token = p_token AND a.finished_at IS NULL;
 
-    SELECT attempt INTO run_number FROM turno.tickets
+    SELECT attempt, worker_id INTO run_number, holder FROM turno.tickets
     WHERE job_id = p_job AND token = p_token AND state = 'running' FOR UPDATE;
     IF p_seen THEN
         -- Also where somebody else has taken the claim: that one waits to hear of it.
@@ -39,6 +40,9 @@ BEGIN
         RETURN 'pending';
     ELSIF job.status = 'pending' THEN
         UPDATE background_jobs SET attempt = run_number WHERE id = p_job;
+        -- It had no session that anybody knows of. What it died of stands in the history all the same.
+        INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start)
+        VALUES (p_job, run_number, p_token, holder::text, 0, '-infinity') ON CONFLICT DO NOTHING;
     END IF;
     -- Not attempt_end: a rescue mends what it finds and refuses nothing.
     UPDATE background_job_attempts
