@@ -124,7 +124,7 @@ class Settings:
         secret=True,
     )
     rabbitmq_relay_url: str = _setting("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
-    rabbitmq_window: int = _setting(8, "messages of one tenant and priority that wait in the broker", _whole(1, 10_000))
+    rabbitmq_window: int = _setting(8, "messages of one tenant that wait in the broker", _whole(1, 10_000))
     max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", _whole(1, 1_000_000))
     max_commands_per_minute_per_user: int = _setting(
         300, "requests that change something one user may send to one tenant; 0 for no limit", _whole(0, 1_000_000)

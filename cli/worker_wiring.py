@@ -75,8 +75,8 @@ def consumer_worker(
 ) -> Supervisor:
     """Return a resident worker that runs what the broker distributes, or what waits in these queues.
 
-    The broker's queues are one for each priority, whatever the job's own queue is: whoever serves only some of those
-    would hear of the others' jobs too. So it hears nothing, and claims like a resident of the pool.
+    The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
+    others' jobs too. So it hears nothing, and claims like a resident of the pool.
     """
     looks = partial(_looks, queues=queues, backend="rabbitmq")
 

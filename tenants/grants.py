@@ -126,11 +126,12 @@ _WORKING = _roles("handler")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 _SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 
-# Called by `claim`, `claim_groups`, `claim_job` and `promote` alone, which have pinned the path for them.
+# Called by `claim`, `claim_groups`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
     {
         "begin_turn",
         "due_of_each",
+        "goes_before",
         "hops",
         "lanes_of",
         "learn",

@@ -10,10 +10,9 @@ from pika.adapters.select_connection import IOLoop
 from pika.exceptions import AMQPError
 
 from app.errors import TurnoError
-from app.jobs.job import Priority
 from app.jobs.message import Message
 from app.queues.link import Link
-from app.queues.topology import EXCHANGE, prepare, queue_of
+from app.queues.topology import EXCHANGE, JOBS, QUEUE, prepare
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class Publisher(Link):
         self._patience = patience
         self._batch: Batch | None = None
 
-    def publish(self, outgoing: Sequence[tuple[Message, Priority]]) -> list[Message]:
+    def publish(self, outgoing: Sequence[Message]) -> list[Message]:
         """Return what was confirmed, from another thread than the loop's; raises BrokerAway when nothing was.
 
         Where a queue is missing it is made again; what came back for that is not among the confirmed.
@@ -49,8 +48,8 @@ class Publisher(Link):
             raise BrokerAway("no message was confirmed")
         return confirmed
 
-    def waiting(self, band: Priority) -> int:
-        """Return how many messages of a band wait in the broker, from another thread; raises BrokerAway."""
+    def waiting(self) -> int:
+        """Return how many messages wait in the broker, from another thread; raises BrokerAway."""
         answer: list[int] = []
         over = Event()
 
@@ -60,7 +59,7 @@ class Publisher(Link):
 
         def ask() -> None:
             if self.channel is not None:
-                self.channel.queue_declare(queue_of(band), passive=True, callback=heard)
+                self.channel.queue_declare(QUEUE, passive=True, callback=heard)
             else:
                 over.set()
 
@@ -93,10 +92,10 @@ class Publisher(Link):
             batch.over.set()
             return
         self._batch = batch
-        for message, band in batch.outgoing:
+        for message in batch.outgoing:
             batch.open[self._next_tag] = message
             self._next_tag += 1
-            self.channel.basic_publish(EXCHANGE, band.word, message.encode(), PERSISTENT, mandatory=True)
+            self.channel.basic_publish(EXCHANGE, JOBS, message.encode(), PERSISTENT, mandatory=True)
 
     def _close_late(self, batch: "Batch") -> None:
         # A broker that is alive and does not confirm, as in a minority, is as good as none.
@@ -117,7 +116,7 @@ class Publisher(Link):
 class Batch:
     """Messages on their way, by the broker's number for each."""
 
-    def __init__(self, outgoing: Sequence[tuple[Message, Priority]]) -> None:
+    def __init__(self, outgoing: Sequence[Message]) -> None:
         self.outgoing = outgoing
         self.open: dict[int, Message] = {}
         self.returned: list[Message] = []  # the broker says so before it confirms them

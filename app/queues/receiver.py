@@ -7,11 +7,9 @@ from typing import Any
 
 from pika.adapters.select_connection import IOLoop
 
-from app.jobs.job import Priority
 from app.jobs.message import Message, Undecodable
 from app.queues.link import Link
-from app.queues.topology import queue_of
-from app.queues.turns import Turns
+from app.queues.topology import QUEUE
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +33,9 @@ class Receiver(Link):
         self._credit = 0
         self._prefetch = 0
         self._life = 0
-        self._consumers: list[str] = []
-        self._held: dict[Priority, deque[tuple[int, Message]]] = {band: deque() for band in Priority}
+        self._consumer: str | None = None
+        self._held: deque[tuple[int, Message]] = deque()
         self._returning: object | None = None
-        self._turns = Turns()
 
     def grant(self, more: int) -> None:
         """Have so many more messages handed over, as they come."""
@@ -49,7 +46,7 @@ class Receiver(Link):
     def revoke(self) -> None:
         """Hand nothing over until there is credit again."""
         self._credit = 0
-        if any(self._held.values()):
+        if self._held:
             self._return_soon()
 
     def acknowledge(self, receipt: str) -> None:
@@ -71,9 +68,8 @@ class Receiver(Link):
 
     def on_lost(self) -> None:
         """Drop what was held: it is delivered again."""
-        self._consumers = []
-        for held in self._held.values():
-            held.clear()
+        self._consumer = None
+        self._held.clear()
         self._tell("away")
 
     def _tag(self, receipt: str) -> int | None:
@@ -82,41 +78,38 @@ class Receiver(Link):
 
     def _consume(self) -> None:
         """See to it that as much comes as there are free children; whatever is more goes back after a moment."""
-        enough = self._consumers and self._credit <= self._prefetch
+        enough = self._consumer and self._credit <= self._prefetch
         if self.channel is None or enough or self._credit <= 0:
             return
         self._cancel()
         self._prefetch = self._credit
         self.channel.basic_qos(prefetch_count=self._prefetch)
-        self._consumers = [self.channel.basic_consume(queue_of(band), self._on_message(band)) for band in Priority]
+        self._consumer = self.channel.basic_consume(QUEUE, self._arrived)
 
     def _cancel(self) -> None:
-        for consumer in self._consumers:
-            self.channel.basic_cancel(consumer)
-        self._consumers = []
+        if self._consumer is not None:
+            self.channel.basic_cancel(self._consumer)
+        self._consumer = None
 
-    def _on_message(self, band: Priority) -> Callable[[Any, Any, Any, bytes], None]:
-        def arrived(channel: Any, method: Any, _properties: Any, body: bytes) -> None:
-            try:
-                message = Message.decode(body)
-            except Undecodable as problem:
-                log.error("message put in quarantine: %s", problem, extra={"alert": "quarantine", "band": band.word})  # noqa: TRY400
-                channel.basic_reject(method.delivery_tag, requeue=False)
-                return
-            if method.consumer_tag not in self._consumers:
-                channel.basic_nack(method.delivery_tag, requeue=True)  # it came while we were leaving
-                return
-            self._held[band].append((method.delivery_tag, message))
-            self._pass_on()
-
-        return arrived
+    def _arrived(self, channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+        try:
+            message = Message.decode(body)
+        except Undecodable as problem:
+            log.error("message put in quarantine: %s", problem, extra={"alert": "quarantine"})  # noqa: TRY400
+            channel.basic_reject(method.delivery_tag, requeue=False)
+            return
+        if method.consumer_tag != self._consumer:
+            channel.basic_nack(method.delivery_tag, requeue=True)  # it came while we were leaving
+            return
+        self._held.append((method.delivery_tag, message))
+        self._pass_on()
 
     def _pass_on(self) -> None:
-        while self._credit > 0 and (waiting := [band for band, held in self._held.items() if held]):
-            tag, message = self._held[self._turns.pick(waiting)].popleft()
+        while self._credit > 0 and self._held:
+            tag, message = self._held.popleft()
             self._credit -= 1
             self._hand_over(f"{self._life}.{tag}", message)
-        if any(self._held.values()):
+        if self._held:
             self._return_soon()
 
     def _return_soon(self) -> None:
@@ -126,10 +119,9 @@ class Receiver(Link):
     def _return_held(self) -> None:
         """Give back what still waits here, and consume again only as much as there is credit for."""
         self._returning = None
-        if self.channel is None or not any(self._held.values()):
+        if self.channel is None or not self._held:
             return
         self._cancel()
-        for held in self._held.values():
-            while held:
-                self.channel.basic_nack(held.popleft()[0], requeue=True)
+        while self._held:
+            self.channel.basic_nack(self._held.popleft()[0], requeue=True)
         self._consume()

@@ -1,4 +1,4 @@
-"""What exists in the broker, all of it: one exchange, a queue for each priority, and a quarantine."""
+"""What exists in the broker, all of it: one exchange, one queue of jobs, and a quarantine."""
 
 from contextlib import closing
 from typing import Any, Protocol
@@ -9,10 +9,10 @@ from pika.adapters.blocking_connection import BlockingChannel, BlockingConnectio
 from pika.exceptions import ChannelClosedByBroker
 
 from app.errors import TurnoError
-from app.jobs.job import Priority
 
 EXCHANGE = "turno"
-QUARANTINE = "quarantine"
+JOBS, QUARANTINE = "jobs", "quarantine"  # routing keys
+QUEUE = f"{EXCHANGE}.{JOBS}"
 MOST_QUARANTINED = 10_000
 REFUSED, MISSING, DIFFERENT = 403, 404, 406
 
@@ -30,11 +30,6 @@ class Declare(Protocol):
 
     def __call__(self, channel: BlockingChannel, *, passive: bool) -> object:
         """Ask the broker; a refusal closes the channel."""
-
-
-def queue_of(band: Priority) -> str:
-    """Return the name of a priority's queue."""
-    return f"{EXCHANGE}.{band.word}"
 
 
 def nodes(url: str) -> list[Any]:
@@ -63,10 +58,9 @@ def prepare(url: str) -> None:
             lambda channel, *, passive: channel.exchange_declare(EXCHANGE, "direct", durable=True, passive=passive),
         )
         _have_queue(connection, QUARANTINE, {"x-queue-type": "quorum", "x-max-length": MOST_QUARANTINED})
-        for band in Priority:
-            # What a consumer rejects as undecodable, the broker itself moves to the quarantine.
-            dead_letters = {"x-dead-letter-exchange": EXCHANGE, "x-dead-letter-routing-key": QUARANTINE}
-            _have_queue(connection, band.word, {"x-queue-type": "quorum", **dead_letters})
+        # What a consumer rejects as undecodable, the broker itself moves to the quarantine.
+        dead_letters = {"x-dead-letter-exchange": EXCHANGE, "x-dead-letter-routing-key": QUARANTINE}
+        _have_queue(connection, JOBS, {"x-queue-type": "quorum", **dead_letters})
 
 
 def _have_queue(connection: BlockingConnection, key: str, arguments: dict[str, Any]) -> None:

@@ -22,8 +22,8 @@ from app.work.source import Source
 
 log = logging.getLogger(__name__)
 
-QUIET = 2.0  # seconds without a message, after which a free worker looks for itself
-GLANCE = 0.1  # seconds that a broker that is there has between two looks, to speak first
+QUIET = 2.0  # seconds without a message after which it looks for all it can take; while messages come, for one job
+GLANCE = 0.1  # seconds that a silent broker that is there has between two looks, to speak first
 AGAIN = 1.0  # seconds before a courier that died is replaced
 
 
@@ -32,7 +32,10 @@ class BrokerRefused(TurnoError):
 
 
 class BrokerSource:
-    """Takes what its courier hears; while the broker is away or silent it polls, like a resident of the pool."""
+    """Takes what its courier hears; while the broker is away or silent it polls, like a resident of the pool.
+
+    Now and then it looks whatever it hears: what a broker may not say, the database knows.
+    """
 
     exhausted = False
 
@@ -59,7 +62,7 @@ class BrokerSource:
         self._heard: deque[tuple[str, Message]] = deque()
         self._granted = 0  # how many more the courier may hand over
         self._here = False  # whether the courier says that the broker is
-        self._quiet_at = clock() + QUIET
+        self._quiet_at = self._look_at = clock() + QUIET
 
     @property
     def processes(self) -> set[int]:
@@ -67,19 +70,25 @@ class BrokerSource:
         return set() if self._courier is None else {self._courier.pid}
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
-        """Claim what was heard; if there was nothing for a while, look."""
+        """Claim what was heard; before that, if it is time, look: for one job while messages come, else for more."""
         if without:
             self.pause()  # a message is of whatever tenant comes next
             return self._looks.take(worker, free, without)
-        claims = self._claim_heard(worker, free)
-        if not claims and self._clock() >= self._quiet_at:
-            claims = self._looks.take(worker, free)
-            if self._here:
-                # Else a busy worker would look for ever, and messages that it is granted none of would grow stale.
-                self._quiet_at = self._clock() + GLANCE
+        claims = self._look(worker, free) if self._clock() >= self._look_at else []
+        claims += self._claim_heard(worker, free - len(claims))
         if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._courier is not None:
             self._courier.tell("grant", more)
             self._granted += more
+        return claims
+
+    def _look(self, worker: UUID, free: int) -> list[Turn]:
+        silent = self._clock() >= self._quiet_at
+        claims = self._looks.take(worker, free if silent else 1)
+        if not silent:
+            self._look_at = self._quiet_at
+        elif self._here:
+            # Else a busy worker would look for ever, and messages that it is granted none of would grow stale.
+            self._look_at = self._clock() + GLANCE
         return claims
 
     def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
@@ -98,8 +107,7 @@ class BrokerSource:
 
     def patience(self) -> float:
         """Return the seconds until it wants to look for itself, or to have a courier again."""
-        quiet_in = max(0.0, self._quiet_at - self._clock())
-        look_in = max(quiet_in, self._looks.patience())
+        look_in = max(0.0, self._look_at - self._clock(), self._looks.patience())
         return look_in if self._courier is not None else min(look_in, max(0.0, self._courier_due - self._clock()))
 
     def descriptor(self) -> int | None:
@@ -139,7 +147,7 @@ class BrokerSource:
                 self._here = True
             case "away":
                 self._here = False
-                self._quiet_at = self._clock()
+                self._quiet_at = self._look_at = self._clock()
             case "refused":
                 raise BrokerRefused(about)
 
@@ -166,5 +174,5 @@ class BrokerSource:
         self._courier, self._here = None, False
         self._heard.clear()
         self._granted = 0
-        self._quiet_at = self._clock()
+        self._quiet_at = self._look_at = self._clock()
         self._courier_due = self._clock() + AGAIN * (0.5 + self._chance())

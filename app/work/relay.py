@@ -12,7 +12,6 @@ import psycopg
 
 from app import crash_points
 from app.errors import TurnoError
-from app.jobs.job import Priority
 from app.jobs.message import Message
 from app.store import broker, leases, tickets
 from app.work.engine import Connection, EngineLink
@@ -31,11 +30,11 @@ LOST_IN_A_FULL_QUEUE = timedelta(minutes=5)  # what is said of an empty queue ma
 class Publisher(Protocol):
     """Whoever speaks to the broker."""
 
-    def publish(self, outgoing: Sequence[tuple[Message, Priority]]) -> list[Message]:
+    def publish(self, outgoing: Sequence[Message]) -> list[Message]:
         """Return what the broker has confirmed; raises TurnoError if it is away."""
 
-    def waiting(self, band: Priority) -> int:
-        """Return how many messages of a band wait; raises TurnoError if the broker is away."""
+    def waiting(self) -> int:
+        """Return how many messages wait; raises TurnoError if the broker is away."""
 
 
 class Relay:
@@ -101,7 +100,7 @@ class Relay:
     def _publish(self) -> bool:
         outgoing = self._engine.run(broker.unpublished, self._window, BATCH)
         if outgoing:
-            sent = self._publisher.publish([(one.message, one.band) for one in outgoing])
+            sent = self._publisher.publish(outgoing)
             crash_points.reach("published")
             self._engine.run(broker.mark_published, sent)
         return bool(outgoing)
@@ -111,10 +110,9 @@ class Relay:
         if monotonic() < self._look_for_lost_at:
             return
         self._look_for_lost_at = monotonic() + LOOK_FOR_LOST
-        for band in Priority:
-            lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting(band) else self._lost_after
-            if lost := self._engine.run(broker.unpublish, band, lost_after):
-                log.warning("published again: %s %s messages were not taken in %s", lost, band.word, lost_after)
+        lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
+        if lost := self._engine.run(broker.unpublish, lost_after):
+            log.warning("published again: %s messages were not taken in %s", lost, lost_after)
 
     def _wait(self, connection: Connection, seconds: float) -> None:
         if connection is not self._listens:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pika
 from pika.exceptions import AMQPError
 
-from app.jobs.job import Priority
-from app.queues.topology import nodes, queue_of
+from app.queues.topology import QUEUE, nodes
 from cli.private_rabbitmq import NodeError
 
 if TYPE_CHECKING:
@@ -86,7 +85,6 @@ class StrickenBroker:
     def _purge(self, _hold: float) -> None:
         try:
             with closing(pika.BlockingConnection(nodes(self._node.url))) as connection:
-                for band in Priority:
-                    connection.channel().queue_purge(queue_of(band))
+                connection.channel().queue_purge(QUEUE)
         except (AMQPError, OSError) as error:
             self.refusals.append(f"purge: {error!r}")

@@ -21,7 +21,7 @@ rabbitmqctl set_permissions -p turno turno_relay '^$' '^turno$' '^$'
 
 # Consumes: RABBITMQ_URL.
 add_user turno_consumer "$TURNO_CONSUMER_PASSWORD"
-rabbitmqctl set_permissions -p turno turno_consumer '^$' '^$' '^turno\.(urgent|normal|low)$'
+rabbitmqctl set_permissions -p turno turno_consumer '^$' '^$' '^turno\.jobs$'
 
 # The user that every new broker has, with a password that everybody knows.
 rabbitmqctl delete_user guest || true

@@ -7,5 +7,5 @@ set -eu
 case "$(rabbitmqctl --quiet version)" in
 3.*) ;;
 *) rabbitmqctl set_policy -p turno --apply-to quorum_queues --priority 10 turno-unlimited \
-    '^turno\.(urgent|normal|low)$' '{"delivery-limit": -1}' ;;
+    '^turno\.jobs$' '{"delivery-limit": -1}' ;;
 esac

@@ -14,7 +14,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from app.jobs.job import JobRef, Priority
 from app.jobs.message import Message
 from app.queues.pool import PoolQueue
-from app.queues.topology import EXCHANGE, prepare, queue_of
+from app.queues.topology import EXCHANGE, JOBS, QUEUE, prepare
 from cli.deadline import becomes_true
 from cli.private_rabbitmq import Node
 from cli.wiring import pool_queue
@@ -22,7 +22,7 @@ from tests.broker import broker_channel
 from tests.odd_handlers import Odd
 from tests.world import World
 
-QUEUES = [*(queue_of(band) for band in Priority), "turno.quarantine"]
+QUEUES = [QUEUE, "turno.quarantine"]
 
 
 @pytest.fixture(autouse=True)
@@ -77,20 +77,15 @@ def attempts_of(world: World, *jobs: UUID) -> set[int]:
     return {world.job(job_id)["attempt"] for job_id in jobs}
 
 
-def test_a_message_is_acknowledged_while_its_job_still_runs(
-    world: World, channel: BlockingChannel, queue: PoolQueue
-) -> None:
+def test_a_message_is_acknowledged_while_its_job_still_runs(world: World, channel: BlockingChannel) -> None:
     consumer = world.start_consumer(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: relays(world), within=20)
+    world.backend = "pool"  # neither the relay nor a look of the consumer finds it there: it comes by this message
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    queue.offer(JobRef("suc0001", job_id))
+    channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode(), mandatory=True)
     assert becomes_true(lambda: running(world, job_id), within=20)
-    ticket = world.ticket(job_id)
-    assert ticket is not None
-    assert ticket["published_at"] is not None
     # What was not acknowledged would be back in the queue once its connection is gone.
     os.kill(courier_of(consumer), signal.SIGKILL)
-    assert not becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) > 0, within=1)
+    assert not becomes_true(lambda: waiting(channel, QUEUE) > 0, within=1)
     assert world.job(job_id)["status"] == "running"
 
 
@@ -119,7 +114,7 @@ def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(world: Wo
     world.start_consumer()
     assert becomes_true(lambda: ended(world, failing), within=30)
     assert (world.job(failing)["status"], world.job(failing)["attempt"]) == ("failed", 4)
-    assert [waiting(channel, name) for name in QUEUES] == [0, 0, 0, 0]
+    assert [waiting(channel, name) for name in QUEUES] == [0, 0]
     assert world.job(later)["status"] == "pending"
     world.time_passes()
     assert becomes_true(lambda: ended(world, later), within=20)
@@ -142,8 +137,8 @@ def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
     ]
     for message in [Message(done, schema, 0), Message(done, schema, 7), Message(held, schema, 1),
                     Message(future, schema, 0), *foreign] * 20:  # fmt: skip
-        channel.basic_publish(EXCHANGE, "normal", message.encode(), mandatory=True)
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 0, within=30)
+        channel.basic_publish(EXCHANGE, JOBS, message.encode(), mandatory=True)
+    assert becomes_true(lambda: waiting(channel, QUEUE) == 0, within=30)
     last = world.enqueue({"how": "ok"}, handler=Odd)
     assert becomes_true(lambda: ended(world, last), within=30)
     assert attempts_of(world, done, held, last) == {1}
@@ -155,7 +150,7 @@ def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
 def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(world: World, channel: BlockingChannel) -> None:
     junk = [b"", b"\xff\xfe", b"{}", b"[" * 100_000, Message(uuid4(), world.one.schema, 0).encode() + b"}"]
     for body in junk:
-        channel.basic_publish(EXCHANGE, "urgent", body, mandatory=True)
+        channel.basic_publish(EXCHANGE, JOBS, body, mandatory=True)
     consumer = world.start_consumer()
     assert becomes_true(lambda: waiting(channel, "turno.quarantine") == len(junk), within=30)
     job_id = world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
@@ -166,10 +161,10 @@ def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(world: Worl
 
 
 def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(world: World, channel: BlockingChannel) -> None:
-    channel.queue_delete("turno.low")
-    channel.queue_declare("turno.low", durable=True)
+    channel.queue_delete(QUEUE)
+    channel.queue_declare(QUEUE, durable=True)
     log, _ = world.start_consumer().communicate(timeout=40)
-    assert "the broker's queue turno.low is not as Turno makes it" in log
+    assert "the broker's queue turno.jobs is not as Turno makes it" in log
     assert "delete it and start again" in log
     assert "Traceback" not in log
     assert world.rows("SELECT 1 FROM turno.workers") == []
@@ -183,7 +178,7 @@ def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_j
     assert becomes_true(lambda: running(world, held), within=30)
     # The only child is busy, so that what is published stays where it can be counted.
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) > len(jobs), within=40)
+    assert becomes_true(lambda: waiting(channel, QUEUE) > len(jobs), within=40)
     assert world.cancel(held) == "requested"
     assert becomes_true(lambda: ended(world, *jobs), within=30)
     consumer.send_signal(signal.SIGTERM)
@@ -203,9 +198,8 @@ def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_it
         world.enqueue({"how": "ok"}, handler=Odd)
     world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 5, within=20)
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.URGENT)) == 1, within=20)
-    assert not becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) > 5, within=1)
+    assert becomes_true(lambda: waiting(channel, QUEUE) == 5, within=20)
+    assert not becomes_true(lambda: waiting(channel, QUEUE) > 5, within=1)
 
 
 def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: World, channel: BlockingChannel) -> None:
@@ -221,18 +215,18 @@ def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: World, channel: B
 
 
 def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: World, channel: BlockingChannel) -> None:
-    channel.basic_publish(EXCHANGE, "normal", Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
+    channel.basic_publish(EXCHANGE, JOBS, Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
     world.start_consumer(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) == 0, within=30)  # so it consumes
+    assert becomes_true(lambda: waiting(channel, QUEUE) == 0, within=30)  # so it consumes
     busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
     assert becomes_true(lambda: running(world, *busy), within=30)
     bodies = {Message(uuid4(), world.one.schema, 0).encode() for _ in range(3)}
     for body in bodies:
-        channel.basic_publish(EXCHANGE, "normal", body, mandatory=True)
+        channel.basic_publish(EXCHANGE, JOBS, body, mandatory=True)
     got: set[bytes] = set()
 
     def all_came() -> bool:
-        _, _, body = channel.basic_get(queue_of(Priority.NORMAL), auto_ack=True)
+        _, _, body = channel.basic_get(QUEUE, auto_ack=True)
         got.update([body] if body else [])
         return got >= bodies
 
@@ -250,7 +244,7 @@ def test_sigterm_drains_and_what_was_heard_is_left_to_others(world: World, chann
     assert {(world.job(job_id)["errors"], world.job(job_id)["crashes"]) for job_id in jobs} == {(0, 0)}
     assert world.rows("SELECT 1 FROM turno.workers") == []
     assert becomes_true(lambda: not relays(world), within=10)
-    assert becomes_true(lambda: waiting(channel, queue_of(Priority.NORMAL)) >= 1, within=10)
+    assert becomes_true(lambda: waiting(channel, QUEUE) >= 1, within=10)
     world.start_consumer()
     assert becomes_true(lambda: ended(world, *jobs[:1]), within=30)
 
@@ -259,8 +253,38 @@ def test_only_the_named_queues_are_served_and_no_message_is_taken(world: World, 
     cold = world.start_consumer("nothing-of-the-kind")
     assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    channel.basic_publish(EXCHANGE, Priority.NORMAL.word, Message(job_id, world.one.schema, 0).encode())
+    channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode())
     hot = world.start_consumer("hot")
     assert becomes_true(lambda: ended(world, job_id), within=30)
-    assert waiting(channel, queue_of(Priority.NORMAL)) == 1
+    assert waiting(channel, QUEUE) == 1
     assert (cold.poll(), hot.poll()) == (None, None)
+
+
+def test_jobs_of_a_type_that_no_consumer_knows_hide_none_of_the_same_tenant(
+    world: World, channel: BlockingChannel
+) -> None:
+    """Eight of them fill the window; another tenant keeps the consumer hearing."""
+    unknown = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(8)]
+    world.rows("UPDATE turno.tickets SET type = 'monthly_report'")
+    for _ in range(300):
+        world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+    known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
+    world.start_consumer(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: ended(world, *known), within=30)
+    assert world.rows("SELECT 1 FROM turno.tickets WHERE tenant_id = %s", world.other.id) != []
+    assert waiting(channel, QUEUE) <= 8
+    assert not ended(world, *unknown[:1])
+
+
+def test_an_urgent_job_comes_before_what_its_tenant_has_in_the_broker(world: World, channel: BlockingChannel) -> None:
+    held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
+    world.start_consumer(POOL_MAX_CHILDREN="1")
+    assert becomes_true(lambda: running(world, held), within=20)
+    bulk = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.LOW) for _ in range(20)]
+    assert becomes_true(lambda: waiting(channel, QUEUE) == 8, within=20)
+    urgent = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT) for _ in range(2)]
+    world.cancel(held)
+    assert becomes_true(lambda: ended(world, *urgent, *bulk), within=30)
+    order = world.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", held)
+    # One turn in eight goes to what it was given for.
+    assert {row["id"] for row in order[:8]} >= set(urgent)

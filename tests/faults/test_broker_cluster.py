@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 
-from app.jobs.job import Priority
-from app.queues.topology import prepare, queue_of
+from app.queues.topology import QUEUE, prepare
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.free_port import free_port
@@ -59,7 +58,7 @@ class Scene:
         return worker
 
     def leader(self) -> int:
-        return self.cluster.index_of_leader(queue_of(Priority.NORMAL))
+        return self.cluster.index_of_leader(QUEUE)
 
     def hears_again(self) -> bool:
         """Say whether the broker confirms what is published from now on, so that a majority of it works."""

@@ -13,8 +13,8 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.jobs.job import JobRef, Priority
-from app.queues.topology import queue_of
+from app.jobs.job import JobRef
+from app.queues.topology import QUEUE
 from cli.deadline import becomes_true
 from cli.demo_web import DemoWeb
 from cli.development_token import development_token
@@ -161,9 +161,9 @@ def test_a_queue_that_was_deleted_is_made_again_and_what_was_in_it_runs(
     assert becomes_true(lambda: relays(world), within=30)
     with Load(world) as load:
         assert load.grows(30)
-        channel.queue_delete(queue_of(Priority.NORMAL))
+        channel.queue_delete(QUEUE)
         # By whoever publishes next: while nobody does, consumers look for themselves.
-        assert becomes_true(lambda: exists(channel, queue_of(Priority.NORMAL)), within=60)
+        assert becomes_true(lambda: exists(channel, QUEUE), within=60)
         assert load.grows(30)
     assert becomes_true(lambda: ended(world), within=60)
     assert once_each(world, load.jobs)

@@ -1,12 +1,13 @@
 """What the relay asks of the tickets: a bounded window, turns, caps, and marks that touch nothing that was claimed."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
+from app.jobs.claim import Claim
 from app.jobs.job import Priority
 from app.jobs.message import Message
 from app.store import broker, leases, tickets
@@ -19,6 +20,7 @@ TIME = timedelta(seconds=30)
 @pytest.fixture(autouse=True)
 def rabbitmq_backend(world: World) -> Iterator[None]:
     world.backend = "rabbitmq"
+    a_worker(world)
     yield
     world.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
     world.rows("TRUNCATE turno.job_types")
@@ -30,13 +32,13 @@ def put(world: World, count: int, *, other: bool = False, priority: Priority = P
 
 
 def publish(world: World, window: int = 4, limit: int = 100) -> list[Message]:
-    sent = [one.message for one in broker.unpublished(world.engine, window, limit)]
+    sent = broker.unpublished(world.engine, window, limit)
     broker.mark_published(world.engine, sent)
     return sent
 
 
 def a_worker(world: World) -> UUID:
-    return tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1)
+    return tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=TYPES)
 
 
 def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: World) -> None:
@@ -50,15 +52,150 @@ def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: World)
     assert [message.job_id for message in publish(world)] == jobs[4:5]
 
 
-def test_each_band_has_a_window_and_tenants_take_turns_within_it(world: World) -> None:
-    put(world, 10)
-    put(world, 2, other=True)
-    put(world, 1, priority=Priority.URGENT)
+def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(world: World) -> None:
+    low = put(world, 10, priority=Priority.LOW)
+    world.rows("UPDATE turno.tickets SET type = 'taxpayer_sync' WHERE job_id = ANY (%s)", low[1::2])
+    tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
+    others = put(world, 2, other=True)
+    (urgent,) = put(world, 1, priority=Priority.URGENT)
     outgoing = broker.unpublished(world.engine, 4, 100)
-    assert [one.band for one in outgoing] == [Priority.URGENT] + [Priority.NORMAL] * 6
-    one, other = world.one.schema, world.other.schema
-    assert [sent.message.schema for sent in outgoing] == [one, one, other, one, other, one, one]
+    assert [sent.job_id for sent in outgoing] == [urgent, others[0], low[0], others[1], *low[1:3]]
     assert len(broker.unpublished(world.engine, 4, 3)) == 3
+
+
+def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world: World) -> None:
+    put(world, 20)
+    world.rows("UPDATE turno.tickets SET type = 'monthly_report'")
+    put(world, 20)
+    world.rows("UPDATE turno.tickets SET version = 2 WHERE type = 'batch_invoicing'")
+    known = put(world, 3)
+    world.rows("UPDATE turno.tickets SET run_at = run_at - interval '1 minute' WHERE job_id <> ALL (%s)", known)
+    assert [message.job_id for message in publish(world)] == known
+    tickets.start_worker(world.engine, backend="pool", host="here", pid=1, types=[("monthly_report", 1)])
+    assert publish(world, window=8) == []
+    newer = [("batch_invoicing", 2), ("monthly_report", 1)]
+    tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=newer)
+    assert len(publish(world, window=8)) == 5
+
+
+def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window(world: World) -> None:
+    """After a release was taken back; so it is with what was paused since."""
+    old = put(world, 8)
+    assert [message.job_id for message in publish(world, window=8)] == old
+    world.rows("UPDATE turno.tickets SET version = 2 WHERE job_id = ANY (%s)", old[:4])
+    world.rows("UPDATE turno.tickets SET type = 'taxpayer_sync' WHERE job_id = ANY (%s)", old[4:])
+    new = put(world, 8)
+    assert [message.job_id for message in publish(world, window=8)] == new
+
+
+def test_what_only_a_consumer_without_messages_knows_is_not_published(world: World) -> None:
+    put(world, 1)
+    world.rows("UPDATE turno.workers SET queues = '{default}'")
+    assert publish(world) == []
+
+
+class Broker:
+    """First in, first out; a relay that fills it and a consumer that takes from it."""
+
+    def __init__(self, world: World) -> None:
+        self.types = TYPES
+        self._world = world
+        self._worker = a_worker(world)
+        world.engine.execute("SELECT setseed(0.5)")  # which turns are the oldest's is the same each time
+        self._queue: deque[Message] = deque()
+
+    def relay(self) -> None:
+        self._queue.extend(publish(self._world))
+
+    def consume(self) -> Claim | None:
+        """Claim by the next message that brings something, as a free child would."""
+        while self._queue:
+            message = self._queue.popleft()
+            if claim := broker.claim_message(self._world.engine, self._worker, message, types=self.types):
+                return claim
+        return None
+
+
+@pytest.fixture
+def fifo(world: World) -> Broker:
+    return Broker(world)
+
+
+def test_urgent_jobs_gain_nothing_over_another_tenant(world: World, fifo: Broker) -> None:
+    put(world, 40, priority=Priority.URGENT)
+    put(world, 40, priority=Priority.LOW)
+    put(world, 40, other=True, priority=Priority.LOW)
+    turns = []
+    for _ in range(60):
+        fifo.relay()
+        claim = fifo.consume()
+        assert claim is not None
+        turns.append(claim.login.slug)
+    assert 26 <= turns.count("suc0001") <= 34
+
+
+def test_a_tenant_s_urgent_job_takes_the_next_of_its_turns(world: World, fifo: Broker) -> None:
+    bulk = put(world, 20)
+    fifo.relay()
+    (urgent,) = put(world, 1, priority=Priority.URGENT)
+    (others,) = put(world, 1, other=True, priority=Priority.URGENT)
+    first = [fifo.consume() for _ in range(4)]  # the broker has only those that were there before
+    taken = [claim.job_id for claim in first if claim]
+    assert others not in taken
+    assert urgent in taken
+    fifo.relay()
+    while (claim := fifo.consume()) is not None:
+        taken.append(claim.job_id)
+        fifo.relay()
+    assert sorted(taken) == sorted([*bulk, urgent, others])
+    assert len(set(taken)) == len(taken)
+
+
+def test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones(world: World, fifo: Broker) -> None:
+    low = set(put(world, 3, priority=Priority.LOW))
+    fifo.relay()
+    for _ in range(100):
+        put(world, 2, priority=Priority.URGENT)
+        fifo.relay()
+        claim = fifo.consume()
+        if claim and claim.job_id in low:
+            return
+    pytest.fail("no low job was taken in 100 turns")
+
+
+def test_a_better_job_of_an_unknown_type_takes_no_turn(world: World, fifo: Broker) -> None:
+    (job_id,) = put(world, 1)
+    fifo.relay()
+    put(world, 1, priority=Priority.URGENT)
+    world.rows("UPDATE turno.tickets SET type = 'monthly_report' WHERE priority = 0")
+    claim = fifo.consume()
+    assert claim is not None
+    assert claim.job_id == job_id
+
+
+def test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run(world: World, fifo: Broker) -> None:
+    """As beside a newer release, whose jobs fill the window."""
+    newer = put(world, 4)
+    fifo.relay()
+    world.rows("UPDATE turno.tickets SET version = 2")
+    (known,) = put(world, 1, priority=Priority.LOW)
+    claim = fifo.consume()
+    assert claim is not None
+    assert claim.job_id == known
+    assert [(world.ticket(job_id) or {})["published_at"] is None for job_id in newer] == [True, False, False, False]
+
+
+def test_a_paused_type_hides_no_other_in_its_band(world: World, fifo: Broker) -> None:
+    fifo.types = [*TYPES, ("taxpayer_sync", 1)]
+    put(world, 2)
+    fifo.relay()
+    put(world, 1, priority=Priority.URGENT)
+    world.rows("UPDATE turno.tickets SET type = 'taxpayer_sync', run_at = run_at - interval '1 h' WHERE priority = 0")
+    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('taxpayer_sync', now())")
+    (urgent,) = put(world, 1, priority=Priority.URGENT)
+    claim = fifo.consume()
+    assert claim is not None
+    assert claim.job_id == urgent
 
 
 def test_what_could_not_be_claimed_is_not_published(world: World) -> None:
@@ -80,7 +217,7 @@ def test_what_could_not_be_claimed_is_not_published(world: World) -> None:
 
 def test_a_mark_that_comes_late_touches_no_later_attempt(world: World) -> None:
     (job_id,) = put(world, 1)
-    (message,) = [one.message for one in broker.unpublished(world.engine, 4, 100)]
+    (message,) = broker.unpublished(world.engine, 4, 100)
     worker = a_worker(world)
     assert broker.claim_message(world.engine, worker, message, types=TYPES)
     broker.mark_published(world.engine, [message])
@@ -92,14 +229,15 @@ def test_a_mark_that_comes_late_touches_no_later_attempt(world: World) -> None:
     assert (world.ticket(job_id) or {})["published_at"] is not None
 
 
-def test_what_nobody_took_for_long_is_published_again_by_its_band(world: World) -> None:
+def test_what_nobody_took_for_long_is_published_again(world: World) -> None:
     put(world, 2)
-    put(world, 1, priority=Priority.LOW)
     publish(world)
     world.rows("UPDATE turno.tickets SET published_at = now() - interval '16 s'")
-    assert broker.unpublish(world.engine, Priority.NORMAL, timedelta(seconds=17)) == 0
-    assert broker.unpublish(world.engine, Priority.NORMAL, timedelta(seconds=15)) == 2
+    assert broker.unpublish(world.engine, timedelta(seconds=17)) == 0
+    assert broker.unpublish(world.engine, timedelta(seconds=15)) == 2
     assert len(publish(world)) == 2
+    world.rows("UPDATE turno.tickets SET published_at = now() + interval '10 minutes'")  # the clock was set back
+    assert broker.unpublish(world.engine, timedelta(seconds=15)) == 2
 
 
 def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: World) -> None:

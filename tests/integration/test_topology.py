@@ -17,8 +17,7 @@ from click.testing import CliRunner
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
 from app.errors import TurnoError
-from app.jobs.job import Priority
-from app.queues.topology import EXCHANGE, TopologyDiffers, TopologyMissing, nodes, prepare, queue_of
+from app.queues.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from cli.deadline import becomes_true
 from cli.free_port import free_port
 from cli.main import main
@@ -108,19 +107,18 @@ def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> Non
     prepare(broker.url("setup"))
     for side in ("relay", "consumer"):
         prepare(broker.url(side))
-    normal = queue_of(Priority.NORMAL)
 
     def publish(channel: Any) -> None:
-        channel.basic_publish(EXCHANGE, "normal", b"{}", mandatory=True)
+        channel.basic_publish(EXCHANGE, JOBS, b"{}", mandatory=True)
 
     def consume(channel: Any) -> None:
-        channel.basic_get(normal)
+        channel.basic_get(QUEUE)
 
     def count(channel: Any) -> None:
-        channel.queue_declare(normal, passive=True)
+        channel.queue_declare(QUEUE, passive=True)
 
     def delete(channel: Any) -> None:
-        channel.queue_delete(normal)
+        channel.queue_delete(QUEUE)
 
     def read_quarantine(channel: Any) -> None:
         channel.basic_get("turno.quarantine")
@@ -139,7 +137,7 @@ def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Dep
     world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
     with broker_channel(broker.url("relay")) as relay, broker_channel(broker.url("setup")) as quarantine:
         quarantine.queue_purge("turno.quarantine")
-        relay.basic_publish(EXCHANGE, "normal", b"junk")
+        relay.basic_publish(EXCHANGE, JOBS, b"junk")
         world.start_consumer(POOL_MAX_CHILDREN="1")
 
         def consumed() -> bool:
@@ -192,7 +190,7 @@ def test_from_release_4_the_limit_of_returns_is_lifted(tmp_path: Path) -> None:
     done = subprocess.run(["sh", str(DEPLOY / "policies.sh")], env=path, capture_output=True, text=True, check=True)
     *_, pattern, policy = done.stdout.splitlines()
     assert json.loads(policy) == {"delivery-limit": -1}
-    assert [bool(re.search(pattern, queue_of(band))) for band in Priority] == [True] * 3
+    assert re.search(pattern, QUEUE)
     assert not re.search(pattern, "turno.quarantine")
 
 
@@ -202,11 +200,11 @@ def test_what_is_made_differently_is_named_with_what_to_do(broker: Deployed) -> 
     prepare(own)
     with closing(pika.BlockingConnection(nodes(own))) as connection:
         channel = connection.channel()
-        channel.queue_delete("turno.low")
-        channel.queue_declare("turno.low", durable=True, arguments={"x-queue-type": "classic"})
-        with pytest.raises(TopologyDiffers, match=r"queue turno\.low is not as Turno makes it.*delete it and start"):
+        channel.queue_delete(QUEUE)
+        channel.queue_declare(QUEUE, durable=True, arguments={"x-queue-type": "classic"})
+        with pytest.raises(TopologyDiffers, match=r"queue turno\.jobs is not as Turno makes it.*delete it and start"):
             prepare(own)
-        channel.queue_delete("turno.low")
+        channel.queue_delete(QUEUE)
     prepare(own)
 
 

@@ -11,6 +11,8 @@ DECIDES = "section 7: a message proves nothing, the claim decides"
 WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
 AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
 ONE = "section 7: one relay at a time, by lease"
+FAIR = "promise 8: no tenant delays another, whatever priority it claims"
+KNOWN = "promise 7: jobs of types nobody here runs cost the others nothing"
 FLIP = "promise 6: switching the backend loses and doubles nothing"
 NODES = "tests/unit/test_broker_url.py"
 ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and the others serve"
@@ -21,8 +23,8 @@ MUTANTS = (
         "a busy consumer looks for ever and leaves its messages in the broker",
         "section 7: the relay keeps a bounded window in the broker",
         "app/work/broker_source.py",
-        "            if self._here:\n",
-        "            if False:\n",
+        "        elif self._here:\n",
+        "        elif False:\n",
         ("tests/unit/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
     ),
     Mutant(
@@ -37,9 +39,9 @@ MUTANTS = (
         "a busy tenant's whole backlog goes into the broker",
         WINDOW,
         "migrations/control/functions/unpublished.sql",
-        "ORDER BY t.run_at, t.job_id LIMIT greatest(0, r.places)) AS next",
-        "ORDER BY t.run_at, t.job_id) AS next",
-        (f"{RELAY}::test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied",),
+        "FROM next n WHERE n.turn <= n.places ORDER BY",
+        "FROM next n ORDER BY",
+        (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
     ),
     Mutant(
         "what a cap holds back is published",
@@ -53,9 +55,90 @@ MUTANTS = (
         "one tenant's messages come before another's",
         WINDOW,
         "migrations/control/functions/unpublished.sql",
-        "ORDER BY r.priority, next.turn, r.id",
-        "ORDER BY r.priority, r.id, next.turn",
-        (f"{RELAY}::test_each_band_has_a_window_and_tenants_take_turns_within_it",),
+        "ORDER BY n.turn, n.id LIMIT",
+        "ORDER BY n.id, n.turn LIMIT",
+        (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
+    ),
+    Mutant(
+        "a window for each band gives a tenant that uses them all more turns",
+        FAIR,
+        "migrations/control/functions/unpublished.sql",
+        "AND p.tenant_id = n.id) AS places",
+        "AND p.tenant_id = n.id AND p.priority = 0) AS places",
+        (f"{RELAY}::test_urgent_jobs_gain_nothing_over_another_tenant",),
+    ),
+    Mutant(
+        "what no consumer knows is published and fills the window",
+        KNOWN,
+        "migrations/control/functions/unpublished.sql",
+        "unnest(w.types, w.versions) AS k (type, version)\n        WHERE w.backend = 'rabbitmq'",
+        "(SELECT t.type, t.version FROM tickets t) AS k\n        WHERE true",
+        (f"{RELAY}::test_what_no_living_consumer_knows_is_not_published_and_hides_nothing",),
+    ),
+    Mutant(
+        "what only a consumer without messages knows is published",
+        KNOWN,
+        "migrations/control/functions/unpublished.sql",
+        " AND w.queues IS NULL",
+        "",
+        (f"{RELAY}::test_what_only_a_consumer_without_messages_knows_is_not_published",),
+    ),
+    Mutant(
+        "what was published and nobody knows any more fills the window",
+        KNOWN,
+        "migrations/control/functions/unpublished.sql",
+        "FROM tickets p JOIN known k USING (type, version)",
+        "FROM tickets p",
+        (f"{RELAY}::test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window",),
+    ),
+    Mutant(
+        "a turn that its consumer cannot use as named is lost",
+        KNOWN,
+        "migrations/control/functions/claim_message.sql",
+        "    IF EXISTS (SELECT FROM unnest(types, versions) AS k (type, version)\n"
+        "               WHERE k.type = p_named.type AND k.version = p_named.version) THEN\n",
+        "    IF true THEN\n",
+        (f"{RELAY}::test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run",),
+    ),
+    Mutant(
+        "a paused type hides what else is urgent",
+        KNOWN,
+        "migrations/control/functions/claim_message.sql",
+        "j.paused_at IS NOT NULL\n",
+        "false\n",
+        (f"{RELAY}::test_a_paused_type_hides_no_other_in_its_band",),
+    ),
+    Mutant(
+        "an urgent job waits for what its tenant has in the broker",
+        FAIR,
+        "migrations/control/functions/claim_message.sql",
+        "IF named.state = 'ready' THEN",
+        "IF false THEN",
+        (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
+    ),
+    Mutant(
+        "what gave its turn away is never published again",
+        NEVER_LOST,
+        "migrations/control/functions/claim_message.sql",
+        "WHERE n.job_id = p_job AND n.worker_id IS NULL\n",
+        "WHERE false\n",
+        (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
+    ),
+    Mutant(
+        "a tenant's low jobs never have a turn of their own",
+        "section 6: every eighth takes the oldest, so that nothing starves",
+        "migrations/control/functions/claim_message.sql",
+        "goes_before(named, random() < 0.125,",
+        "goes_before(named, false,",
+        (f"{RELAY}::test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones",),
+    ),
+    Mutant(
+        "a consumer that hears looks for nothing",
+        KNOWN,
+        "app/work/broker_source.py",
+        "if self._clock() >= self._look_at else []",
+        "if self._clock() >= self._quiet_at else []",
+        ("tests/unit/test_broker_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
     ),
     Mutant(
         "a late mark hides the next attempt from the relay",
@@ -109,9 +192,9 @@ MUTANTS = (
         "without a broker nobody looks",
         NEVER_LOST,
         "app/work/broker_source.py",
-        "        if not claims and self._clock() >= self._quiet_at:",
-        "        if False:",
-        ("tests/unit/test_broker_source.py::test_while_it_hears_it_does_not_look_and_after_a_silence_it_does",),
+        "if self._clock() >= self._look_at else []",
+        "if False else []",
+        ("tests/unit/test_broker_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
     ),
     Mutant(
         "junk is thrown away",

@@ -44,16 +44,22 @@ class Looks:
     """Finds one job each time it is asked."""
 
     exhausted = False
-    asked = 0
     without: Collection[str] = ()
     types = ()
     queues = None
 
     processes: set[int] = set()  # noqa: RUF012 - never changed
 
+    def __init__(self) -> None:
+        self.asked_for: list[int] = []
+
+    @property
+    def asked(self) -> int:
+        return len(self.asked_for)
+
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
-        del worker, free
-        self.asked += 1
+        del worker
+        self.asked_for.append(free)
         self.without = without
         return [((a_claim(uuid4()),),)]
 
@@ -141,17 +147,27 @@ def test_a_message_whose_job_cannot_be_claimed_is_done_with_too(scene: Scene) ->
     assert scene.heard() == ["grant 1", "done 1.1", "grant 1"]
 
 
-def test_while_it_hears_it_does_not_look_and_after_a_silence_it_does(scene: Scene) -> None:
-    scene.source.take(WORKER, 1)
+def test_after_a_silence_it_looks_for_all_that_are_free(scene: Scene) -> None:
+    scene.source.take(WORKER, 3)
     scene.now += QUIET - 0.1
-    scene.hands_over("1.1", MESSAGE)
-    assert len(scene.source.take(WORKER, 1)) == 1
-    scene.now += QUIET - 0.1
-    assert scene.source.take(WORKER, 1) == []
+    assert scene.source.take(WORKER, 3) == []
     assert scene.looks.asked == 0
-    scene.now += 0.2
-    assert len(scene.source.take(WORKER, 1)) == 1
-    assert scene.looks.asked == 1
+    scene.now += 0.1
+    assert len(scene.source.take(WORKER, 3)) == 1
+    assert scene.looks.asked_for == [3]
+
+
+def test_while_it_hears_it_looks_for_one_job_now_and_then(scene: Scene) -> None:
+    """What the broker does not say must not wait for a silence that never comes."""
+    scene.says("here")
+    for tenth in range(1, 50):
+        scene.now = 100 + tenth / 10
+        scene.source.take(WORKER, 3)
+        scene.hands_over(f"1.{tenth}", MESSAGE)
+    assert scene.looks.asked_for == [1, 1]  # 2 s and 4 s after the beginning
+    scene.now += QUIET + 0.1
+    scene.source.take(WORKER, 3)
+    assert scene.looks.asked_for == [1, 1, 3]
 
 
 def test_between_two_looks_a_broker_that_is_there_may_speak_first(scene: Scene) -> None:

@@ -1,13 +1,14 @@
--- Messages of a band that nobody took for so long are given up for lost: they are published again.
-CREATE OR REPLACE FUNCTION unpublish(p_priority integer, p_waiting_for interval) RETURNS bigint
+-- Messages that nobody took for so long are given up for lost: they are published again. So are those of an hour that is
+-- yet to come: the server's clock was set back.
+CREATE OR REPLACE FUNCTION unpublish(p_waiting_for interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     forgotten bigint;
 BEGIN
     UPDATE tickets t SET published_at = NULL
     WHERE t.job_id IN (SELECT p.job_id FROM tickets p
-                       WHERE p.state = 'ready' AND p.backend = 'rabbitmq' AND p.priority = p_priority
-                         AND p.published_at <= clock_timestamp() - p_waiting_for
+                       WHERE p.state = 'ready' AND p.backend = 'rabbitmq' AND p.published_at IS NOT NULL
+                         AND p.published_at NOT BETWEEN clock_timestamp() - p_waiting_for AND clock_timestamp()
                        LIMIT 1000 FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS forgotten = ROW_COUNT;
     RETURN forgotten;

@@ -1,42 +1,54 @@
--- What to publish now: of each band and tenant as much as keeps p_window messages in the broker, tenants in turn.
--- The broker is first in, first out; so the less of a busy tenant is in there, the sooner another has its turn.
+-- What to publish now: of each tenant as much as keeps p_window messages in the broker, tenants in turn; of the tenant its
+-- best band, oldest first.
+-- The broker is first in, first out; so the less of a busy tenant is in there, the sooner another has its turn. Only what a
+-- living consumer that hears messages knows, and may run, is published or counted: other messages are thrown away.
 CREATE OR REPLACE FUNCTION unpublished(p_window integer, p_limit integer)
-RETURNS TABLE (job_id uuid, schema text, attempt integer, priority smallint)
+RETURNS TABLE (job_id uuid, schema text, attempt integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM promote(200);
     RETURN QUERY
-    WITH RECURSIVE waiting AS (
-        (SELECT t.priority, t.tenant_id FROM tickets t
-         WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
-         ORDER BY t.priority, t.tenant_id LIMIT 1)
-        UNION ALL
-        SELECT n.priority, n.tenant_id
-        FROM waiting w CROSS JOIN LATERAL (
-            SELECT t.priority, t.tenant_id FROM tickets t
-            WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
-              AND (t.priority, t.tenant_id) > (w.priority, w.tenant_id)
-            ORDER BY t.priority, t.tenant_id LIMIT 1) AS n
-    ), room AS (
-        SELECT w.priority, n.id, n.schema,
+    WITH known AS MATERIALIZED (
+        SELECT DISTINCT k.type, k.version FROM workers w CROSS JOIN LATERAL unnest(w.types, w.versions) AS k (type, version)
+        WHERE w.backend = 'rabbitmq' AND w.queues IS NULL
+          AND NOT EXISTS (SELECT FROM job_types j WHERE j.type = k.type AND (
+                  j.paused_at IS NOT NULL
+                  OR j.cap <= (SELECT count(*) FROM tickets c WHERE c.state = 'running' AND c.type = k.type)))
+    ), lane AS MATERIALIZED (
+        SELECT k.type, k.version, found.tenant_id FROM known k CROSS JOIN LATERAL (
+            WITH RECURSIVE waiting AS (
+                (SELECT t.tenant_id FROM tickets t
+                 WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
+                   AND t.type = k.type AND t.version = k.version
+                 ORDER BY t.tenant_id LIMIT 1)
+                UNION ALL
+                SELECT n.tenant_id FROM waiting w CROSS JOIN LATERAL (
+                    SELECT t.tenant_id FROM tickets t
+                    WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
+                      AND t.type = k.type AND t.version = k.version AND t.tenant_id > w.tenant_id
+                    ORDER BY t.tenant_id LIMIT 1) AS n
+            )
+            SELECT tenant_id FROM waiting) AS found
+    ), room AS MATERIALIZED (
+        SELECT n.id, n.schema,
                -- Under a cap, no more than could run: what cannot be claimed is looked at again much later.
                least(p_window, n.cap - (SELECT count(*) FROM tickets r
                                         WHERE r.state = 'running' AND n.cap IS NOT NULL AND r.tenant_id = n.id))
-               - (SELECT count(*) FROM tickets p
+               - (SELECT count(*) FROM tickets p JOIN known k USING (type, version)
                   WHERE p.state = 'ready' AND p.backend = 'rabbitmq' AND p.published_at IS NOT NULL
-                    AND p.priority = w.priority AND p.tenant_id = n.id) AS places
-        FROM waiting w JOIN tenants n ON n.id = w.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
+                    AND p.tenant_id = n.id) AS places
+        FROM tenants n
+        WHERE n.id IN (SELECT tenant_id FROM lane) AND n.state = 'active' AND n.paused_at IS NULL
+    ), next AS (
+        SELECT t.job_id, r.schema, t.attempt, r.id, r.places,
+               row_number() OVER (PARTITION BY r.id ORDER BY t.priority, t.run_at, t.job_id) AS turn
+        FROM room r JOIN lane l ON l.tenant_id = r.id CROSS JOIN LATERAL (
+            SELECT t.job_id, t.attempt, t.priority, t.run_at FROM tickets t
+            WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
+              AND t.type = l.type AND t.version = l.version AND t.tenant_id = r.id
+            ORDER BY t.priority, t.run_at, t.job_id LIMIT greatest(0, r.places)) AS t
+        WHERE r.places > 0
     )
-    SELECT next.job_id, r.schema, next.attempt, r.priority
-    FROM room r CROSS JOIN LATERAL (
-        SELECT t.job_id, t.attempt, row_number() OVER (ORDER BY t.run_at, t.job_id) AS turn FROM tickets t
-        WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
-          AND t.priority = r.priority AND t.tenant_id = r.id
-          AND NOT EXISTS (SELECT FROM job_types j WHERE j.type = t.type AND (
-                  j.paused_at IS NOT NULL
-                  OR j.cap <= (SELECT count(*) FROM tickets c WHERE c.state = 'running' AND c.type = t.type)))
-        ORDER BY t.run_at, t.job_id LIMIT greatest(0, r.places)) AS next
-    ORDER BY r.priority, next.turn, r.id
-    LIMIT p_limit;
+    SELECT n.job_id, n.schema, n.attempt FROM next n WHERE n.turn <= n.places ORDER BY n.turn, n.id LIMIT p_limit;
 END $$;

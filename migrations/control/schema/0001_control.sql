@@ -143,10 +143,10 @@ CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
 CREATE INDEX tickets_due_by_tenant ON tickets (tenant_id, run_at, job_id) WHERE state = 'scheduled';
 -- Few run at a time: for a cap it is read from end to end, which goes over dead entries without a look at the table.
 CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
--- Band first, then tenant: how the relay walks, and how it counts what of them is in the broker.
-CREATE INDEX tickets_unpublished ON tickets (priority, tenant_id, run_at, job_id)
+-- How the relay walks: what no consumer knows is never entered. Which of a tenant's are in the broker it counts.
+CREATE INDEX tickets_unpublished ON tickets (type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL;
-CREATE INDEX tickets_published ON tickets (priority, tenant_id, published_at)
+CREATE INDEX tickets_published ON tickets (tenant_id, published_at)
     WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NOT NULL;
 
 -- Which process does what only one should do at a time; over when `until` has passed. `since` is when the present
