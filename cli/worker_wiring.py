@@ -37,6 +37,8 @@ from handlers import build_registry
 from tenants.session import open_session, unlocked
 from tenants.tenant import HandlerLogin
 
+FIRST_SWEEP = 1.0  # seconds after its start in which a spawned worker does not sweep
+
 
 def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
     """Return a worker that runs this job, then what else waits for the exec backend, and leaves.
@@ -48,6 +50,8 @@ def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Superv
     forks = ForkServer(_duty(registry, keep=0, jobs=1), drop=partial(_drop, place))
     settings = read_settings()
     engine = supervisor_link(settings)
+    # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
+    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP, steady=False) if place is not None else None
     return Supervisor(
         backend="exec",
         engine=engine,
@@ -57,6 +61,7 @@ def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Superv
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=0, most=1),
+        janitor=sweeps,
     )
 
 
@@ -120,7 +125,7 @@ def _resident(
         pace=_pace(settings),
         size=size
         or Size(fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children),
-        janitor=Janitor(lambda: _tidy(settings, registry), every=SWEEP.total_seconds()),
+        janitor=_sweeps(settings, registry),
         vigil=signs,
     )
 
@@ -162,10 +167,13 @@ def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[byt
         )
 
 
-def _tidy(settings: Settings, registry: Registry) -> None:
-    passes = maintenance(settings, registry=registry)
-    passes.run_leased_or_log()
-    passes.close()
+def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True) -> Janitor:
+    def sweep() -> None:
+        passes = maintenance(settings, registry=registry)
+        passes.run_leased_or_log(steady=steady)
+        passes.close()
+
+    return Janitor(sweep, every=SWEEP.total_seconds(), first=first)
 
 
 def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:

@@ -15,6 +15,12 @@ from tenants.session import service_session
 
 HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")
 
+ONLY_BESIDE_WORK = (
+    "No resident process and no cron job runs maintenance: lost jobs, retries and delayed jobs start within a minute"
+    " after somebody submits another job, and not before."
+    " To have them in time, run `turno maintain`, or `turno cleanup` by cron."
+)
+
 
 @click.command()
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
@@ -27,12 +33,15 @@ def workers(*, json_wanted: bool) -> None:
     known = logins(settings)
     with service_session(known, known.operator, application="turno-cli") as connection:
         rows = stored.listed(connection)
+        steady = stored.swept_steadily(connection)
     for row in rows:
         row["state"] = "lost" if row["silent"] > settings.dead_after_seconds else "alive"
     if json_wanted:
         click.echo(as_json(rows))
     else:
         print_table(HEADERS, [_line(row) for row in rows])
+        if not steady:
+            click.echo(ONLY_BESIDE_WORK)
 
 
 def _line(row: dict[str, Any]) -> tuple[Any, ...]:

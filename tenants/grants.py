@@ -177,6 +177,7 @@ CONTROL = Matrix(
         "lease_age": _roles("engine"),
         "lease_take": _roles("engine"),
         "worker_stop": _roles("engine"),
+        "worth_staying": _roles("engine"),
         "bury_workers": _roles("engine"),
         "orphans": _roles("engine"),
         "promote": _roles("engine"),

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +27,8 @@ from tenants.session import call_as_api
 from tenants.tenant import Tenant
 
 log = logging.getLogger(__name__)
+
+HINT_EVERY = 10.0  # seconds after which a later job is hinted at too: about the period of a sweep
 
 # Told of a job that changed, by its tenant's number; must not wait.
 Announce = Callable[[int, UUID], None]
@@ -65,6 +69,7 @@ class Dispatcher:
         pending_limit: int,
         day_limits: DayLimits | None = None,
         announce: Announce = lambda _tenant, _job: None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Take one `queue` for all tenants, or what chooses each tenant's."""
         self._connection = connection
@@ -72,6 +77,8 @@ class Dispatcher:
         self._announce = announce
         self._pending_limit = pending_limit
         self._day_limits = day_limits
+        self._clock = clock
+        self._hinted_at = -math.inf
 
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
@@ -103,7 +110,8 @@ class Dispatcher:
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = _within_limits(row)
         if verdict.word == "accepted":
-            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC):
+            # With exec somebody must come now and then, although nothing is to be run yet: whoever comes sweeps.
+            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC) or self._nobody_came(queue):
                 self._hint(queue, tenant, verdict)
             self._announce(tenant.id, row["job_id"])
         return verdict
@@ -149,9 +157,13 @@ class Dispatcher:
             self._hint(self._queue_of(tenant), tenant, Verdict(row["verdict"], woken))
         return Verdict(row["verdict"], job_id)
 
+    def _nobody_came(self, queue: QueueInterface) -> bool:
+        return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_EVERY
+
     def _hint(self, queue: QueueInterface, tenant: Tenant, verdict: Verdict) -> None:
         assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id
         crash_points.reach("accepted")
+        self._hinted_at = self._clock()
         try:
             queue.offer(JobRef(tenant.slug, verdict.job_id))
         except Exception:

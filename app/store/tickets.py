@@ -43,6 +43,14 @@ def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
     return None if to_stop is None else set(to_stop)
 
 
+def worth_staying(engine: Engine, worker: UUID, *, idle_for: timedelta, at_most: timedelta) -> bool:
+    """Say whether a spawned, idle worker should wait for what is due soon, a sweep, or a silent worker's jobs.
+
+    Of several that ask, the last to become idle is told so.
+    """
+    return bool(_value(engine, "SELECT worth_staying(%s, %s, %s)", (worker, idle_for, at_most)))
+
+
 def stop_worker(engine: Engine, worker: UUID) -> None:
     """Take a worker that ends in good order off the list."""
     engine.execute("SELECT worker_stop(%s)", (worker,))

@@ -56,3 +56,9 @@ def unserved(session: psycopg.Connection[Any], waiting_for: timedelta) -> list[U
     """Return what has waited for that long and no living worker can take, as the engine or the operator."""
     with session.cursor(row_factory=class_row(Unserved)) as cursor:
         return cursor.execute("SELECT * FROM unserved(%s)", (waiting_for,)).fetchall()
+
+
+def swept_steadily(operator: psycopg.Connection[Any]) -> bool:
+    """Say whether some process sweeps by itself, as cron does, and not only beside other work."""
+    row = operator.execute("SELECT FROM leases WHERE name = 'steady sweeps' AND until > clock_timestamp()").fetchone()
+    return row is not None

@@ -1,8 +1,9 @@
 """Claims of a spawned worker: its own job first, then whatever waits, until nothing does."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import timedelta
+from time import monotonic
 from typing import Protocol
 from uuid import UUID
 
@@ -10,6 +11,10 @@ from app.jobs.claim import Group, Turn
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.work.engine import EngineLink
+
+STAY = timedelta(minutes=1)
+LOOK_EVERY = 1.0  # seconds between two looks of a worker that stays
+DUE_AT_ONCE = 200
 
 
 class Place(Protocol):
@@ -26,13 +31,28 @@ class Place(Protocol):
 
 
 class ExecSource:
-    """First the job named on the command line, then ready tickets of the exec backend."""
+    """First the job named on the command line, then ready tickets of the exec backend, until nothing is due soon.
 
-    def __init__(self, *, engine: EngineLink, registry: Registry, job_id: UUID | None, place: Place | None) -> None:
+    A worker that was launched stays for up to a minute where something is due or a silent worker had a job, the last of
+    the installation to become idle and without its place on the host: no other may be launched before the next job is
+    submitted.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        registry: Registry,
+        job_id: UUID | None,
+        place: Place | None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._engine = engine
         self._registry = registry
         self._job_id = job_id
         self._place = place
+        self._clock = clock
+        self._idle_since: float | None = None  # and without a place since then
         self.exhausted = False
         self.types = registry.versions
         self.queues = None  # a job that was named is taken whatever its queue
@@ -43,23 +63,46 @@ class ExecSource:
         return set()
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
-        """Claim the named job, later others; the place on this host is given up before leaving."""
+        """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
+        del without  # its one child is not in reserve
         if self.exhausted:
             return []
-        if self._job_id is not None:
-            claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self.types)
-            self._job_id = None
-            if claim is not None:
-                return [((claim,),)]
-        if claims := self._waiting(worker, free, without):
+        if claims := self._named(worker) or self._at_work(worker, free):
             return claims
-        # A dispatcher that found every place taken just now relies on us: after the place is free,
-        # look once more. Its job was committed before it asked for a place, so one of us sees it.
+        stays = self._stays(worker)  # asked before the last look, which finds what becomes ready in between
+        claims = self._again(worker, free)
+        self.exhausted = not (claims or stays)
+        return claims
+
+    def _named(self, worker: UUID) -> list[Turn]:
+        if self._job_id is None:
+            return []
+        claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self.types)
+        self._job_id = None
+        return [] if claim is None else [((claim,),)]
+
+    def _at_work(self, worker: UUID, free: int) -> list[Turn]:
+        """Claim what waits; if nothing does, give up the place."""
+        if self._idle_since is not None:
+            return []
+        if claims := self._waiting(worker, free):
+            return claims
+        self._idle_since = self._clock()
         if self._place is not None:
             self._place.release()
-            if self._waits() and self._place.regain() and (claims := self._waiting(worker, free, without)):
-                return claims
-        self.exhausted = True
+        return []
+
+    def _again(self, worker: UUID, free: int) -> list[Turn]:
+        """Look once more after the place was given up: a dispatcher that found every place taken relies on us.
+
+        Its job was committed before it asked for a place, so one of us sees it.
+        """
+        if self._place is None or not self._waits() or not self._place.regain():
+            return []
+        if claims := self._waiting(worker, free):
+            self._idle_since = None
+            return claims
+        self._place.release()
         return []
 
     def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
@@ -67,7 +110,7 @@ class ExecSource:
 
     def patience(self) -> float:
         """Return how long it may be left alone: it is asked whenever a child is free."""
-        return math.inf
+        return math.inf if self._idle_since is None else LOOK_EVERY
 
     def descriptor(self) -> None:
         """Return nothing: no hints reach a worker that was launched for a job."""
@@ -78,15 +121,20 @@ class ExecSource:
     def pause(self) -> None:
         """Do nothing: nothing is held."""
 
-    def _waiting(self, worker: UUID, free: int, without: Collection[str]) -> list[Turn]:
+    def _waiting(self, worker: UUID, free: int) -> list[Turn]:
         # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
         queues = self._registry.queues
-        claims = self._engine.run(
-            tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free, without=without
-        )
+        claims = self._engine.run(tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free)
         return [((claim,),) for claim in claims]
 
+    def _stays(self, worker: UUID) -> bool:
+        if self._place is None or self._idle_since is None:
+            return False
+        idle_for = timedelta(seconds=self._clock() - self._idle_since)
+        return self._engine.run(tickets.worth_staying, worker, idle_for=idle_for, at_most=STAY)
+
     def _waits(self) -> bool:
+        self._engine.run(tickets.promote, DUE_AT_ONCE, dry_run=False)
         queues, at_once = self._registry.queues, timedelta(0)
         waiting = self._engine.run(
             tickets.unclaimed, backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1

@@ -16,11 +16,12 @@ log = logging.getLogger(__name__)
 class Janitor:
     """Forks a process for `work` every so many seconds, one at a time; what it does cannot delay a job."""
 
-    def __init__(self, work: Callable[[], None], *, every: float) -> None:
+    def __init__(self, work: Callable[[], None], *, every: float, first: float = 0.0) -> None:
+        """`first` is how many seconds pass before the first round."""
         self._work = work
         self._every = every
         self.pid: int | None = None
-        self.due = monotonic()
+        self.due = monotonic() + first
 
     def tend(self, *, before: Callable[[], None]) -> None:
         """Start the next round if it is time; `before` lets it drop what is only its parent's."""
@@ -51,6 +52,11 @@ class Janitor:
         if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
             self.pid = None
         return self.pid is not None
+
+    @property
+    def busy(self) -> bool:
+        """Say whether a round is under way."""
+        return self._under_way()
 
     @property
     def processes(self) -> set[int]:

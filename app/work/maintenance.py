@@ -24,6 +24,8 @@ RESCUE_PAUSE = timedelta(seconds=5)
 SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
 # Shorter than the period, or whoever is alone would find it not quite over each second time.
 SWEEP_LEASE = 0.9 * SWEEP
+# Whoever sweeps without being asked to keeps this lease, all under one name: cron, and processes that stay.
+STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
 MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may cost a lock's time limit
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
@@ -57,8 +59,13 @@ class Maintenance:
         self._registry = registry
         self._terms = terms
 
-    def run_leased(self) -> None:
-        """Run the passes whose period has come and that no other process of the installation runs."""
+    def run_leased(self, *, steady: bool = True) -> None:
+        """Run the passes whose period has come and that no other process of the installation runs.
+
+        `steady` says that this process goes on sweeping, whether there is work or not.
+        """
+        if steady:
+            self._engine.run(leases.keep, *STEADY)
         if self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE):
             often: dict[str, Callable[..., int]] = {
                 "rescued": self.rescue,
@@ -77,10 +84,10 @@ class Maintenance:
             }
             self._run(rarely, dry_run=False)
 
-    def run_leased_or_log(self) -> None:
+    def run_leased_or_log(self, *, steady: bool = True) -> None:
         """Run what is due; a failure is logged, because the next round tries again."""
         try:
-            self.run_leased()
+            self.run_leased(steady=steady)
         except (psycopg.Error, PassesFailed) as error:
             log.warning("maintenance failed, the next round tries again: %s", error)
 
@@ -90,6 +97,7 @@ class Maintenance:
         Where nobody has swept for a while and workers are silent, it first waits until they had time to speak.
         """
         if not dry_run:
+            self._engine.run(leases.keep, *STEADY)
             self._listen()
         passes: dict[str, Callable[..., int]] = {
             "rescued": self.rescue,

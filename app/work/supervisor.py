@@ -106,7 +106,9 @@ class Supervisor:
                 self._announcer.tell()
                 self._vigil.ready()
                 self._janitor.tend(before=self._drop_in_child)
-                if self._source.exhausted and not (self._children or self._unbegun or self._rescuer):
+                if self._source.exhausted and not (
+                    self._children or self._unbegun or self._rescuer or self._janitor.busy
+                ):
                     break
                 self._watch()
 

@@ -91,7 +91,14 @@ def test_a_later_job_waits_with_its_times(service: Service) -> None:
     assert datetime.fromisoformat(body["run_at"]) == datetime.fromisoformat(run_at)
     assert body["run_at"].endswith("Z")
     assert datetime.fromisoformat(body["expires_at"]) == datetime.fromisoformat(expires_at)
-    assert job_id not in [str(ref.job_id) for ref in service.queue.offered]
+
+
+def test_later_jobs_are_hinted_at_now_and_then(service: Service) -> None:
+    """With exec nobody comes by himself: a worker that is launched for a later job sweeps."""
+    ana = service.caller()
+    ana.job()
+    jobs = [ana.job(run_at=in_an_hour(1)) for _ in range(3)]
+    assert {str(ref.job_id) for ref in service.queue.offered}.isdisjoint(jobs)
 
 
 def test_a_new_job_can_be_looked_at(service: Service) -> None:

@@ -1,11 +1,16 @@
 """What only the exec backend promises: detached processes, few of them, and nobody forgotten."""
 
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.job import JobRef
 from app.queues.exec import ExecQueue
 from app.queues.interface import LAUNCHED
@@ -15,14 +20,18 @@ from app.work.engine import EngineLink
 from app.work.exec_source import ExecSource
 from cli.deadline import becomes_true
 from cli.testing import processes
+from handlers.batch_invoicing import BatchInvoicing
 from tests.odd_handlers import REGISTRY, Odd
 from tests.world import ROOT, World
 
 
 @pytest.fixture
-def queue(world: World) -> ExecQueue:
+def queue(world: World) -> Iterator[ExecQueue]:
     slots = SlotFolder(world.folder / "two-slots", 2)
-    return ExecQueue(root=ROOT, slots=slots, log_file=world.folder / "log", environment=world.environment)
+    environment = world.environment | {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "4"}
+    yield ExecQueue(root=ROOT, slots=slots, log_file=world.folder / "log", environment=environment)
+    for pid in workers():
+        os.kill(pid, signal.SIGKILL)  # it may stay for longer than its test
 
 
 def workers() -> dict[int, list[str]]:
@@ -93,12 +102,144 @@ class LastPlace:
 
 @pytest.mark.parametrize("regained", [True, False])
 def test_who_leaves_looks_once_more_after_giving_up_its_place(world: World, *, regained: bool) -> None:
+    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until somebody has swept
     place = LastPlace(world, regained=regained)
     engine = EngineLink(lambda: world.engine)
     source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, place=place)
     worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
     assert [claim.job_id for ((claim,),) in source.take(worker, 1)] == ([place.left] if regained else [])
     assert source.exhausted is not regained
+
+
+class FreePlace:
+    """A place that nobody else wants."""
+
+    held = True
+
+    def release(self) -> None:
+        self.held = False
+
+    def regain(self) -> bool:
+        self.held = True
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class Idler:
+    """A launched worker with nothing to do, whose clock the test moves."""
+
+    def __init__(self, world: World) -> None:
+        self.now = 0.0
+        self.place = FreePlace()
+        engine = EngineLink(lambda: world.engine)
+        self.source = ExecSource(
+            engine=engine, registry=REGISTRY, job_id=None, place=self.place, clock=lambda: self.now
+        )
+        self.worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
+
+    def looks(self) -> list[UUID]:
+        return [claim.job_id for ((claim,),) in self.source.take(self.worker, 1)]
+
+    @property
+    def stays(self) -> bool:
+        return not self.source.exhausted
+
+
+@pytest.fixture
+def idler(world: World) -> Idler:
+    world.odd = True
+    world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # somebody has just swept
+    return Idler(world)
+
+
+def due_in(world: World, seconds: float) -> UUID:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
+    world.rows("UPDATE turno.tickets SET run_at = now() + %s * interval '1 s' WHERE job_id = %s", seconds, job_id)
+    return job_id
+
+
+def test_a_worker_with_nothing_to_wait_for_leaves(world: World, idler: Idler) -> None:
+    due_in(world, 3600)
+    assert idler.looks() == []
+    assert not idler.stays
+    assert not idler.place.held
+
+
+def test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it(world: World, idler: Idler) -> None:
+    job_id = due_in(world, 30)
+    assert idler.looks() == []
+    assert idler.stays
+    assert not idler.place.held  # others may be launched meanwhile
+    assert idler.source.patience() <= 1
+    world.rows("UPDATE turno.tickets SET run_at = now()")
+    idler.now = 30
+    assert idler.looks() == [job_id]
+    assert idler.place.held
+
+
+def test_a_worker_stays_for_a_minute_and_no_longer(world: World, idler: Idler) -> None:
+    due_in(world, 50)
+    idler.looks()
+    idler.now = 20
+    idler.looks()
+    assert not idler.stays  # what is due 50 s from now is due after its minute
+
+
+def test_of_several_workers_the_last_to_become_idle_stays(world: World, idler: Idler) -> None:
+    due_in(world, 30)
+    other = Idler(world)
+    idler.looks()
+    assert idler.stays
+    other.looks()
+    idler.now = 1
+    idler.looks()
+    assert (idler.stays, other.stays) == (False, True)
+
+
+def test_a_worker_stays_until_somebody_has_swept(world: World, idler: Idler) -> None:
+    world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
+    idler.looks()
+    assert idler.stays
+    world.rows("UPDATE turno.leases SET until = now() + interval '9 s' WHERE name = 'sweep'")
+    idler.looks()
+    assert not idler.stays
+
+
+def test_a_worker_stays_while_another_at_work_is_silent(world: World, idler: Idler) -> None:
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    other = tickets.start_worker(world.engine, backend="exec", host="test", pid=2)
+    assert tickets.claim_job(world.engine, other, job_id, types=REGISTRY.versions)
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '10 s' WHERE id = %s", other)
+    idler.looks()
+    idler.now = 5
+    idler.looks()
+    assert idler.stays
+    tickets.keep_alive(world.engine, other)
+    idler.looks()
+    assert not idler.stays
+
+
+def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one(
+    world: World, queue: ExecQueue
+) -> None:
+    """No cron and nobody resident; the next job is a later one, which nobody has to run yet."""
+    world.rows("DELETE FROM turno.leases")
+    killed = world.enqueue({"order_ids": world.order_ids()[:1]})
+    gone = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
+    assert tickets.claim_job(world.engine, gone, killed, types=[("batch_invoicing", 1)])
+    retry = world.enqueue({"order_ids": world.order_ids()[1:2]}, run_at=datetime.now(UTC) + timedelta(seconds=2))
+    dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=queue, pending_limit=100)
+    batch = Submission(
+        handler=BatchInvoicing,
+        payload={"order_ids": [1]},
+        user_id="ana",
+        run_at=datetime.now(UTC) + timedelta(hours=1),
+    )
+    assert dispatcher.submit(world.one, batch).word == "accepted"
+    assert becomes_true(lambda: world.job(retry)["status"] == "completed", within=15)
+    assert becomes_true(lambda: world.job(killed)["status"] == "completed", within=35)
 
 
 def test_a_heartbeat_that_a_handler_cannot_block(world: World) -> None:

@@ -151,4 +151,9 @@ def test_the_status_of_backends_and_the_list_of_workers_tell_it(world: World, mo
     as_json = CliRunner().invoke(main, ["backend", "status", "--json"])
     assert '"lacks": "type"' in as_json.output
     listed = CliRunner().invoke(main, ["workers"])
-    assert listed.output.splitlines()[-1].split()[:5] == ["here", "1", "pool", "cold", "1"]
+    *_, worker, sentence = listed.output.splitlines()
+    assert worker.split()[:5] == ["here", "1", "pool", "cold", "1"]
+    assert sentence.startswith("No resident process and no cron job runs maintenance")
+    assert "run `turno maintain`, or `turno cleanup` by cron" in sentence
+    world.sweep()
+    assert "maintenance" not in CliRunner().invoke(main, ["workers"]).output

@@ -43,7 +43,7 @@ MUTANTS = (
         "cron after an outage does not wait for the living",
         OUTAGE,
         f"{WORK}/maintenance.py",
-        "        if not dry_run:\n            self._listen()\n",
+        "            self._listen()\n",
         "",
         (f"{ORPHANS}::test_cron_after_an_outage_waits_until_the_living_had_time_to_speak",),
     ),

@@ -1,0 +1,24 @@
+-- Whether a spawned worker that has been idle for so long should stay: nobody has swept for a period, something becomes due
+-- before it has been idle for p_at_most, or a worker at a job was not heard of since. Who lives says so in between.
+-- One of the installation stays, whoever became idle last: it has the longest time left for what is still to come.
+CREATE OR REPLACE FUNCTION worth_staying(p_worker uuid, p_idle_for interval, p_at_most interval) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    now timestamptz := clock_timestamp();
+BEGIN
+    IF p_idle_for >= p_at_most OR NOT (
+        NOT EXISTS (SELECT FROM leases l WHERE l.name = 'sweep' AND l.until > now)
+        OR EXISTS (SELECT FROM tickets t
+                   WHERE t.state = 'scheduled' AND t.run_at <= now + p_at_most - p_idle_for AND t.backend = 'exec')
+        OR EXISTS (SELECT FROM tickets t LEFT JOIN workers w ON w.id = t.worker_id
+                   WHERE t.state = 'running' AND t.worker_id <> p_worker AND t.backend = 'exec'
+                     AND (w.id IS NULL OR w.alive_at <= now - p_idle_for))) THEN
+        RETURN false;
+    END IF;
+    -- Lost with the server, it is only taken again.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    INSERT INTO leases (name, holder, until) VALUES ('exec watch', p_worker::text, now + p_at_most - p_idle_for)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until = excluded.until
+    WHERE leases.holder = excluded.holder OR leases.until < excluded.until OR leases.until > now + p_at_most;
+    RETURN FOUND;
+END $$;

@@ -1,0 +1,92 @@
+"""Guards of exec's own recovery: a launched worker sweeps and stays, no longer and no more of them than is of use."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+EXEC = "tests/integration/test_exec_queue.py"
+BY_ITSELF = "issue 12, A8: with exec, recovery is on by default"
+SOURCE, WORTH = "app/work/exec_source.py", "migrations/control/functions/worth_staying.sql"
+
+MUTANTS = (
+    Mutant(
+        "a worker leaves although something is due soon",
+        BY_ITSELF,
+        WORTH,
+        "OR EXISTS (SELECT FROM tickets t\n                   WHERE t.state = 'scheduled'",
+        "OR EXISTS (SELECT FROM tickets t\n                   WHERE false AND t.state = 'scheduled'",
+        (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
+    ),
+    Mutant(
+        "a worker stays for what is due after its minute",
+        BY_ITSELF,
+        WORTH,
+        "t.run_at <= now + p_at_most - p_idle_for",
+        "t.run_at <= now + p_at_most",
+        (f"{EXEC}::test_a_worker_stays_for_a_minute_and_no_longer",),
+    ),
+    Mutant(
+        "every worker stays",
+        BY_ITSELF,
+        WORTH,
+        "RETURN FOUND;",
+        "RETURN true;",
+        (f"{EXEC}::test_of_several_workers_the_last_to_become_idle_stays",),
+    ),
+    Mutant(
+        "a worker whose minute is nearly over keeps another from staying",
+        BY_ITSELF,
+        WORTH,
+        " OR leases.until < excluded.until",
+        "",
+        (f"{EXEC}::test_of_several_workers_the_last_to_become_idle_stays",),
+    ),
+    Mutant(
+        "a worker leaves although nobody has swept",
+        BY_ITSELF,
+        WORTH,
+        "NOT EXISTS (SELECT FROM leases l WHERE l.name = 'sweep' AND l.until > now)",
+        "false",
+        (f"{EXEC}::test_a_worker_stays_until_somebody_has_swept",),
+    ),
+    Mutant(
+        "a worker leaves although another one at work is silent",
+        BY_ITSELF,
+        WORTH,
+        "AND (w.id IS NULL OR w.alive_at <= now - p_idle_for)",
+        "AND false",
+        (f"{EXEC}::test_a_worker_stays_while_another_at_work_is_silent",),
+    ),
+    Mutant(
+        "a worker that stays keeps its place",
+        "section 7: at most so many processes a host",
+        SOURCE,
+        "        self._idle_since = self._clock()\n        if self._place is not None:\n",
+        "        self._idle_since = self._clock()\n        if False:\n",
+        (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
+    ),
+    Mutant(
+        "a launched worker does not sweep",
+        BY_ITSELF,
+        "cli/worker_wiring.py",
+        "        janitor=sweeps,\n",
+        "",
+        (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
+    ),
+    Mutant(
+        "nobody comes for a later job",
+        BY_ITSELF,
+        "app/dispatch/dispatcher.py",
+        'return queue.name == "exec" and',
+        "return False and",
+        (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
+    ),
+    Mutant(
+        "the list of workers does not say that nobody sweeps by itself",
+        BY_ITSELF,
+        "cli/workers_command.py",
+        "        if not steady:\n",
+        "        if False:\n",
+        ("tests/integration/test_unserved.py::test_the_status_of_backends_and_the_list_of_workers_tell_it",),
+    ),
+)
