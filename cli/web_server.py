@@ -1,5 +1,6 @@
 """Serve the web with gunicorn: threads that wait for the database, processes that share nothing."""
 
+import sys
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
@@ -10,6 +11,8 @@ from app.settings import Settings
 
 # Connections that wait beside those being answered; streams are none of gunicorn's.
 SPARE_CONNECTIONS = 500
+# After so long a thread that computes gives way to one that came back from the database, which waits so several times.
+SWITCH_SECONDS = 0.0005
 
 
 def gunicorn_settings(settings: Settings) -> dict[str, Any]:
@@ -65,4 +68,5 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         from cli.web_wiring import serving_application  # noqa: PLC0415 - the parent stays without flask and pools
 
         log_to_stderr(self._settings.log_level)
+        sys.setswitchinterval(SWITCH_SECONDS)
         return serving_application(self._settings)

@@ -12,6 +12,7 @@ from app.store.stream_tickets import StreamTicket
 from app.web.jobs import find_job
 from app.web.json_answers import answer
 from app.web.problems import FieldProblem, Kind, invalid
+from app.web.large_body import one_at_a_time
 from app.web.request_body import read_json_object
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
@@ -61,7 +62,8 @@ def issue(call: Call) -> Response:
 def _job_asked_for(call: Call) -> UUID | None:
     if not request.content_length and "Transfer-Encoding" not in request.headers:
         return None
-    body = read_json_object(request)
+    with one_at_a_time(request):
+        body = read_json_object(request)
     problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name != "job_id"]
     asked = body.get("job_id")
     if asked is not None and not isinstance(asked, str):

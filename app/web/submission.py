@@ -11,6 +11,7 @@ from app.errors import UnknownJobType
 from app.jobs.handler import JobHandler
 from app.jobs.job import Priority
 from app.store import jobs as stored
+from app.web.large_body import one_at_a_time
 from app.web.problems import FieldProblem, Kind, Problem, invalid
 from app.web.request_body import read_json_object
 from app.web.request_headers import idempotency_key, trace_context
@@ -34,9 +35,10 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
     the first answer gets it however late.
     """
     handler = _handler(job_type)
-    body = read_json_object(request)
-    problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name not in FIELDS]
-    payload = _payload(handler, body, problems)
+    with one_at_a_time(request):
+        body = read_json_object(request)
+        problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name not in FIELDS]
+        payload = _payload(handler, body, problems)
     priority = _priority(body, problems)
     run_at, expires_at = _moment(body, "run_at", problems), _moment(body, "expires_at", problems)
     key = idempotency_key(request.headers)

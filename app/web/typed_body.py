@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from flask import Request
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from app.web.large_body import one_at_a_time
 from app.web.payloads import shape_problems
 from app.web.problems import invalid
 from app.web.request_body import read_json_object
@@ -27,7 +28,8 @@ body_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
 def read_body(request: Request, kind: type[B]) -> B:
     """Return the request's body; raises Problem 413, 415, or 400 with everything that is wrong with it."""
     try:
-        body: B = body_adapter(kind).validate_json(json.dumps(read_json_object(request)), strict=True)
+        with one_at_a_time(request):
+            body: B = body_adapter(kind).validate_json(json.dumps(read_json_object(request)), strict=True)
     except ValidationError as error:
         raise invalid(shape_problems(error, within=())) from error
     return body

@@ -234,6 +234,14 @@ MUTANTS = (
         (f"{SHARED}::test_a_locked_tenant_holds_half_of_the_threads_at_most",),
     ),
     Mutant(
+        "all large bodies are computed on at once",
+        HELD,
+        "app/web/large_body.py",
+        "    with _computing:\n        yield",
+        "    yield",
+        ("tests/unit/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
+    ),
+    Mutant(
         "two tenants may have every thread",
         HELD,
         "app/places.py",

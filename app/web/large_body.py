@@ -1,0 +1,24 @@
+"""Compute on one large body at a time, so that other requests find the interpreter."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+from flask import Request
+
+SMALL = 16 * 1024  # bytes, checked within a millisecond
+_computing = Lock()
+
+
+@contextmanager
+def one_at_a_time(request: Request) -> Iterator[None]:
+    """Hold back other threads that have a large body to check; who has a small one passes.
+
+    The interpreter runs one thread at a time anyway. But a request that comes back from the database waits for it behind
+    every thread that computes: with eight large bodies, eight times as long as with one.
+    """
+    if request.content_length is not None and request.content_length <= SMALL:
+        yield
+        return
+    with _computing:
+        yield

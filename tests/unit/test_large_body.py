@@ -1,0 +1,37 @@
+"""Of several large bodies one is computed on at a time, and a small one waits for none of them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+from flask import Request
+from werkzeug.test import EnvironBuilder
+
+from app.web.large_body import SMALL, one_at_a_time
+
+
+def request_of(size: int | None) -> Request:
+    environ = EnvironBuilder(method="POST", data=b"x" * (size or 0)).get_environ()
+    if size is None:
+        del environ["CONTENT_LENGTH"]
+    return Request(environ)
+
+
+@pytest.mark.parametrize("size", [SMALL + 1, None])
+def test_a_large_body_waits_for_another_and_a_small_one_passes(size: int | None) -> None:
+    first_is_done, second_began = Event(), Event()
+
+    def second() -> bool:
+        with one_at_a_time(request_of(size)):
+            second_began.set()
+            return first_is_done.is_set()
+
+    with ThreadPoolExecutor(1) as threads:
+        with one_at_a_time(request_of(SMALL + 1)):
+            waiting = threads.submit(second)
+            with one_at_a_time(request_of(SMALL)):
+                assert not second_began.wait(0.1)
+            first_is_done.set()
+        assert waiting.result(10)
