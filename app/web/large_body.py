@@ -14,8 +14,8 @@ _computing = Lock()
 def one_at_a_time(request: Request) -> Iterator[None]:
     """Hold back other threads that have a large body to check; who has a small one passes.
 
-    The interpreter runs one thread at a time anyway. But a request that comes back from the database waits for it behind
-    every thread that computes: with eight large bodies, eight times as long as with one.
+    The interpreter runs one thread at a time anyway. But a request that comes back from the database waits for it
+    behind every thread that computes: with eight large bodies, eight times as long as with one.
     """
     if request.content_length is not None and request.content_length <= SMALL:
         yield

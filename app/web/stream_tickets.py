@@ -11,8 +11,8 @@ from app.store import stream_tickets as stored
 from app.store.stream_tickets import StreamTicket
 from app.web.jobs import find_job
 from app.web.json_answers import answer
-from app.web.problems import FieldProblem, Kind, invalid
 from app.web.large_body import one_at_a_time
+from app.web.problems import FieldProblem, Kind, invalid
 from app.web.request_body import read_json_object
 from app.web.routes import Answer, Call, Operation, Routes
 from app.web.services import services
