@@ -7,13 +7,14 @@ import click
 from cli.environment import read_settings
 from cli.provisioner import provisioner
 from cli.wiring import logins
+from tenants.access import reset_report_login
 from tenants.fan_out import opened
 from tenants.provision import add_company
 
 
 @click.group()
 def company() -> None:
-    """Add companies, which group tenants."""
+    """Add companies, which group tenants, and mend the access of their reports."""
 
 
 @company.command("add")
@@ -25,3 +26,13 @@ def add(slug: str, name: str | None) -> None:
     with opened(provisioner(settings)) as admin:
         added = add_company(admin, logins(settings), slug, name or slug)
     click.echo(f"company {added.slug}: {added.name}")
+
+
+@company.command("reset-login")
+@click.argument("slug")
+def reset(slug: str) -> None:
+    """Give the reports of the company SLUG a new password: mends one that was changed behind Turno's back."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        epoch = reset_report_login(admin, logins(settings), slug)
+    click.echo(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

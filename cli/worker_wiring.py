@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from app.jobs.registry import Registry
 from app.queues.interface import PLACE_VARIABLE
 from app.queues.slots import Slot
 from app.settings import Settings
+from app.store import tickets
 from app.work.broker_source import BrokerSource
 from app.work.child_process import Duty
 from app.work.engine import EngineLink
@@ -57,7 +59,7 @@ def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Superv
         engine=engine,
         source=ExecSource(engine=engine, registry=registry, job_id=job_id, place=place),
         forks=forks,
-        unlock=_unlock(settings, engine),
+        unlock=_unlock(settings, engine, registry),
         registry=registry,
         pace=_pace(settings),
         size=Size(fewest=0, most=1),
@@ -120,7 +122,7 @@ def _resident(
         engine=engine,
         source=source(settings, engine, registry),
         forks=forks,
-        unlock=_unlock(settings, engine),
+        unlock=_unlock(settings, engine, registry),
         registry=registry,
         pace=_pace(settings),
         size=size
@@ -144,14 +146,23 @@ def _drop(place: Slot | None = None) -> None:
         place.close()
 
 
-def _unlock(settings: Settings, engine: EngineLink) -> Callable[[HandlerLogin], HandlerLogin]:
+def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim], Claim]:
     known = logins(settings)
 
     @lru_cache(maxsize=4096)
     def unlock(login: HandlerLogin, server_version: int) -> HandlerLogin:
         return unlocked(known, login, application="turno-handler", server_version=server_version)
 
-    return lambda login: unlock(login, engine.server_version)
+    def unlock_all(claim: Claim) -> Claim:
+        claim = replace(claim, login=unlock(claim.login, engine.server_version))
+        if registry.terms(claim.type).reads_company:
+            claim = engine.run(tickets.with_company, claim)
+        if claim.company is not None:
+            login = unlock(claim.company.login, engine.server_version)
+            claim = replace(claim, company=replace(claim.company, login=login))
+        return claim
+
+    return unlock_all
 
 
 def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:

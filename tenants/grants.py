@@ -189,6 +189,7 @@ CONTROL = Matrix(
         "restamp": _roles("engine"),
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
+        "company_of": _roles("engine"),
         "prune_outcomes": _roles("engine"),
         "prune_rate_limits": _roles("engine"),
         "job_take": _roles("owners web"),

@@ -82,3 +82,14 @@ class HandlerLogin:
     def of(cls, tenant: Tenant) -> Self:
         """Return the handler's login of this tenant."""
         return cls(slug=tenant.slug, schema=tenant.schema, role=tenant.handler_role, epoch=tenant.login_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class CompanyLogin:
+    """What a report's session needs: its company's report login, which reads the branches and writes nowhere.
+
+    `branches` are the schemas by the branches' slugs.
+    """
+
+    login: HandlerLogin
+    branches: dict[str, str]

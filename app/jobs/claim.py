@@ -1,16 +1,19 @@
 """What a worker holds after it took a ticket."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
 from app.jobs.job import JobRef
-from tenants.tenant import HandlerLogin
+from tenants.tenant import CompanyLogin, HandlerLogin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One job, one attempt, one token: whoever cannot show the token writes nothing."""
+    """One job, one attempt, one token: whoever cannot show the token writes nothing.
+
+    `company` is there while a job runs whose handler reads its company's branches.
+    """
 
     job_id: UUID
     token: UUID
@@ -19,6 +22,7 @@ class Claim:
     version: int
     tenant_id: int
     login: HandlerLogin
+    company: CompanyLogin | None = field(default=None, repr=False, compare=False)
 
     @property
     def ref(self) -> JobRef:

@@ -10,7 +10,7 @@ from app.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from logging import LoggerAdapter
     from types import TracebackType
     from typing import Self
@@ -72,6 +72,18 @@ class Batch(Protocol[T]):
         """Yield each item that the ledger does not know yet."""
 
 
+class Company(Protocol):
+    """The branches of a job's company, as one moment shows them; read, and never written."""
+
+    @property
+    def branches(self) -> Mapping[str, str]:
+        """The branches' schemas, by slug."""
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """A session that reads the business tables of these schemas, and of no other."""
+
+
 class JobContext(Protocol):
     """What a handler may use while its job runs."""
 
@@ -86,6 +98,10 @@ class JobContext(Protocol):
     @property
     def connection(self) -> psycopg.Connection[Any]:
         """The tenant's session, inside the job's transaction; the executor commits it."""
+
+    @property
+    def company(self) -> Company:
+        """What a consolidated report reads; only for a handler whose class says `reads_company = True`."""
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is, at once and outside its transaction; never goes back."""
@@ -122,8 +138,9 @@ class JobHandler(ABC, Generic[P]):
     `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
     `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. With
     `group` above 1 up to so many of a tenant's jobs share a transaction, each under a savepoint, and the three
-    limits: see docs/writing-handlers.md. `user_errors` are the service's own exceptions whose messages are written for
-    users; of any other exception but a UserError they see a reference only.
+    limits: see docs/writing-handlers.md. `reads_company` is for reports over all branches of a company: its jobs have
+    `job.company`. `user_errors` are the service's own exceptions whose messages are written for users; of any other
+    exception but a UserError they see a reference only.
     """
 
     type: ClassVar[str]
@@ -134,6 +151,7 @@ class JobHandler(ABC, Generic[P]):
     longest_transaction: ClassVar[float | None] = None
     memory_mb: ClassVar[int | None] = None
     group: ClassVar[int] = 1
+    reads_company: ClassVar[bool] = False
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
     payload_type: ClassVar[builtins.type[Any]]
 
@@ -141,6 +159,8 @@ class JobHandler(ABC, Generic[P]):
         super().__init_subclass__(**kwargs)
         if not 1 <= cls.group <= LARGEST_GROUP:
             raise ValueError(f"{cls.__name__}.group must be from 1 to {LARGEST_GROUP}, not {cls.group}")
+        if cls.reads_company and cls.group > 1:
+            raise ValueError(f"{cls.__name__} reads its company, so its jobs run alone: leave `group` at 1")
         if Exception in cls.user_errors:
             raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
         for origin in getattr(cls, "__orig_bases__", ()):

@@ -1,7 +1,7 @@
 """Claim tickets and keep the list of workers, as the engine."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, LiteralString
@@ -12,10 +12,11 @@ from psycopg.types.numeric import Int2
 
 from app.jobs.claim import Claim, Group
 from app.jobs.job import JobRef
-from tenants.tenant import HandlerLogin
+from tenants.tenant import CompanyLogin, HandlerLogin
 
 Engine = psycopg.Connection[Any]
 TypeVersion = tuple[str, int]
+MOST_BRANCHES = 500  # of a report: they go to a child in one message, which has room for twice as many
 
 
 def start_worker(
@@ -199,6 +200,24 @@ def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]
 def active_tenants(engine: Engine) -> list[tuple[str, str]]:
     """Return slug and schema of every active tenant."""
     return [(slug, schema) for slug, schema in engine.execute("SELECT slug, schema FROM active_tenants()").fetchall()]
+
+
+def with_company(engine: Engine, claim: Claim) -> Claim:
+    """Return the claim with the login that reads its company's branches; as it is if its tenant was removed.
+
+    Raises psycopg.errors.ProgramLimitExceeded if there are more than MOST_BRANCHES.
+    """
+    row = engine.execute(
+        "SELECT slug, report_role, login_epoch, branches, schemas FROM company_of(%s)", (claim.tenant_id,)
+    ).fetchone()
+    if row is None:
+        return claim
+    slug, role, epoch, branches, schemas = row
+    if len(branches) > MOST_BRANCHES:
+        said = f"company {slug} has {len(branches)} branches, and a report reads at most {MOST_BRANCHES}"
+        raise psycopg.errors.ProgramLimitExceeded(said)
+    login = HandlerLogin(slug=slug, schema=claim.login.schema, role=role, epoch=epoch)
+    return replace(claim, company=CompanyLogin(login, dict(zip(branches, schemas, strict=True))))
 
 
 def prune_outcomes(engine: Engine, older_than: timedelta, *, dry_run: bool) -> int:

@@ -6,14 +6,13 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
-from app.jobs.claim import Group, Turn
+from app.jobs.claim import Claim, Group, Turn
 from app.work import causes, exit_codes
 from app.work.stop import StopRequest
-from tenants.tenant import HandlerLogin
 
 FREE, LEAVING, MOVED = b".", b"!", b"~"
 LONG = 0.1  # seconds after which a job is not one of those that others may wait for
@@ -45,9 +44,9 @@ class Child:
         channel: socket.socket,
         inbox: socket.socket,
         stop: StopRequest,
-        unlock: Callable[[HandlerLogin], HandlerLogin],
+        unlock: Callable[[Claim], Claim],
     ) -> None:
-        """`unlock` gives a login what it takes to log in: a child is told no other tenant's."""
+        """`unlock` gives a claim's logins what it takes to log in: a child is told no other tenant's."""
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
@@ -97,12 +96,13 @@ class Child:
         return {claim.token for group in self._groups for claim in group}
 
     def assign(self, turn: Turn) -> None:
-        """Give the idle child something to run."""
+        """Give the idle child something to run; raises what `unlock` raises, and then it has got nothing."""
+        packets = [pickle.dumps(tuple(map(self._unlock, group))) for group in turn]
         self._next()
         self._first = self._untouched = True
-        for group in turn:
+        for group, packet in zip(turn, packets, strict=True):
             self._groups.append(group)
-            self.channel.send(pickle.dumps(tuple(replace(claim, login=self._unlock(claim.login)) for claim in group)))
+            self.channel.send(packet)
 
     def take_back(self) -> Turn:
         """Return what it has not begun, which it will not see any more."""

@@ -15,6 +15,7 @@ from app.jobs.handler import JobHandler
 from app.store import attempts, effects
 from app.store.attempts import Started
 from app.work.attempt_errors import AttemptErrors
+from app.work.company import CompanyReading
 from app.work.effects import Call, OutsideCall, Reconcile
 from app.work.exit_codes import TIME_LIMIT
 from app.work.ledger import LedgerBatch
@@ -59,6 +60,7 @@ class AttemptContext:
         self._stop = stop
         self._moved = moved
         self._sessions = sessions
+        self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
         self._grouped = handler.group > 1
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
@@ -69,6 +71,13 @@ class AttemptContext:
     def connection(self) -> HandlerConnection:
         """The tenant's session, inside the job's transaction."""
         return self._transaction.connection
+
+    @property
+    def company(self) -> CompanyReading:
+        """What a consolidated report reads: its company's branches."""
+        if self._company is None:
+            raise HandlerMisuse("job.company is for a handler whose class says `reads_company = True`")
+        return self._company
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is; at most four times a second, the last one always."""
@@ -153,6 +162,8 @@ class AttemptContext:
     def start_over(self) -> None:
         """Forget a batch that a collision with another transaction has undone: the handler runs again."""
         self._batch = None
+        if self._company is not None:
+            self._company.close()
 
     def finish(self) -> None:
         """Enter what a batch has done since its last chunk, so that it commits with its record."""
@@ -160,7 +171,9 @@ class AttemptContext:
             self._batch.record()
 
     def close(self) -> None:
-        """Give back the second session, if there was one."""
+        """Give back the second session, and end the company's, if there were any."""
+        if self._company is not None:
+            self._company.close()
         if self._second is not None:
             self._sessions.give_back(self._transaction.claim.login, self._second)
 

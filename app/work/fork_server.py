@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from app.errors import TurnoError
+from app.jobs.claim import Claim
 from app.work import limits
 from app.work.child import Child
 from app.work.child_process import Duty, live
 from app.work.stop import SIZE, StopRequest
-from tenants.tenant import HandlerLogin
 
 STOPS = {signal.SIGTERM, signal.SIGINT}
 LONGEST_ANSWER = 32  # bytes
@@ -42,7 +42,7 @@ class ForkServer:
             _serve(duty, theirs, supervisor, drop)
         theirs.close()
 
-    def fork(self, unlock: Callable[[HandlerLogin], HandlerLogin]) -> Child:
+    def fork(self, unlock: Callable[[Claim], Claim]) -> Child:
         """Fork a child that waits for claims, whose logins `unlock` opens one by one.
 
         Raises OSError if no process can be had, and ForkServerGone if none can be had any more.

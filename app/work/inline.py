@@ -66,6 +66,11 @@ class InlineContext:
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
         self.is_for_users = handler.is_for_users
 
+    @property
+    def company(self) -> NoReturn:
+        """Refuse: only workers are given the report login of a company."""
+        raise PermanentFailure("a report of a company needs background jobs, which are switched off")
+
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Do nothing: the caller is waiting."""
 

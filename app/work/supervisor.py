@@ -12,7 +12,7 @@ from time import monotonic
 import psycopg
 
 from app import crash_points
-from app.jobs.claim import Turn
+from app.jobs.claim import Claim, Turn
 from app.jobs.registry import Registry
 from app.store import tickets
 from app.store.outage import in_short
@@ -33,7 +33,6 @@ from app.work.stop import StopRequest
 from app.work.time_limits import TimeLimits
 from app.work.unbegun import Unbegun
 from app.work.vigil import Vigil
-from tenants.tenant import HandlerLogin
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ class Supervisor:
         engine: EngineLink,
         source: Source,
         forks: ForkServer,
-        unlock: Callable[[HandlerLogin], HandlerLogin],
+        unlock: Callable[[Claim], Claim],
         registry: Registry,
         pace: Pace,
         size: Size,
@@ -183,8 +182,12 @@ class Supervisor:
             child = next(iter(self._leisure.idle), None) or self._fork()
         except OSError as error:
             self._rescuer.unfit(turn, f"no process could be had for it: {error}")
-        else:
+            return
+        try:
             child.assign(turn)
+        except psycopg.Error as error:
+            self._rescuer.unfit(turn, f"its company's login could not be had: {in_short(error)}")
+        else:
             self._announcer.started(child.claims)
 
     def _fit(self) -> None:

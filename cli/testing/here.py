@@ -46,6 +46,8 @@ class Here:
             errand=Errand(),
             chance=lambda: STEADY,
         )
+        if self._registry.terms(claim.type).reads_company:
+            claim = tickets.with_company(self._world.engine, claim)
         return executor.execute(claim)
 
     def drain(self) -> Counter[str]:

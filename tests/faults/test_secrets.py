@@ -11,6 +11,7 @@ from app.jobs.job import JobRef
 from cli.deadline import becomes_true
 from cli.testing import processes
 from cli.wiring import exec_queue
+from tenants.provision import read_company
 from tests.odd_handlers import Odd
 from tests.spying_handlers import Spy
 from tests.world import KEY, World
@@ -39,6 +40,7 @@ def spied(world: World, start: Start) -> dict[str, Any]:
     world.registry = "tests.spying_handlers:REGISTRY"
     world.backend = "pool" if start is STARTS["a pool"] else "exec"
     logins = {"the engine": world.logins.engine, "the web": world.logins.web}
+    logins["reports"] = read_company(world.admin, "northwind").report_role
     logins |= {f"the handler of {slug}": tenant.handler_role for slug, tenant in world.tenants.items()}
     passwords = {of: world.logins.password(role) for of, role in logins.items()}
     halves = {name: (secret[:9], secret[9:]) for name, secret in (SECRETS | passwords).items()}

@@ -11,6 +11,7 @@ APART = "promise 5: no tenant can read or change another's data, even with SQL o
 GRANTS = "tenants/grants.py"
 SESSION = "tenants/session.py"
 LOGINS = "tenants/logins.py"
+REPORTS = "tests/integration/test_company_reports.py"
 SPY = "tests/faults/test_secrets.py"
 SECRETS = "attack 45: no secret can be read in /proc"
 PUBLIC = "tenants/public_rights.py"
@@ -60,6 +61,38 @@ MUTANTS = (
             "tests/integration/test_report_login.py::test_a_report_submits_nothing_in_anybody_s_name",
             "tests/integration/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",
         ),
+    ),
+    Mutant(
+        "every job is given the report login of its company",
+        SECRETS,
+        "cli/worker_wiring.py",
+        "if registry.terms(claim.type).reads_company:",
+        "if True:",
+        (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
+    ),
+    Mutant(
+        "a report is told every company's branches",
+        "section 5: a report's session reads the branches of its company",
+        "migrations/control/functions/company_of.sql",
+        "ON b.company_id = c.id AND b.state",
+        "ON b.state",
+        (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
+    ),
+    Mutant(
+        "a report sees each branch at another moment",
+        "job.company: all branches as of one moment",
+        "app/work/company.py",
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        "BEGIN READ ONLY",
+        (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
+    ),
+    Mutant(
+        "a report whose login cannot be had ends the worker",
+        "one error is nobody else's",
+        "app/work/supervisor.py",
+        "        except psycopg.Error as error:\n            self._rescuer.unfit(",
+        "        except ZeroDivisionError as error:\n            self._rescuer.unfit(",
+        (f"{REPORTS}::test_a_report_whose_login_cannot_be_had_waits_alone",),
     ),
     Mutant(
         "what is stored steers an operator's terminal",

@@ -24,8 +24,9 @@ def a_group() -> Group:
     return (Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN),)
 
 
-def unlocked(login: HandlerLogin) -> HandlerLogin:
-    return replace(login, conninfo=f"dbname=turno user={login.role} password=of-this-role-alone")
+def unlocked(claim: Claim) -> Claim:
+    conninfo = f"dbname=turno user={claim.login.role} password=of-this-role-alone"
+    return replace(claim, login=replace(claim.login, conninfo=conninfo))
 
 
 class Scene:
@@ -123,4 +124,4 @@ def test_it_is_told_how_to_log_in_as_the_tenants_of_its_jobs(scene: Scene) -> No
     scene.child.assign((group,))
     assert scene.child.claims[0].login.conninfo == ""
     assert scene.receives()[0].login.conninfo == "dbname=turno user=r password=of-this-role-alone"
-    assert "of-this-role-alone" not in repr(unlocked(LOGIN))
+    assert "of-this-role-alone" not in repr(unlocked(group[0]))

@@ -1,0 +1,109 @@
+"""A job that reads all branches of its company, over a session that the database confines to reading them."""
+
+from collections.abc import Iterator
+
+import pytest
+from psycopg import sql
+from psycopg.errors import ProgramLimitExceeded
+
+from app.store import tickets
+from cli.deadline import becomes_true
+from tenants.provision import add_company, add_tenant, read_company
+from tenants.removal import remove_tenant
+from tenants.tenant import Tenant
+from tests.reporting_handlers import Consolidated, Curious
+from tests.world import World
+
+
+@pytest.fixture(autouse=True)
+def reports(world: World) -> None:
+    world.registry = "tests.reporting_handlers:REGISTRY"
+
+
+@pytest.fixture
+def rival(world: World) -> Iterator[Tenant]:
+    """A branch of another company."""
+    add_company(world.admin, world.logins, "rival", "Rival")
+    yield add_tenant(world.admin, world.logins, "rival0001", "rival")
+    world.admin.execute("RESET search_path")
+    remove_tenant(world.admin, "rival0001")
+
+
+def attacks(world: World, rival: Tenant) -> dict[str, str]:
+    nothing = sql.SQL(", ").join([sql.NULL] * len(world.new_job({}, handler=Consolidated).parameters()))
+    one, other = (sql.Identifier(tenant.schema) for tenant in (world.one, world.other))
+    statements = {
+        "another company's orders": sql.SQL("SELECT FROM {}.orders").format(sql.Identifier(rival.schema)),
+        "the jobs": sql.SQL("SELECT FROM {}.background_jobs").format(one),
+        "who the tenants are": sql.SQL("SELECT FROM turno.tenants"),
+        "delete": sql.SQL("DELETE FROM {}.orders").format(one),
+        "update of a sister": sql.SQL("UPDATE {}.orders SET id = id").format(other),
+        "enqueue": sql.SQL("SELECT {}.job_enqueue({})").format(other, nothing),
+        "the handler's role": sql.SQL("SET ROLE {}").format(sql.Identifier(world.one.handler_role)),
+        "the owner's role": sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(world.one.owner_role)),
+        "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(one),
+        "a temporary table": sql.SQL("CREATE TEMP TABLE mine (a int)"),
+    }
+    return {name: statement.as_string(world.admin) for name, statement in statements.items()}
+
+
+def test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest(world: World, rival: Tenant) -> None:
+    tried = attacks(world, rival)
+    job_id = world.enqueue({"attacks": tried}, handler=Consolidated)
+    log = world.work(job_id)
+    job = world.job(job_id)
+    assert job["status"] == "completed", log
+    found = job["result"]
+    assert found["orders"] == {slug: count(world, tenant) for slug, tenant in world.tenants.items()}
+    assert (found["own"], found["isolation"], found["read only"]) == (count(world, world.one), "repeatable read", "on")
+    assert found["attacks"] == dict.fromkeys(tried, "InsufficientPrivilege")
+
+
+def count(world: World, tenant: Tenant) -> int:
+    (row,) = world.rows("SELECT count(*) AS orders FROM orders", tenant=tenant)
+    return int(row["orders"])
+
+
+def test_the_session_ends_with_the_attempt(world: World) -> None:
+    job = world.attempt(world.enqueue({}, handler=Consolidated))
+    assert job["status"] == "completed", job
+    role = read_company(world.admin, "northwind").report_role
+    assert world.rows("SELECT FROM pg_stat_activity WHERE usename = %s", role) == []
+
+
+def test_whoever_has_not_said_so_is_given_no_report_login(world: World) -> None:
+    job = world.attempt(world.enqueue({}, handler=Curious))
+    assert job["status"] == "failed"
+    assert job["error"]["class"] == "HandlerMisuse"
+
+
+def test_a_report_whose_login_cannot_be_had_waits_alone(world: World) -> None:
+    world.backend = "pool"
+    granted = "EXECUTE ON FUNCTION turno.company_of(integer)"
+    engine = world.logins.engine
+    world.admin.execute(sql.SQL(f"REVOKE {granted} FROM {{}}").format(sql.Identifier(engine)))
+    try:
+        report, other = world.enqueue({}, handler=Consolidated), world.enqueue({}, handler=Curious)
+        pool = world.start_pool(POOL_MAX_CHILDREN="1")
+        assert becomes_true(lambda: world.job(other)["status"] == "failed", within=20)
+        assert becomes_true(lambda: (world.ticket(report) or {}).get("state") == "scheduled", within=20)
+        job = world.job(report)
+        assert (job["status"], job["attempt"], job["errors"], job["crashes"]) == ("pending", 0, 0, 0)
+        assert pool.poll() is None
+    finally:
+        world.admin.execute(sql.SQL(f"GRANT {granted} TO {{}}").format(sql.Identifier(engine)))
+
+
+def test_what_a_message_cannot_hold_is_refused_by_a_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tickets, "MOST_BRANCHES", 1)
+    claim = world.here.claim(world.enqueue({}, handler=Consolidated))
+    assert claim is not None
+    with pytest.raises(ProgramLimitExceeded, match="northwind has 2 branches, and a report reads at most 1"):
+        tickets.with_company(world.engine, claim)
+
+
+def test_a_report_runs_alone() -> None:
+    with pytest.raises(ValueError, match="leave `group` at 1"):
+
+        class Grouped(Consolidated):
+            group = 2

@@ -1,0 +1,74 @@
+"""A consolidated report over all branches of a company, which tries whatever else it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from app.jobs.handler import JobContext, JobHandler
+from app.jobs.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidatedPayload:
+    """SQL to try in the report's session, by name."""
+
+    attacks: dict[str, str] = field(default_factory=dict)
+
+
+class Consolidated(JobHandler[ConsolidatedPayload]):
+    """Counts the orders of each branch, and says what became of each attack."""
+
+    type = "consolidated"
+    reads_company = True
+
+    def handle(self, job: JobContext, payload: ConsolidatedPayload) -> dict[str, Any]:
+        """Read, then try."""
+        session = job.company.connection
+        orders = {
+            slug: value(session, sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(schema, "orders")))
+            for slug, schema in job.company.branches.items()
+        }
+        return {
+            "orders": orders,
+            "own": value(session, sql.SQL("SELECT count(*) FROM orders")),
+            "isolation": value(session, sql.SQL("SHOW transaction_isolation")),
+            "read only": value(session, sql.SQL("SHOW transaction_read_only")),
+            "attacks": {name: tried(session, attack) for name, attack in payload.attacks.items()},
+        }
+
+
+class Curious(JobHandler[ConsolidatedPayload]):
+    """Asks for its company without having said so."""
+
+    type = "curious"
+
+    def handle(self, job: JobContext, payload: ConsolidatedPayload) -> dict[str, Any]:
+        """Ask."""
+        del payload
+        return {"branches": dict(job.company.branches)}
+
+
+def value(session: psycopg.Connection[Any], query: sql.Composed | sql.SQL) -> Any:
+    """Return the one value of the one row."""
+    row = session.execute(query).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def tried(session: psycopg.Connection[Any], attack: str) -> str:
+    """Return which error refused it; in autocommit, so that no transaction of ours protects anybody."""
+    session.execute("ROLLBACK")
+    try:
+        session.execute(attack.encode())
+    except psycopg.Error as error:
+        return type(error).__name__
+    return "done"
+
+
+REGISTRY = Registry(
+    {"consolidated": "tests.reporting_handlers:Consolidated", "curious": "tests.reporting_handlers:Curious"}
+)
