@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-VIEWER, ROOM, HUB, LOOP = (f"app/watch/{name}.py" for name in ("viewer", "room", "hub", "stream_loop"))
+VIEWER, ROOM, HUB, LISTENER, LOOP = (
+    f"app/watch/{name}.py" for name in ("viewer", "room", "hub", "listener", "stream_loop")
+)
 ACCESS = "app/web/stream_access.py"
 OF_HUB = "tests/integration/test_hub.py"
 OF_TICKETS = "tests/integration/test_stream_tickets.py"
@@ -95,7 +97,7 @@ MUTANTS = (
     Mutant(
         "every hint of a flood is read",
         BOUNDED,
-        "app/watch/listener.py",
+        LISTENER,
         "return self._bytes > FLOOD",
         "return False",
         (f"{OF_HUB}::test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read",),
@@ -154,9 +156,9 @@ MUTANTS = (
     Mutant(
         "a senseless hint stops the hub",
         "RELIABILITY row 42: unknown payloads dropped",
-        HUB,
-        "            except ValueError:\n                continue",
-        "            except KeyError:\n                continue",
+        LISTENER,
+        "                except ValueError:\n                    continue",
+        "                except KeyError:\n                    continue",
         (f"{OF_HUB}::test_forged_and_senseless_hints_are_believed_by_nobody",),
     ),
     Mutant(
