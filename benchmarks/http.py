@@ -53,7 +53,7 @@ def _crowds(ground: Ground, bare: int, turno: int, requests: NextRequest, *, rou
     """Return everybody's samples; Turno's hints find no free slot, so nothing is spawned."""
     settings = ground.settings()
     places = SlotFolder(settings.slot_dir, settings.exec_max_processes)
-    held = [place for _ in range(settings.exec_max_processes) if (place := places.take())]
+    held = [place for _ in range(settings.exec_max_processes) if (place := places.take(""))]
     contestants = {
         FLOOR: lambda: crowd(bare, "/", _nothing, clients=CLIENTS, seconds=1),
         OURS: lambda: crowd(turno, PATH, requests, clients=CLIENTS, seconds=1),

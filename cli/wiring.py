@@ -84,7 +84,7 @@ def exec_queue(
 
     `program` is what Python is given before the job's id; by default the product's own worker.
     """
-    slots = SlotFolder(settings.slot_dir, settings.exec_max_processes)
+    slots = SlotFolder(settings.slot_dir, settings.exec_max_processes, settings.reserve_children)
     log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
     return ExecQueue(
         root=ROOT,

@@ -211,5 +211,5 @@ def _pace(settings: Settings) -> Pace:
 
 def _place() -> Slot | None:
     # Started by hand, a worker has no slot and asks for none.
-    descriptor = os.environ.pop(PLACE_VARIABLE, "")
-    return Slot.inherited(int(descriptor)) if descriptor else None
+    handed = os.environ.pop(PLACE_VARIABLE, "")
+    return Slot.inherited(handed) if handed else None

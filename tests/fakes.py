@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class RecordingQueue:
-    """A queue that remembers what it was offered; told to, it fails like a broker that is gone."""
+    """A queue that remembers what it was offered; told to, it fails like a broker that is gone.
+
+    For tenants that are `full` it has no room.
+    """
 
     name = "exec"
     useful = 100
@@ -18,11 +21,14 @@ class RecordingQueue:
     def __init__(self, *, broken: bool = False) -> None:
         self.offered: list[JobRef] = []
         self.broken = broken
+        self.full: set[str] = set()
         self._lock = Lock()
 
     def offer(self, ref: JobRef) -> bool:
         if self.broken:
             raise ConnectionError("the broker is gone")
+        if ref.tenant in self.full:
+            return False
         with self._lock:
             self.offered.append(ref)
         return True

@@ -43,13 +43,13 @@ class ExecQueue:
         self._log_file = log_file
         self._environment = environment
         self._secrets = secrets or {}
-        self.useful = slots.limit
+        self.useful = slots.limit + slots.reserve
 
     def offer(self, ref: JobRef) -> bool:
         """Launch a worker for this job if a slot is free; otherwise a worker that finishes will take it."""
         slot = None
         try:
-            slot = self._slots.take()
+            slot = self._slots.take(ref.tenant)
             if slot is None:
                 return False
             crash_points.reach("slot_taken")
@@ -76,7 +76,7 @@ class ExecQueue:
                     **self._environment,
                     "PYTHONPATH": os.pathsep.join(filter(None, (str(self._root), self._environment.get("PYTHONPATH")))),
                     "TURNO_DOTENV": "read",
-                    PLACE_VARIABLE: str(slot.descriptor),
+                    PLACE_VARIABLE: slot.handed,
                     **secrets,
                 },
                 stdin=subprocess.DEVNULL,

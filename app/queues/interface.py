@@ -5,7 +5,7 @@ from typing import Protocol
 from app.jobs.job import JobRef
 
 # A launched worker finds its place on the host in it; nothing else has it in its environment.
-PLACE_VARIABLE = "TURNO_SLOT_FD"
+PLACE_VARIABLE = "TURNO_SLOT"
 # In the command line of a launched worker, where every process can see it, also of one that nobody can look into.
 LAUNCHED = ("-X", "turno-launched")
 

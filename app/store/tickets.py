@@ -130,12 +130,16 @@ def unclaimed(
     types: Sequence[TypeVersion],
     waiting_for: timedelta,
     limit: int,
+    without: Collection[str] = (),
 ) -> list[JobRef]:
-    """Return ready jobs of a backend that a worker with these queues and types could take, and nobody did so long."""
+    """Return ready jobs of a backend that a worker with these queues and types could take, and nobody did so long.
+
+    Those of tenants whose slugs are in `without` are left out.
+    """
     names, versions = in_step(types)
     rows = engine.execute(
-        "SELECT job_id, slug FROM unclaimed(%s, %s, %s, %s, %s, %s)",
-        (backend, list(queues), names, versions, waiting_for, limit),
+        "SELECT job_id, slug FROM unclaimed(%s, %s, %s, %s, %s, %s, %s)",
+        (backend, list(queues), names, versions, waiting_for, limit, list(without)),
     ).fetchall()
     return [JobRef(slug, job_id) for job_id, slug in rows]
 

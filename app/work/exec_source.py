@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Collection
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import Protocol
 from uuid import UUID
@@ -19,6 +20,15 @@ DUE_AT_ONCE = 200
 
 class Place(Protocol):
     """The host's permission for this worker to exist."""
+
+    def use_for(self, tenant: str) -> None:
+        """Say whose job is run in it; nobody's if empty."""
+
+    def ordinary(self) -> bool:
+        """Say whether anybody's job may be run in it, or only one of a tenant that has no other place on this host."""
+
+    def others(self) -> Collection[str]:
+        """Return the tenants that have other places on this host."""
 
     def release(self) -> None:
         """Give it back."""
@@ -64,7 +74,7 @@ class ExecSource:
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
         """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
-        del without  # its one child is not in reserve
+        del without  # its one child has no other in reserve: a place on the host may be
         if self.exhausted:
             return []
         if claims := self._named(worker) or self._at_work(worker, free):
@@ -123,9 +133,20 @@ class ExecSource:
 
     def _waiting(self, worker: UUID, free: int) -> list[Turn]:
         # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
-        queues = self._registry.queues
-        claims = self._engine.run(tickets.claim, worker, queues=queues, types=self.types, backend="exec", slots=free)
-        return [((claim,),) for claim in claims]
+        claim = partial(
+            self._engine.run, tickets.claim, worker, queues=self._registry.queues, types=self.types, backend="exec"
+        )
+        if self._place is None:
+            return [((one,),) for one in claim(slots=free)]
+        # A dispatcher that finds every place taken believes what they say: it must not be what was.
+        self._place.use_for("")
+        ordinary, others = self._place.ordinary(), self._place.others()
+        claims = claim(slots=free, without=others)
+        if not claims and others and ordinary:
+            claims = claim(slots=free)
+        for one in claims:
+            self._place.use_for(one.login.slug)
+        return [((one,),) for one in claims]
 
     def _stays(self, worker: UUID) -> bool:
         if self._place is None or self._idle_since is None:

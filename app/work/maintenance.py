@@ -12,6 +12,7 @@ from time import sleep
 import psycopg
 
 from app.errors import TurnoError
+from app.jobs.job import JobRef
 from app.jobs.registry import Registry
 from app.queues.interface import QueueInterface
 from app.store import leases, rate_limits, recovery, tickets, workers
@@ -216,22 +217,28 @@ class Maintenance:
 
     def offer(self, *, dry_run: bool) -> int:
         """Hint again at jobs that nobody took for a while."""
-        waiting = self._engine.run(
-            tickets.unclaimed,
-            backend=self._queue.name,
-            queues=self._registry.queues,
-            types=self._registry.versions,
-            waiting_for=self._terms.reoffer_after,
-            limit=self._queue.useful,
-        )
-        if dry_run:
-            return len(waiting)
-        offered = 0
-        for ref in waiting:
-            if not self._queue.offer(ref):
-                break  # no room: whoever finishes takes the rest
-            offered += 1
-        return offered
+        offered, refused = set[JobRef](), set[str]()
+        # A tenant for which there is no room may have places already; there may be one for another.
+        for _ in range(self._queue.useful):
+            waiting = self._engine.run(
+                tickets.unclaimed,
+                backend=self._queue.name,
+                queues=self._registry.queues,
+                types=self._registry.versions,
+                waiting_for=self._terms.reoffer_after,
+                limit=self._queue.useful,
+                without=refused,
+            )
+            if dry_run:
+                return len(waiting)
+            for ref in waiting:
+                if ref not in offered and not self._queue.offer(ref):
+                    refused.add(ref.tenant)  # whoever finishes takes the rest
+                    break
+                offered.add(ref)
+            else:
+                break
+        return len(offered)
 
     def unserved(self, *, dry_run: bool) -> int:
         """Say what waits and nobody alive can take; nothing is to be done about it here."""

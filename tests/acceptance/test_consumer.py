@@ -108,6 +108,22 @@ def seconds_until_started(world: World, queue: PoolQueue) -> float:
     return float((job["started_at"] - job["created_at"]).total_seconds())
 
 
+def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: World, channel: BlockingChannel) -> None:
+    del channel
+    long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(2)]
+    world.start_consumer(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
+    assert becomes_true(lambda: running(world, *long), within=30)
+    third = world.enqueue({"how": "ok"}, handler=Odd)
+    others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
+    assert becomes_true(
+        lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20
+    )
+    assert running(world, *long)
+    assert (world.job(third)["status"], world.job(third)["attempt"]) == ("pending", 0)
+    world.cancel(long[0])
+    assert becomes_true(lambda: ended(world, third), within=20)
+
+
 def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(world: World, channel: BlockingChannel) -> None:
     later = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
     failing = world.enqueue({"how": "error"}, handler=Odd)

@@ -82,7 +82,25 @@ def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: World, 
     assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
 
 
-class LastPlace:
+class SoundPlace:
+    """A place like any other; or in reserve, beside those of some tenants."""
+
+    used_for = ""
+    in_reserve = False
+    neighbours: frozenset[str] = frozenset()
+
+    def use_for(self, tenant: str) -> None:
+        self.used_for = tenant
+
+    def ordinary(self) -> bool:
+        return not self.in_reserve
+
+    def others(self) -> frozenset[str]:
+        assert self.used_for == "", "a place that is looking for a job is nobody's"
+        return self.neighbours
+
+
+class LastPlace(SoundPlace):
     """The only place on this host; while it is given up, somebody who found none leaves a job."""
 
     def __init__(self, world: World, *, regained: bool) -> None:
@@ -111,7 +129,7 @@ def test_who_leaves_looks_once_more_after_giving_up_its_place(world: World, *, r
     assert source.exhausted is not regained
 
 
-class FreePlace:
+class FreePlace(SoundPlace):
     """A place that nobody else wants."""
 
     held = True
@@ -152,6 +170,53 @@ def idler(world: World) -> Idler:
     world.odd = True
     world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # somebody has just swept
     return Idler(world)
+
+
+def test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place(world: World, idler: Idler) -> None:
+    world.enqueue({"how": "ok"}, handler=Odd)
+    other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+    idler.place.in_reserve, idler.place.neighbours = True, frozenset({"suc0001"})
+    assert idler.looks() == [other]
+    assert idler.place.used_for == "suc0002"
+    assert idler.looks() == []
+    assert (idler.place.used_for, idler.place.held) == ("", False)
+
+
+def test_in_an_ordinary_place_tenants_without_any_other_go_first(world: World, idler: Idler) -> None:
+    mine = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
+    others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
+    idler.place.neighbours = frozenset({"suc0001"})
+    taken = [job_id for _ in range(6) for job_id in idler.looks()]
+    assert (set(taken[:3]), set(taken[3:])) == (set(others), set(mine))
+
+
+def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: World, tmp_path: Path) -> None:
+    world.odd = True
+    queue = ExecQueue(
+        root=ROOT,
+        slots=SlotFolder(tmp_path / "slots", 2, reserve=1),
+        log_file=tmp_path / "log",
+        environment=world.environment | {"HEARTBEAT_SECONDS": "0.2"},
+        program=("-m", "cli.testing.worker", world.registry),
+    )
+    long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(3)]
+    assert [queue.offer(JobRef("suc0001", job_id)) for job_id in long] == [True, True, False]
+    running = "SELECT id FROM background_jobs WHERE status = 'running'"
+    assert becomes_true(lambda: len(world.rows(running)) == 2, within=20)
+    others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
+    # The others find the place in reserve taken: whoever has that takes them next.
+    assert queue.offer(JobRef("suc0002", others[0]))
+    for job_id in others[1:]:
+        queue.offer(JobRef("suc0002", job_id))
+    assert becomes_true(
+        lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20
+    )
+    assert world.job(long[2])["attempt"] == 0
+    for job_id in long[:2]:
+        world.cancel(job_id)
+    assert becomes_true(lambda: world.job(long[2])["status"] == "running", within=20)
+    world.cancel(long[2])
+    assert becomes_true(lambda: world.job(long[2])["finished_at"] is not None, within=20)
 
 
 def due_in(world: World, seconds: float) -> UUID:

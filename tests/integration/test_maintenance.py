@@ -201,6 +201,19 @@ def passes(world: World, queue: RecordingQueue) -> Iterator[Maintenance]:
     passes.close()
 
 
+def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(
+    world: World, passes: Maintenance, queue: RecordingQueue
+) -> None:
+    queue.useful, queue.full = 3, {"suc0001"}
+    for _ in range(5):
+        world.enqueue({"order_ids": [1]})
+    others = {world.enqueue({"order_ids": [1]}, tenant=world.other) for _ in range(2)}
+    wait_long(world)
+    assert passes.offer(dry_run=False) == 2
+    assert {ref.job_id for ref in queue.offered} == others
+    assert len(queue.offered) == 2
+
+
 def wait_long(world: World) -> None:
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '61 s' WHERE state = 'ready'")
 

@@ -271,8 +271,8 @@ MUTANTS = (
         "nobody is offered again",
         NEVER_LOST,
         f"{WORK}/maintenance.py",
-        "            if not self._queue.offer(ref):",
-        "            if not ref:",
+        "if ref not in offered and not self._queue.offer(ref):",
+        "if not ref:",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
     ),
     Mutant(
@@ -287,8 +287,8 @@ MUTANTS = (
         "what a paused tenant has is offered",
         OFFERED,
         "migrations/control/functions/unclaimed.sql",
-        "AND n.paused_at IS NULL\n",
-        "\n",
+        " AND n.paused_at IS NULL",
+        "",
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused tenant]",),
     ),
     Mutant(

@@ -9,6 +9,8 @@ BOUNDED = "decision 0040: the reserve is bounded, and for others only"
 CAPACITY = "app/work/capacity.py"
 CAPACITIES = "tests/unit/test_capacity.py"
 POOL = "tests/acceptance/test_pool.py"
+SLOTS = "tests/unit/test_slots.py"
+EXEC = "tests/integration/test_exec_queue.py"
 
 MUTANTS = (
     Mutant(
@@ -58,6 +60,54 @@ MUTANTS = (
         "self._for_others if without else self._usual",
         "self._usual",
         ("tests/unit/test_pool_source.py::test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting",),
+    ),
+    Mutant(
+        "a place in reserve is for whoever comes first",
+        BOUNDED,
+        "app/queues/slots.py",
+        "            if tenant in taken:\n",
+        "            if False:\n",
+        (f"{SLOTS}::test_the_reserve_is_for_who_has_no_place",),
+    ),
+    Mutant(
+        "who began in the reserve stays there",
+        BOUNDED,
+        "app/queues/slots.py",
+        "startswith(ORDINARY) or self._move()",
+        "startswith(ORDINARY)",
+        (f"{SLOTS}::test_who_is_in_the_reserve_goes_to_an_ordinary_place_as_soon_as_one_is_free",),
+    ),
+    Mutant(
+        "in the reserve any job is taken",
+        BOUNDED,
+        "app/work/exec_source.py",
+        "if not claims and others and ordinary:",
+        "if not claims and others:",
+        (f"{EXEC}::test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place",),
+    ),
+    Mutant(
+        "a tenant without a place waits its turn behind those that have one",
+        SHARED,
+        "app/work/exec_source.py",
+        "claim(slots=free, without=others)",
+        "claim(slots=free)",
+        (f"{EXEC}::test_in_an_ordinary_place_tenants_without_any_other_go_first",),
+    ),
+    Mutant(
+        "a host has no place in reserve",
+        SHARED,
+        "app/queues/slots.py",
+        "_places(self.folder, RESERVE, self.reserve)",
+        "_places(self.folder, RESERVE, 0)",
+        (f"{EXEC}::test_long_jobs_in_every_place_keep_no_other_tenant_waiting",),
+    ),
+    Mutant(
+        "where there is no room for one tenant nobody is offered again",
+        SHARED,
+        "app/work/maintenance.py",
+        "                without=refused,\n",
+        "",
+        ("tests/integration/test_maintenance.py::test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered",),
     ),
     Mutant(
         "a consumer fills its reserve with whatever the broker sends",

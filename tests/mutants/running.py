@@ -270,8 +270,8 @@ MUTANTS = (
         "a place on the host is not locked",
         PLACES,
         "app/queues/slots.py",
-        "                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
-        "                pass\n",
+        "        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "        pass\n",
         ("tests/unit/test_slots.py::test_no_more_slots_than_the_limit_over_all_processes",),
     ),
     Mutant(

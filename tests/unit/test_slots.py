@@ -15,58 +15,120 @@ def folder(tmp_path: Path) -> Path:
 
 def take_all(folder: SlotFolder) -> list[Slot]:
     taken = []
-    while slot := folder.take():
+    while slot := folder.take("suc0001"):
         taken.append(slot)
     return taken
 
 
 def test_no_more_slots_than_the_limit_over_all_processes(folder: Path) -> None:
     one, other = SlotFolder(folder, 3), SlotFolder(folder, 3)
-    held = [one.take(), other.take(), one.take()]
+    held = [one.take("suc0001"), other.take("suc0001"), one.take("suc0001")]
     assert all(held)
-    assert one.take() is None
-    assert other.take() is None
+    assert one.take("suc0001") is None
+    assert other.take("suc0001") is None
 
 
 def test_a_released_slot_is_free_for_others(folder: Path) -> None:
     slots = SlotFolder(folder, 1)
-    first = slots.take()
+    first = slots.take("suc0001")
     assert first is not None
     first.release()
-    assert slots.take() is not None
+    assert slots.take("suc0001") is not None
 
 
 def test_a_released_slot_is_regained_only_if_nobody_took_it(folder: Path) -> None:
     slots = SlotFolder(folder, 1)
-    first = slots.take()
+    first = slots.take("suc0001")
     assert first is not None
     first.release()
     assert first.regain()
     first.release()
-    assert slots.take() is not None
+    assert slots.take("suc0001") is not None
     assert not first.regain()
 
 
 def test_a_slot_lives_as_long_as_the_process_that_inherited_it(folder: Path) -> None:
     slots = SlotFolder(folder, 1)
-    slot = slots.take()
+    slot = slots.take("suc0001")
     assert slot is not None
     heir = subprocess.Popen(
         [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[slot.descriptor], close_fds=True
     )
     slot.close()
-    assert slots.take() is None
+    assert slots.take("suc0001") is None
     heir.kill()
     heir.communicate()
-    again = slots.take()
+    again = slots.take("suc0001")
     assert again is not None
+
+
+def test_the_reserve_is_for_who_has_no_place(folder: Path) -> None:
+    slots = SlotFolder(folder, 2, reserve=1)
+    assert [slots.take("suc0001") is not None for _ in range(3)] == [True, True, False]
+    assert [slots.take("suc0002") is not None for _ in range(2)] == [True, False]
+    assert slots.take("suc0003") is None
+
+
+def test_a_larger_reserve_has_a_place_for_each(folder: Path) -> None:
+    slots = SlotFolder(folder, 1, reserve=2)
+    tenants = ("suc0001", "suc0001", "suc0002", "suc0002", "suc0003", "suc0004")
+    assert [slots.take(tenant) is not None for tenant in tenants] == [True, False, True, False, True, False]
+
+
+def test_a_place_is_its_new_tenant_s_once_it_is_used_for_that(folder: Path) -> None:
+    slots = SlotFolder(folder, 1, reserve=1)
+    place = slots.take("suc0001")
+    assert place is not None
+    place.use_for("suc0002")
+    assert slots.take("suc0002") is None
+    assert slots.take("suc0001") is not None
+
+
+def test_a_place_tells_of_the_others_and_whether_it_is_in_reserve(folder: Path) -> None:
+    slots = SlotFolder(folder, 2, reserve=1)
+    ordinary, _, reserve = (slots.take(tenant) for tenant in ("suc0001", "suc0002", "suc0003"))
+    assert ordinary is not None
+    assert reserve is not None
+    assert (ordinary.ordinary(), reserve.ordinary()) == (True, False)
+    assert (ordinary.others(), reserve.others()) == (
+        frozenset({"suc0002", "suc0003"}),
+        frozenset({"suc0001", "suc0002"}),
+    )
+
+
+def test_who_is_in_the_reserve_goes_to_an_ordinary_place_as_soon_as_one_is_free(folder: Path) -> None:
+    slots = SlotFolder(folder, 1, reserve=1)
+    ordinary, handed = slots.take("suc0001"), slots.take("suc0002")
+    assert ordinary is not None
+    assert handed is not None
+    reserve = Slot.inherited(handed.handed)
+    ordinary.release()
+    assert reserve.ordinary()
+    assert not ordinary.regain()
+    reserve.use_for("suc0003")
+    assert slots.take("suc0003") is None
+    assert slots.take("suc0002") is not None
+    reserve.release()
+    assert reserve.regain()
+
+
+def test_what_was_given_up_in_the_reserve_is_regained_as_an_ordinary_place_where_one_is_free(folder: Path) -> None:
+    slots = SlotFolder(folder, 1, reserve=1)
+    ordinary, reserve = slots.take("suc0001"), slots.take("suc0002")
+    assert ordinary is not None
+    assert reserve is not None
+    reserve.release()
+    ordinary.release()
+    assert reserve.regain()
+    assert reserve.ordinary()
+    assert not ordinary.regain()
 
 
 def test_a_folder_open_to_others_is_refused(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(UnsafeSlotFolder):
-        SlotFolder(folder, 1).take()
+        SlotFolder(folder, 1).take("suc0001")
 
 
 def test_a_link_in_place_of_a_slot_is_not_followed(folder: Path, tmp_path: Path) -> None:
@@ -74,7 +136,7 @@ def test_a_link_in_place_of_a_slot_is_not_followed(folder: Path, tmp_path: Path)
     (tmp_path / "precious").write_text("kept", encoding="utf-8")
     (folder / "slot-0").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError, match="symbolic"):
-        SlotFolder(folder, 1).take()
+        SlotFolder(folder, 1).take("suc0001")
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,9 @@
 -- Ready tickets that a worker with these queues and types could take now and that nobody took for a while: the hint was
 -- lost, or there was no room. Of each lane and tenant only what p_limit allows is looked at: not what waits behind it, nor
--- what is paused, beyond a cap or of a type that is not asked for.
+-- what is paused, beyond a cap, of a type that is not asked for or of a tenant in p_without.
 CREATE OR REPLACE FUNCTION unclaimed(
-    p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_waiting_for interval, p_limit integer)
+    p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_waiting_for interval, p_limit integer,
+    p_without text[])
 RETURNS TABLE (job_id uuid, slug text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
@@ -24,7 +25,7 @@ BEGIN
                 ORDER BY t.tenant_id LIMIT 1) AS next
         )
         SELECT tenant_id FROM tenant) AS found
-    JOIN tenants n ON n.id = found.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
+    JOIN tenants n ON n.id = found.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without)
          AND (n.cap IS NULL
               OR n.cap > (SELECT count(*) FROM tickets r WHERE r.state = 'running' AND r.tenant_id = n.id))
     CROSS JOIN generate_series(0, 2) AS band
