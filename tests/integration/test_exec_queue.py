@@ -292,8 +292,8 @@ def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_
     """No cron and nobody resident; the next job is a later one, which nobody has to run yet."""
     world.rows("DELETE FROM turno.leases")
     killed = world.enqueue({"order_ids": world.order_ids()[:1]})
-    gone = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
-    assert tickets.claim_job(world.engine, gone, killed, types=[("batch_invoicing", 1)])
+    world.work(killed, crash_at="chunk_committed:both")  # the worker and its child
+    assert world.job(killed)["status"] == "running"
     retry = world.enqueue({"order_ids": world.order_ids()[1:2]}, run_at=datetime.now(UTC) + timedelta(seconds=2))
     dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=queue, pending_limit=100)
     batch = Submission(

@@ -82,6 +82,14 @@ MUTANTS = (
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
     ),
     Mutant(
+        "every later job launches a worker",
+        BY_ITSELF,
+        "app/dispatch/dispatcher.py",
+        " and self._clock() >= self._hinted_at + HINT_EVERY",
+        "",
+        ("tests/integration/test_api_jobs.py::test_later_jobs_are_hinted_at_now_and_then",),
+    ),
+    Mutant(
         "the list of workers does not say that nobody sweeps by itself",
         BY_ITSELF,
         "cli/workers_command.py",
