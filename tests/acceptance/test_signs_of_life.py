@@ -175,7 +175,8 @@ def test_the_workers_are_listed_with_their_silence(world: World) -> None:
         [sys.executable, "-m", "cli.main", "workers"], env=world.environment, cwd=ROOT, capture_output=True, text=True,
         check=True,
     )  # fmt: skip
-    lost, alive = done.stdout.splitlines()[1:]
+    lost, alive, missing = done.stdout.splitlines()[1:]
     assert (lost.split()[0], lost.split()[-1]) == ("gone", "lost")
     assert "4711" in alive.split()
     assert alive.split()[-1] == "alive"
+    assert missing.startswith("No resident process and no cron job runs maintenance")
