@@ -10,7 +10,7 @@ import click
 
 from app.errors import TurnoError
 from app.jobs.job import Status
-from app.store import effects
+from app.store import effect_review
 from app.store import jobs as stored
 from cli.jobs_view import LIST_HEADERS, as_json, details, error, list_row
 from cli.tables import print_table, text
@@ -82,7 +82,7 @@ def show(*, tenant: str, json_wanted: bool, job_id: UUID) -> None:
             raise _no_such_job(tenant, job_id)
         attempts = session.read(lambda reader: stored.attempts(reader, job_id))
         failed = session.read(lambda reader: stored.items(reader, job_id, "failed", "", MOST_ITEMS))
-        outside = session.read(lambda reader: effects.of_job(reader, job_id, after="", limit=MOST_ITEMS))
+        outside = session.read(lambda reader: effect_review.of_job(reader, job_id, after="", limit=MOST_ITEMS))
     if json_wanted:
         click.echo(as_json({**job, "attempts": attempts, "failed_items": failed, "effects": outside}))
         return

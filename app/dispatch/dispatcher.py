@@ -19,7 +19,7 @@ from app.errors import RateLimited
 from app.jobs.handler import JobHandler
 from app.jobs.job import JobRef, Priority
 from app.queues.interface import QueueInterface
-from app.store.effects import DECIDE
+from app.store.effect_review import DECIDE
 from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
 from app.store.rate_limits import DayLimits, array
 from app.store.refusals import named_refusals

@@ -13,7 +13,6 @@ from app.jobs.claim import Claim
 from app.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +75,6 @@ def let_go(session: Session, claim: Claim) -> None:
 def park(session: Session, claim: Claim, key: str, reason: str, error: dict[str, Any]) -> str:
     """End the attempt and let the job wait for a person; returns the job's status."""
     return str(_value(session, "SELECT job_park(%s, %s, %s, %s, %s)", claim, key, reason, Jsonb(error)))
-
-
-# A person's word; with no result the effect is absent. Returns verdict (settled, ended, busy or unknown) and the jobs
-# that run on.
-DECIDE: LiteralString = """
-SELECT verdict, coalesce(woken, '{{}}') AS woken FROM {}.effect_decide(%s, %s, %s, %s::jsonb, %s)
-"""
-
-
-def of_job(reader: psycopg.Cursor[Row], job_id: UUID, *, after: str, limit: int) -> list[Row]:
-    """Return a page of the effects that a job issued or waits for, in the order of their keys."""
-    reader.execute(
-        """
-        SELECT key, state, outside_key, result, calls, job_id, %(job)s = ANY (waiting) AS waited_for,
-               intended_at, settled_at, settled_by
-        FROM external_effects
-        WHERE (job_id = %(job)s OR state = 'intended' AND %(job)s = ANY (waiting)) AND key > %(after)s
-        ORDER BY key LIMIT %(limit)s
-        """,
-        {"job": job_id, "after": after, "limit": limit},
-    )
-    return reader.fetchall()
 
 
 def _value(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:

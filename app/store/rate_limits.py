@@ -23,12 +23,6 @@ def take_job(web: Web, tenant: int, user: str, limits: DayLimits) -> None:
         _take(web, "SELECT * FROM turno.job_take(%s, %s, 0, %s::bigint[])", (tenant, user, array(limits)))
 
 
-def prune(engine: psycopg.Connection[Any], limit: int) -> int:
-    """Forget up to `limit` users and tenants who have earned back everything; returns how many."""
-    (pruned,) = engine.execute("SELECT prune_rate_limits(%s)", (limit,)).fetchone() or (0,)
-    return int(pruned)
-
-
 def array(limits: DayLimits) -> str:
     """Return the limits as the database writes them, which costs a request less than having a list adapted."""
     return f"{{{','.join(map(str, limits))}}}"

@@ -48,6 +48,13 @@ def purge(engine: Engine, schema: str, older_than: timedelta, limit: int, *, dry
     return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s, %s)", (older_than, limit, dry_run)))
 
 
+def prune_rate_limits(engine: Engine, limit: int) -> int:
+    """Forget the limits of up to `limit` users and tenants who have earned back everything; returns how many."""
+    row = engine.execute("SELECT prune_rate_limits(%s)", (limit,)).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return int(row[0])
+
+
 def _call(engine: Engine, schema: str, statement: LiteralString, parameters: tuple[Any, ...]) -> Any:
     query = sql.SQL(statement).format(sql.Identifier(schema))
     row = engine.execute(query, parameters).fetchone()

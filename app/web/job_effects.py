@@ -10,7 +10,7 @@ from flask import Response, request
 from pydantic import Field
 
 from app.jobs.effect import LONGEST_KEY
-from app.store import effects as stored
+from app.store import effect_review as stored
 from app.web import query
 from app.web.job_body import job_links
 from app.web.job_id import read_id

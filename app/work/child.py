@@ -12,11 +12,10 @@ from uuid import UUID
 
 from app.jobs.claim import Claim, Group, Turn
 from app.work import causes, exit_codes
+from app.work.protocol import LARGEST_PACKET, LEAVING, MOVED
 from app.work.stop import StopRequest
 
-FREE, LEAVING, MOVED = b".", b"!", b"~"
 LONG = 0.1  # seconds after which a job is not one of those that others may wait for
-LARGEST_PACKET = 65536  # bytes; a group of a hundred claims needs a third of it
 
 
 @dataclass(frozen=True, slots=True)

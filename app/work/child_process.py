@@ -18,8 +18,8 @@ from app.errors import ClaimLost, NotStarted
 from app.jobs.claim import Claim, Group
 from app.store.outage import in_short, unreachable
 from app.work import exit_codes, limits, strays, title
-from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED
 from app.work.errand import Errand
+from app.work.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
 from app.work.session import collided
 from app.work.stop import StopRequest
 from tenants.session import LoginRefused, NotConfined

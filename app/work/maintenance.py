@@ -15,7 +15,7 @@ from app.errors import TurnoError
 from app.jobs.job import JobRef
 from app.jobs.registry import Registry
 from app.queues.interface import QueueInterface
-from app.store import leases, rate_limits, recovery, tickets, workers
+from app.store import leases, recovery, tickets, workers
 from app.store.outage import in_short, unreachable
 from app.work.engine import EngineLink
 
@@ -203,7 +203,7 @@ class Maintenance:
         """Remove what ended longer ago than the retention."""
         self._engine.run(tickets.prune_outcomes, self._terms.retention, dry_run=dry_run)
         if not dry_run:
-            self._until_done(lambda: self._engine.run(rate_limits.prune, BATCH), once=False)
+            self._until_done(lambda: self._engine.run(recovery.prune_rate_limits, BATCH), once=False)
         return self._until_done(
             lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH, dry_run=dry_run), once=dry_run
         )

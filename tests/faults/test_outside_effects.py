@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from app.store import effects
+from app.store import effect_review
 from cli.deadline import becomes_true
 from cli.testing.world import FOREVER
 from tests.authority import MOODS, Authority, tax_authority
@@ -70,7 +70,7 @@ def settle(world: World, authority: Authority) -> int:
         granted = authority.found(str(effect["outside_key"]))
         result = None if granted is None else f'{{"code": "{granted["code"]}"}}'
         (job, *_) = effect["waiting"]
-        verdict = world.call(effects.DECIDE, (job, None, effect["key"], result, "a test"))["verdict"]
+        verdict = world.call(effect_review.DECIDE, (job, None, effect["key"], result, "a test"))["verdict"]
         assert verdict in {"settled", "busy"}
     return len(waiting)
 

@@ -18,7 +18,19 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from app.store import attempts, broker, effects, jobs, notifications, recovery, routing, tickets, turns, watched
+from app.store import (
+    attempts,
+    broker,
+    effect_review,
+    effects,
+    jobs,
+    notifications,
+    recovery,
+    routing,
+    tickets,
+    turns,
+    watched,
+)
 from app.web.job_body import error_body, job_body
 from app.work.session import HandlerConnection
 from tenants.grants import TENANT, Role
@@ -158,7 +170,7 @@ class Scene:
             watched.standings(reader, [row["id"] for row in found], users)
             for row in found:
                 told += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
-                told += [effects.of_job(reader, row["id"], after="", limit=100)]
+                told += [effect_review.of_job(reader, row["id"], after="", limit=100)]
                 for attempt in jobs.attempts(reader, row["id"]):
                     told.append(error_body(attempt["error"], operator=True))
                 for item in jobs.items(reader, row["id"], None, "", 100):

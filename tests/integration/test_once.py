@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import ClaimLost, EffectInDoubt, NotIssued
 from app.jobs.effect import Absent, Done, Effect, Finding, Unknown
-from app.store import effects, recovery
+from app.store import effect_review, effects, recovery
 from cli.testing.world import FOREVER
 from tests.attempt_here import attempt, claim_here, execute_here
 from tests.odd_handlers import DEEDS, Odd, OddHurried
@@ -91,7 +91,7 @@ class Place:
 
     def decide(self, job_id: UUID, result: str | None) -> str:
         """Settle as a person does: with a result as done, with none as absent."""
-        row = self.world.call(effects.DECIDE, (job_id, "ana", KEY, result, "ana"))
+        row = self.world.call(effect_review.DECIDE, (job_id, "ana", KEY, result, "ana"))
         return str(row["verdict"])
 
     def written(self) -> list[str]:
@@ -526,7 +526,7 @@ def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(world
     place.outside.answers = [meanwhile]
     attempt(world, job_id)
     assert verdicts == ["busy"]
-    stranger = world.call(effects.DECIDE, (job_id, "eve", KEY, None, "eve"))
+    stranger = world.call(effect_review.DECIDE, (job_id, "eve", KEY, None, "eve"))
     assert stranger["verdict"] == "unknown"
     assert place.decide(place.enqueue(), None) == "unknown"
 

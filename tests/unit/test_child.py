@@ -13,7 +13,8 @@ from uuid import uuid4
 import pytest
 
 from app.jobs.claim import Claim, Group
-from app.work.child import FREE, LARGEST_PACKET, LEAVING, MOVED, Child, News
+from app.work.child import Child, News
+from app.work.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
 from app.work.stop import StopRequest
 from tenants.tenant import HandlerLogin
 
