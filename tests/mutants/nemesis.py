@@ -39,7 +39,11 @@ TENANT = "migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "token": (Cut(TENANT, " AND token = p_token", ""), Cut(TENANT, " AND t.token = p_token", "")),
     "sweep": (
-        Cut(MAINTENANCE, "        waiting = self._engine", "        return 0\n        waiting = self._engine"),
+        Cut(
+            MAINTENANCE,
+            f"that nobody took for a while{DOC_END}",
+            f"that nobody took for a while{DOC_END}        return 0\n",
+        ),
         Cut(
             MAINTENANCE,
             f"that nobody serves any more{DOC_END}",
