@@ -86,9 +86,11 @@ def test_a_unit_gives_handlers_no_more_than_they_need(unit: Path) -> None:
         assert told.returncode == 0, told.stdout
 
 
-@pytest.mark.parametrize("program", ["pool", "consume", "maintain"])
-def test_a_unit_of_what_says_that_it_is_ready_and_alive_waits_for_both(program: str) -> None:
-    lines = (DEPLOY / f"turno-{program}.service").read_text().splitlines()
+@pytest.mark.parametrize(
+    ("unit", "program"), [("pool@", "pool --queues %i"), ("consume", "consume"), ("maintain", "maintain")]
+)
+def test_a_unit_of_what_says_that_it_is_ready_and_alive_waits_for_both(unit: str, program: str) -> None:
+    lines = (DEPLOY / f"turno-{unit}.service").read_text().splitlines()
     assert f"ExecStart=/opt/turno/.venv/bin/turno {program}" in lines
     assert {"Type=notify", "NotifyAccess=main", "WatchdogSec=60"} <= {*lines}
 
