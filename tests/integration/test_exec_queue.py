@@ -190,6 +190,19 @@ def test_in_an_ordinary_place_tenants_without_any_other_go_first(world: World, i
     assert (set(taken[:3]), set(taken[3:])) == (set(others), set(mine))
 
 
+@pytest.fixture
+def no_worker_left() -> Iterator[None]:
+    """Launched workers are on their own: those of a test that failed would work on for ever."""
+    yield
+    launched = [pid for pid in processes.below(os.getpid()) if LAUNCHED[1].encode() in _words(pid)]
+    processes.send(signal.SIGKILL, *launched)
+
+
+def _words(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+@pytest.mark.usefixtures("no_worker_left")
 def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: World, tmp_path: Path) -> None:
     world.odd = True
     queue = ExecQueue(
