@@ -12,7 +12,7 @@ from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from app.logs import log_to_stderr
 from cli.environment import public_settings
-from cli.failures import run_plainly
+from cli.output.failures import run_plainly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from flask import Flask
 from gunicorn.app.base import BaseApplication
 
 from cli.environment import read_settings
-from cli.web_server import gunicorn_settings
+from cli.http_server.web_server import gunicorn_settings
 from cli.web_wiring import web_pool
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from uuid import uuid4
 from app.dispatch.dispatcher import Submission
 from app.jobs.job import Priority
 from benchmarks.bare_jobs import Idle
-from benchmarks.broker_ground import open_broker_ground
+from benchmarks.broker_environment import open_broker_ground
 from benchmarks.broker_peers import throughput
 from benchmarks.dispatch import OPEN_JOBS
 from benchmarks.http_client import crowd
@@ -22,7 +22,7 @@ from cli.development_token import development_token
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.broker_ground import BrokerGround
+    from benchmarks.broker_environment import BrokerGround
     from benchmarks.http_client import NextRequest, Request
 
 PATH = "/api/jobs/batch_invoicing"

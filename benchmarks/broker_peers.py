@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import psycopg
 
 from benchmarks.peer import PeerMissing, install, version
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
-    from benchmarks.broker_ground import BrokerGround
+    from benchmarks.broker_environment import BrokerGround
 
 WARM = 40  # jobs, until which every worker is up
 PATIENCE = 300.0  # seconds
@@ -106,7 +106,7 @@ class _Run:
         def ended() -> bool:
             return any(worker.poll() is not None for worker in workers)
 
-        becomes_true(lambda: self._finished() >= jobs or ended(), within=PATIENCE, every=0.01)
+        wait_until(lambda: self._finished() >= jobs or ended(), within=PATIENCE, every=0.01)
         if self._finished() < jobs:
             raise PeerMissing(f"{self._finished()} of {jobs} jobs were done")
 

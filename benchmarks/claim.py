@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from app.store import tickets
-from benchmarks.ground import KEY, open_ground
+from app.store.engine import tickets
+from benchmarks.environment import KEY, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, milliseconds
-from tenants.install import install
-from tenants.logins import Logins
-from tenants.provision import add_company
-from tenants.session import service_session
+from tenants.identity.logins import Logins
+from tenants.identity.session import service_session
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import add_company
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
 
 BATCH = 8  # tickets a claim

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
-    from tenants.tenant import Tenant
+    from benchmarks.environment import Ground
+    from tenants.identity.tenant import Tenant
 
 JOBS, TENANTS = 50, 5
 LONGEST_SILENCE = 15.0  # seconds: a heartbeat, and half of one

@@ -10,25 +10,25 @@ from uuid import uuid4
 from psycopg import sql
 
 from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.enqueue import ENQUEUE, NewJob
-from benchmarks.ground import open_ground
+from app.store.api.commands import ENQUEUE, NewJob
+from benchmarks.environment import open_ground
 from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, timed
 from handlers.batch_invoicing import BatchInvoicing
-from tenants.session import call_as_api, service_session
+from tenants.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import psycopg
 
-    from app.store.rate_limits import DayLimits
+    from app.store.api.rate_limits import DayLimits
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 FLOOR, PEER = "floor", "pgqueuer"
 TENANTS = 10

@@ -6,15 +6,15 @@ import time
 from typing import TYPE_CHECKING
 
 from app.jobs.job import Priority
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import quantile
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
-    from tenants.tenant import Tenant
+    from benchmarks.environment import Ground
+    from tenants.identity.tenant import Tenant
 
 SLOTS = 4
 LENGTH = 0.2  # seconds a job takes

@@ -8,18 +8,18 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from app.dispatch.dispatcher import Submission
-from app.store import routing
-from app.store.routing import Defaults
+from app.store.operator import routing
+from app.store.operator.routing import Defaults
 from benchmarks.bare_jobs import Leave
-from benchmarks.broker_ground import open_broker_ground
+from benchmarks.broker_environment import open_broker_ground
 from benchmarks.report import Report
-from tenants.session import service_session
+from tenants.identity.session import service_session
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from benchmarks.benchmark import Options
-    from benchmarks.broker_ground import BrokerGround
+    from benchmarks.broker_environment import BrokerGround
 
 FLIP_EVERY = 1.0
 KILL_EVERY = 15.0

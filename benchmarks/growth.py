@@ -6,17 +6,17 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import interleaved
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 EMPTY, FULL = "empty", "full"
 TENANTS, CHILDREN = 2, 2
@@ -117,7 +117,7 @@ class Scene:
 
     def _rest(self) -> None:
         # Not by counting the tickets: those of the future are many.
-        if not becomes_true(lambda: not self._busy(), within=120, every=0.002):
+        if not wait_until(lambda: not self._busy(), within=120, every=0.002):
             raise RuntimeError("the pool does not finish its work")
 
     def _busy(self) -> bool:

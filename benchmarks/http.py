@@ -8,20 +8,20 @@ from itertools import count
 from typing import TYPE_CHECKING, LiteralString
 from uuid import uuid4
 
-from app.queues.slots import SlotFolder
+from app.queues.exec.slots import SlotFolder
 from benchmarks.dispatch import OPEN_JOBS, insert_into_floor
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
 from benchmarks.http_client import crowd, steady
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.web_process import BARE, TURNO, serving
-from cli.deadline import becomes_true
 from cli.development_token import development_token
+from cli.wait import wait_until
 from handlers.services.northwind.load import load_orders
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.http_client import NextRequest, Request
 
 PATH = "/api/jobs/batch_invoicing"
@@ -69,8 +69,8 @@ def _trickle(ground: Ground, port: int, requests: NextRequest, report: Report, *
     """Return the samples of single POSTs; workers run what they ask for meanwhile, under the default cap."""
     before = _workers_started(ground)
     took = steady(port, PATH, requests, every=0.2, times=times)
-    becomes_true(lambda: not _count(ground, "FROM turno.tickets"), within=60)
-    becomes_true(lambda: not _count(ground, "FROM turno.workers"), within=60)
+    wait_until(lambda: not _count(ground, "FROM turno.tickets"), within=60)
+    wait_until(lambda: not _count(ground, "FROM turno.workers"), within=60)
     started = _workers_started(ground) - before
     report.facts |= {
         "spawns": started,

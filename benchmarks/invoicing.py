@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from app.dispatch.dispatcher import Submission, fingerprint
-from app.store import tickets
-from app.store.enqueue import ENQUEUE, NewJob
-from app.work.errand import Errand
-from app.work.executor import Executor
-from app.work.session import HandlerConnection
-from app.work.sessions import Sessions
-from benchmarks import processor
-from benchmarks.ground import ROOT, open_ground
+from app.runner.callbacks import WorkerCallbacks
+from app.runner.executor import Executor
+from app.runner.session import HandlerConnection
+from app.runner.session_cache import Sessions
+from app.store.api.commands import ENQUEUE, NewJob
+from app.store.engine import tickets
+from benchmarks import processor_time
+from benchmarks.environment import ROOT, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers import build_registry
@@ -26,16 +26,16 @@ from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order
 from handlers.services.northwind.load import expected_net_total, load_orders
-from tenants.session import call_as_api, handler_session, service_session
-from tenants.tenant import HandlerLogin
+from tenants.identity.session import call_as_api, handler_session, service_session
+from tenants.identity.tenant import HandlerLogin
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 SHARE = range(500)
 FLOOR, OURS = "plain loop", "job"
@@ -146,7 +146,7 @@ class Here:
         worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=os.getpid())
         claim = tickets.claim_job(self._engine, worker, job_id, types=registry.versions)
         assert claim is not None  # noqa: S101 - nobody else takes it
-        executor = Executor(registry=registry, sessions=self._sessions, worker="bench", errand=Errand())
+        executor = Executor(registry=registry, sessions=self._sessions, worker="bench", errand=WorkerCallbacks())
         before = self._spent()
         executor.execute(claim)
         took = self._spent() - before
@@ -158,7 +158,7 @@ class Here:
         """Return the milliseconds of processor time spent so far, by the session in use or kept."""
         admin = self._ground.admin
         row = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [HERE]).fetchone()
-        return processor.milliseconds(os.getpid(), *(row or ()))
+        return processor_time.milliseconds(os.getpid(), *(row or ()))
 
 
 def _orders(ground: Ground, tenant: Tenant) -> list[int]:

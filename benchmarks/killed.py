@@ -11,15 +11,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.enqueue import ENQUEUE, NewJob
-from benchmarks import processor
+from app.store.api.commands import ENQUEUE, NewJob
+from benchmarks import processor_time
 from benchmarks.report import Report
-from cli.nemesis.stage import open_stage
+from cli.nemesis.environment import open_stage
 from cli.testing import processes
 from cli.wiring import ROOT
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from tenants.session import call_as_api
+from tenants.identity.session import call_as_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from cli.nemesis.stage import Stage
-    from tenants.punctual import PunctualConnection
-    from tenants.tenant import Tenant
+    from cli.nemesis.environment import Stage
+    from tenants.identity.answer_timeout import PunctualConnection
+    from tenants.identity.tenant import Tenant
 
 KILLS, QUICK_KILLS = 10_000, 60
 LONGEST = 3_000.0  # seconds: on a busy machine so many are not reached, and the report says how many were
@@ -203,7 +203,7 @@ class Killer:
     def look(self, pool: subprocess.Popen[bytes]) -> None:
         """Kill whose time is over."""
         for child in processes.children(pool.pid):
-            if processor.milliseconds(child) >= self._life(child):
+            if processor_time.milliseconds(child) >= self._life(child):
                 processes.kill(child)
 
     def _life(self, child: int) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
+from benchmarks.latency_probe import Chime, Ring
 from benchmarks.report import Report
 from benchmarks.resident import Client, anonymous_megabytes, children, pss_megabytes, resident
-from benchmarks.ring import Chime, Ring
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from benchmarks.ground import ROOT, open_ground
+from benchmarks.environment import ROOT, open_ground
+from benchmarks.latency_probe import Bell
 from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
-from benchmarks.ring import Bell
 from benchmarks.sampling import interleaved, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
 
 FLOOR, WARM, COLD, PEER = "floor", "session warm", "session cold", "pgqueuer"

@@ -7,7 +7,7 @@ import sys
 from app.jobs.registry import Registry
 from app.logs import log_to_stderr
 from cli.environment import public_settings
-from cli.failures import run_plainly
+from cli.output.failures import run_plainly
 from cli.worker_wiring import pool_worker
 
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from benchmarks.ground import KEY, open_ground
+from benchmarks.environment import KEY, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, milliseconds, timed
-from tenants.install import install
-from tenants.logins import Logins
-from tenants.migration_files import packaged
-from tenants.migrations import migrate
+from tenants.identity.logins import Logins
+from tenants.provisioning.install import install
+from tenants.schema_migrations.all_schemas import migrate
+from tenants.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
 
 MANY = 200

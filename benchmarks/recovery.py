@@ -7,15 +7,15 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import quantile
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
-    from tenants.tenant import Tenant
+    from benchmarks.environment import Ground
+    from tenants.identity.tenant import Tenant
 
 CHILD, WORKER = "child killed", "worker killed"
 LENGTH = 300.0  # seconds the first attempt would take; the second is done at once

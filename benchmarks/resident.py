@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, Self
 from psycopg import sql
 
 from app.jobs.job import JobRef, Priority
-from app.store.enqueue import ENQUEUE, NewJob
-from benchmarks.ground import ROOT
-from benchmarks.ring import Bell, Ring
-from cli.deadline import becomes_true
+from app.store.api.commands import ENQUEUE, NewJob
+from benchmarks.environment import ROOT
+from benchmarks.latency_probe import Bell, Ring
+from cli.wait import wait_until
 from cli.wiring import pool_queue
-from tenants.session import call_as_api, service_session
+from tenants.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
     from app.jobs.handler import JobHandler
-    from benchmarks.ground import Ground
-    from benchmarks.ring import Rung
-    from tenants.tenant import Tenant
+    from benchmarks.environment import Ground
+    from benchmarks.latency_probe import Rung
+    from tenants.identity.tenant import Tenant
 
 
 class Client:
@@ -65,12 +65,12 @@ class Client:
 
     def wait_for_rest(self, within: float = 60.0) -> None:
         """Return when no ticket is left."""
-        if not becomes_true(lambda: self._left() == 0, within=within, every=0.002):
+        if not wait_until(lambda: self._left() == 0, within=within, every=0.002):
             raise RuntimeError("the pool does not finish its work")
 
     def wait_until_left(self, count: int, within: float) -> None:
         """Return when at most so many tickets are left."""
-        if not becomes_true(lambda: self._left() <= count, within=within, every=0.2):
+        if not wait_until(lambda: self._left() <= count, within=within, every=0.2):
             raise RuntimeError("the pool does not get on with its work")
 
     def backlog(
@@ -137,7 +137,7 @@ def resident(
     ]
     pool = subprocess.Popen([sys.executable, "-m", "benchmarks.pool_process", *served], cwd=ROOT, env=environment)
     try:
-        if not becomes_true(sign.exists, within=30):
+        if not wait_until(sign.exists, within=30):
             raise RuntimeError("the pool did not become ready")
         yield pool
     finally:

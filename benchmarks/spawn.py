@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from app.jobs.job import JobRef
-from app.queues.exec import ExecQueue
-from app.queues.slots import SlotFolder
-from app.store.enqueue import ENQUEUE, NewJob
+from app.queues.exec.launcher import ExecQueue
+from app.queues.exec.slots import SlotFolder
+from app.store.api.commands import ENQUEUE, NewJob
+from benchmarks.environment import ROOT, open_ground
 from benchmarks.first_line import FirstLine
-from benchmarks.ground import ROOT, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
-from cli.deadline import becomes_true
-from tenants.session import call_as_api, service_session
+from cli.wait import wait_until
+from tenants.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 FLOOR, LAST_LINE = "floor", "floor, without its exit"
 CONNECT = "import psycopg, sys; psycopg.connect(sys.argv[1]); import time; print(time.monotonic_ns())"
@@ -72,7 +72,7 @@ def _spawn(ground: Ground, web: psycopg.Connection[Any], tenant: Tenant) -> Cont
         if not queue.offer(JobRef(tenant.slug, job_id)):
             raise RuntimeError("no slot was free")
         _wait_for_workers()
-        if not becomes_true(note.exists, within=5):
+        if not wait_until(note.exists, within=5):
             raise RuntimeError((ground.folder / "workers.log").read_text())
         return [(int(note.read_text()) - start) / 1e6]
 

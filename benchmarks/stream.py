@@ -13,8 +13,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.enqueue import ENQUEUE, NewJob
-from benchmarks.ground import ROOT, open_ground
+from app.store.api.commands import ENQUEUE, NewJob
+from benchmarks.environment import ROOT, open_ground
 from benchmarks.http_client import Client
 from benchmarks.report import Report
 from benchmarks.sampling import quantile
@@ -22,11 +22,11 @@ from benchmarks.stream_readers import Readers
 from benchmarks.web_process import TURNO, serving_process
 from cli.development_token import development_token
 from handlers.batch_invoicing import BatchInvoicing
-from tenants.session import call_as_api, service_session
+from tenants.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.web_process import WebProcess
 
 VIEWERS = 10  # of each tenant's job

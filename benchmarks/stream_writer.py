@@ -12,10 +12,10 @@ import psycopg
 from psycopg import sql
 
 from app.jobs.claim import Claim
-from app.work.announcer import Announcer
+from app.worker.change_notifier import ChangeNotifier
 from cli.environment import read_settings
 from cli.wiring import engine_link
-from tenants.tenant import HandlerLogin
+from tenants.identity.tenant import HandlerLogin
 
 STEP = (
     "INSERT INTO {schema}.background_job_progress AS p (job_id, done, total) VALUES (%(job)s, 0, 1000000)"
@@ -35,7 +35,7 @@ class Writer:
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url)
-        self._announcer = Announcer(engine_link(read_settings()))
+        self._announcer = ChangeNotifier(engine_link(read_settings()))
         self.done: list[tuple[str, int, float]] = []
 
     def change(self, job: dict[str, Any], *, end: bool = False) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, LiteralString
 
-from benchmarks import processor
-from benchmarks.ground import open_ground
+from benchmarks import processor_time
+from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure, quantile
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import subprocess
 
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
-    from tenants.tenant import Tenant
+    from benchmarks.environment import Ground
+    from tenants.identity.tenant import Tenant
 
 CHILDREN, KEPT = 2, 4
 BASELINE = 2  # sessions of an idle pool: the engine's and its listener's
@@ -81,9 +81,9 @@ def _measured(
         for _ in range(CHILDREN * 10):
             client.pick_up(tenants[0])
         times, workers = 50 if quick else 200, _processes(ground, pool)
-        before = processor.milliseconds(*workers)
+        before = processor_time.milliseconds(*workers)
         took = [client.pick_up(tenants[0]) for _ in range(times)]
-        facts["processor ms a pick-up"] = (processor.milliseconds(*workers) - before) / times
+        facts["processor ms a pick-up"] = (processor_time.milliseconds(*workers) - before) / times
         facts["warm p50, ms"] = quantile(took, 0.5)
         time.sleep(REST)
         facts["sessions after"] = min(_count(ground, SESSIONS) for _ in range(100))
@@ -100,9 +100,9 @@ def _processes(ground: Ground, pool: subprocess.Popen[bytes]) -> list[int]:
 
 def _idle_percent(pool: subprocess.Popen[bytes], seconds: float) -> float:
     processes = (pool.pid, *children(pool))
-    before = processor.milliseconds(*processes)
+    before = processor_time.milliseconds(*processes)
     time.sleep(seconds)  # whole periods of the maintenance, or chance would say how many rounds of it are counted
-    return (processor.milliseconds(*processes) - before) / seconds / 10
+    return (processor_time.milliseconds(*processes) - before) / seconds / 10
 
 
 def _count(ground: Ground, question: LiteralString) -> int:

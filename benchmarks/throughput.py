@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, LiteralString, Self
 import psycopg
 from psycopg import sql
 
-from benchmarks.ground import ROOT, open_ground
+from benchmarks.environment import ROOT, open_ground
+from benchmarks.noop_handlers import GROUP, Tally, TallyGrouped
 from benchmarks.peer import PeerMissing, install, version
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.skip_locked_process import TABLE
-from benchmarks.tally import GROUP, Tally, TallyGrouped
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from benchmarks.benchmark import Options
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 PROCESSES = 2
 TENANTS = (1, 20, 100)
@@ -174,7 +174,7 @@ class Pool:
             POOL_MAX_CHILDREN=str(PROCESSES),
             POOL_SESSIONS_PER_CHILD="32",
         )
-        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.tally"], env=environment, cwd=ROOT)
+        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.noop_handlers"], env=environment, cwd=ROOT)
         return self
 
     def __exit__(
@@ -199,7 +199,7 @@ class Drain:
             each = jobs // len(self._tenants)
             self._put(each)
             admin = self._ground.admin
-            if not becomes_true(lambda: not _any(admin), within=PATIENCE, every=0.02):
+            if not wait_until(lambda: not _any(admin), within=PATIENCE, every=0.02):
                 raise NotDrained("jobs were left")
             return [self._span(each)]
 

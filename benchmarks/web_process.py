@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.ground import ROOT
-from cli.deadline import becomes_true
-from cli.free_port import free_port
+from benchmarks.environment import ROOT
+from cli.servers.free_port import free_port
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
 
 # Counted as by default, but never refused.
 UNLIMITED = {"MAX_COMMANDS_PER_MINUTE_PER_TENANT": "1000000", "MAX_JOBS_PER_DAY_PER_TENANT": "100000000"}
@@ -61,7 +61,7 @@ def serving_process(ground: Ground, code: str, **extra: str) -> Iterator[WebProc
             [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
     try:
-        if not becomes_true(lambda: process.poll() is not None or _listens(port), within=30) or process.poll():
+        if not wait_until(lambda: process.poll() is not None or _listens(port), within=30) or process.poll():
             raise WebDidNotStart(log_path.read_text())
         yield WebProcess(port, process.pid)
     finally:

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from app.logs import log_to_stderr
 from cli.environment import public_settings
-from cli.failures import run_plainly
-from cli.sealed import WORKERS_NEED, seal
+from cli.output.failures import run_plainly
+from cli.without_secrets import WORKERS_NEED, seal
 
 
 def main(arguments: list[str]) -> int:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from app.logs import log_to_stderr
 from cli.environment import read_settings
-from cli.failures import run_plainly
-from cli.sealed import WORKERS_NEED, seal
-from cli.tables import print_table
+from cli.output.failures import run_plainly
+from cli.output.tables import print_table
+from cli.without_secrets import WORKERS_NEED, seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from cli.environment import read_env_file
-from cli.failures import explained
+from cli.output.failures import explained
 
 
 class Entry(NamedTuple):
@@ -19,24 +19,24 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("cli.demo_command:demo", "Start everything here, invoice 830 orders and leave the pages open."),
-    "serve": Entry("cli.serve_command:serve", "Serve HTTP."),
-    "worker": Entry("cli.worker_command:worker", "Run waiting jobs in the foreground, then leave."),
+    "demo": Entry("cli.commands.demo:demo", "Start everything here, invoice 830 orders and leave the pages open."),
+    "serve": Entry("cli.commands.serve:serve", "Serve HTTP."),
+    "worker": Entry("cli.commands.worker:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("cli.worker_pool:main", "Stay and run what waits, with resident children."),
-    "workers": Entry("cli.workers_command:workers", "List the workers and how long each has been silent."),
+    "workers": Entry("cli.commands.workers:workers", "List the workers and how long each has been silent."),
     "consume": Entry("cli.rabbitmq_consumer:main", "Stay and run what RabbitMQ distributes, with resident children."),
     "maintain": Entry("cli.maintain:main", "Stay and run the maintenance passes, where no pool does."),
     "cleanup": Entry("cli.cleanup:main", "Run every maintenance pass once, as cron does."),
     "migrate": Entry("cli.migrate:main", "Bring the database and every tenant to this release, or back."),
-    "backend": Entry("cli.backend_command:backend", "Show which backend has what, or change which one runs the jobs."),
-    "broker": Entry("cli.broker_command:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
-    "jobs": Entry("cli.jobs_command:jobs", "List, show, retry and cancel jobs."),
-    "tenant": Entry("cli.tenant_command:tenant", "Add, list and remove tenants; mend their access."),
-    "company": Entry("cli.company_command:company", "Add companies, which group tenants."),
-    "token": Entry("cli.token_command:token", "Print a token for development."),
-    "nemesis": Entry("cli.nemesis_command:nemesis", "Break everything at random on a server of its own, and judge."),
+    "backend": Entry("cli.commands.backend:backend", "Show which backend has what, or change which one runs the jobs."),
+    "broker": Entry("cli.commands.broker:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
+    "jobs": Entry("cli.commands.jobs:jobs", "List, show, retry and cancel jobs."),
+    "tenant": Entry("cli.commands.tenant:tenant", "Add, list and remove tenants; mend their access."),
+    "company": Entry("cli.commands.company:company", "Add companies, which group tenants."),
+    "token": Entry("cli.commands.token:token", "Print a token for development."),
+    "nemesis": Entry("cli.commands.nemesis:nemesis", "Break everything at random on a server of its own, and judge."),
     "test": Entry(
-        "cli.test_command:test",
+        "cli.commands.test:test",
         "Run the static checks and the fast ring of the tests, or with --deep every test there is.",
     ),
 }

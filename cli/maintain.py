@@ -9,8 +9,8 @@ from time import monotonic
 from app.logs import log_to_stderr
 from cli.alive_check import assert_alive
 from cli.environment import read_settings
-from cli.failures import run_plainly
-from cli.sealed import WORKERS_NEED, seal
+from cli.output.failures import run_plainly
+from cli.without_secrets import WORKERS_NEED, seal
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "maintain.py") -> int:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "maintain.py") -
 def maintain() -> None:
     """Run what is due every ten seconds until a signal comes; a failed round is logged, and the next one tries."""
     seal(*WORKERS_NEED)
-    from app.work.maintenance import SWEEP  # noqa: PLC0415 - a probe loads no driver
+    from app.maintenance.passes import SWEEP  # noqa: PLC0415 - a probe loads no driver
     from cli.wiring import maintenance, vigil  # noqa: PLC0415
 
     settings = read_settings()

@@ -7,21 +7,21 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.environment import read_settings
-from cli.failures import run_plainly
-from cli.migrate_report import Report, print_findings, print_standings
+from cli.output.failures import run_plainly
+from cli.output.migrate_report import Report, print_findings, print_standings
 from cli.provisioner import provisioner
 from cli.wiring import logins
-from tenants.catalog import check
-from tenants.fan_out import opened
-from tenants.install import install
-from tenants.migrations import failed, migrate, rollback, status
+from tenants.catalog.check import check
+from tenants.provisioning.install import install
+from tenants.schema_migrations.all_schemas import failed, migrate, rollback, status
+from tenants.schema_migrations.fan_out import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenants.fan_out import Connect
-    from tenants.logins import Logins
-    from tenants.schema_migration import Outcome
+    from tenants.identity.logins import Logins
+    from tenants.schema_migrations.fan_out import Connect
+    from tenants.schema_migrations.one_schema import Outcome
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "migrate.py") -> int:

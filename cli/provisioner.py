@@ -3,8 +3,8 @@
 import psycopg
 
 from app.settings import Settings
-from tenants.fan_out import Connect
-from tenants.session import CONNECT_TIMEOUT
+from tenants.identity.session import CONNECT_TIMEOUT
+from tenants.schema_migrations.fan_out import Connect
 
 
 def provisioner(settings: Settings) -> Connect:

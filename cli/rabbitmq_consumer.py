@@ -6,13 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.resident_worker import run_resident
-from cli.sealed import CONSUMERS_NEED
+from cli.without_secrets import CONSUMERS_NEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.work.pace import Size
-    from app.work.supervisor import Supervisor
+    from app.worker.supervisor import Supervisor
+    from app.worker.timings import PoolSize
 
 
 def main(arguments: list[str], program: str = "rabbitmq_consumer.py") -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str], program: str = "rabbitmq_consumer.py") -> int:
     return run_resident(arguments, program, __doc__, _assemble, needs=CONSUMERS_NEED)
 
 
-def _assemble(queues: Sequence[str], size: Size) -> Supervisor:
+def _assemble(queues: Sequence[str], size: PoolSize) -> Supervisor:
     from cli.worker_wiring import consumer_worker  # noqa: PLC0415 - a probe loads no driver
 
     return consumer_worker(queues, size=size)

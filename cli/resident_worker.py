@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from app.errors import InvalidSettings
 from app.logs import log_to_stderr
-from app.work.pace import Size
+from app.worker.timings import PoolSize
 from cli.alive_check import assert_alive
 from cli.environment import public_settings, read_settings
-from cli.failures import run_plainly
-from cli.sealed import WORKERS_NEED, seal
+from cli.output.failures import run_plainly
+from cli.without_secrets import WORKERS_NEED, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from app.work.supervisor import Supervisor
+    from app.worker.supervisor import Supervisor
 
-    Assemble = Callable[[Sequence[str], Size], Supervisor]
+    Assemble = Callable[[Sequence[str], PoolSize], Supervisor]
 
 
 def run_resident(
@@ -42,7 +42,7 @@ def run_resident(
         fewest = asked.min if asked.min is not None else min(settings.pool_min_children, most)
         if fewest > most:
             raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
-        assemble(asked.queues, Size(fewest=fewest, most=most, reserve=settings.reserve_children)).run()
+        assemble(asked.queues, PoolSize(fewest=fewest, most=most, reserve=settings.reserve_children)).run()
 
     return run_plainly(work)
 

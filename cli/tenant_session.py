@@ -10,15 +10,15 @@ from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher
 from cli.environment import read_settings
 from cli.wiring import backend_defaults, logins, queue_named
-from tenants.directory import Directory
-from tenants.session import as_api, service_session
+from tenants.identity.directory import Directory
+from tenants.identity.session import as_api, service_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from psycopg import Connection, Cursor
 
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 
 @dataclass(frozen=True, slots=True)

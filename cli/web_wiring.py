@@ -12,22 +12,22 @@ from psycopg_pool import ConnectionPool
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.registry import Registry
-from app.places import Places
 from app.queues.interface import QueueInterface
 from app.settings import Settings
-from app.watch.hub import Hub
-from app.watch.stream_loop import StreamLoop
+from app.streaming.hub import Hub
+from app.streaming.stream_loop import StreamLoop
 from app.web import create_app
+from app.web.api.stream_events import StreamEvents, farewell
 from app.web.services import Inline
-from app.web.stream_events import StreamEvents, farewell
-from cli.application import Application
+from app.web.thread_shares import ThreadShares
+from cli.http_server.application import Application
 from cli.wiring import backend_defaults, inline_runner, logins, queue_named
 from handlers import build_registry
-from tenants.directory import Directory
-from tenants.punctual import PunctualConnection
-from tenants.readiness import what_is_pending
-from tenants.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
-from tenants.tenant import Tenant
+from tenants.identity.answer_timeout import PunctualConnection
+from tenants.identity.directory import Directory
+from tenants.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
+from tenants.identity.tenant import Tenant
+from tenants.provisioning.readiness import what_is_pending
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
 # does not answer, and the caller should hear of that soon.
@@ -55,7 +55,7 @@ def serving_application(
     streams = StreamLoop(farewell=farewell, left=hub.leave)
     streams.start()
     app = web_application(settings, hub, registry, open_queue)
-    places = Places(settings.web_threads)
+    places = ThreadShares(settings.web_threads)
     return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
 
 

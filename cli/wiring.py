@@ -9,25 +9,25 @@ import psycopg
 
 from app.errors import InvalidSettings
 from app.jobs.registry import Registry
-from app.queues.exec import ExecQueue
+from app.maintenance.passes import Maintenance, Terms
+from app.queues.exec.launcher import ExecQueue
+from app.queues.exec.slots import SlotFolder
 from app.queues.interface import QueueInterface
-from app.queues.pool import PoolQueue
-from app.queues.slots import SlotFolder
+from app.queues.notify import PoolQueue
+from app.runner.inline import InlineRunner
+from app.runner.session import HandlerConnection
+from app.runner.session_cache import Sessions
 from app.settings import Settings
-from app.store import tickets
-from app.store.routing import Defaults
-from app.work.engine import RETRY, EngineLink
-from app.work.inline import InlineRunner
-from app.work.maintenance import Maintenance, Terms
-from app.work.session import HandlerConnection
-from app.work.sessions import Sessions
-from app.work.vigil import Vigil
-from cli.sealed import WORKERS_NEED
+from app.store.engine import tickets
+from app.store.engine_link import RETRY, EngineLink
+from app.store.operator.routing import Defaults
+from app.worker.liveness import Liveness
+from cli.without_secrets import WORKERS_NEED
 from handlers import build_registry
-from tenants.logins import Logins
-from tenants.punctual import PunctualConnection
-from tenants.session import handler_session, service_session
-from tenants.tenant import HandlerLogin
+from tenants.identity.answer_timeout import PunctualConnection
+from tenants.identity.logins import Logins
+from tenants.identity.session import handler_session, service_session
+from tenants.identity.tenant import HandlerLogin
 
 ROOT = Path(__file__).resolve().parent.parent
 LEAST_PATIENCE = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
@@ -131,9 +131,9 @@ def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = 
     return pool_queue(settings, name)
 
 
-def vigil(settings: Settings) -> Vigil:
+def vigil(settings: Settings) -> Liveness:
     """Return what says that this process is ready and alive, to whoever started it."""
-    return Vigil.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
+    return Liveness.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 
 
 def maintenance(

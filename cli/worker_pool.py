@@ -10,8 +10,8 @@ from cli.resident_worker import run_resident
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from app.work.pace import Size
-    from app.work.supervisor import Supervisor
+    from app.worker.supervisor import Supervisor
+    from app.worker.timings import PoolSize
 
 
 def main(arguments: list[str], program: str = "worker_pool.py") -> int:
@@ -19,7 +19,7 @@ def main(arguments: list[str], program: str = "worker_pool.py") -> int:
     return run_resident(arguments, program, __doc__, _assemble)
 
 
-def _assemble(queues: Sequence[str], size: Size) -> Supervisor:
+def _assemble(queues: Sequence[str], size: PoolSize) -> Supervisor:
     from cli.worker_wiring import pool_worker  # noqa: PLC0415 - a probe loads no driver
 
     return pool_worker(queues, size=size)

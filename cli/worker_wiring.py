@@ -10,34 +10,34 @@ from functools import lru_cache, partial
 from uuid import UUID
 
 from app.handed_secrets import discard, handed_over
-from app.jobs.claim import Claim, Group
+from app.jobs.claim import Batch, Claim
 from app.jobs.registry import Registry
+from app.maintenance.passes import SWEEP
+from app.queues.exec.slots import Slot
 from app.queues.interface import PLACE_VARIABLE
-from app.queues.slots import Slot
+from app.runner.batch_executor import GroupExecutor
+from app.runner.callbacks import WorkerCallbacks
+from app.runner.child_main import Duty
+from app.runner.executor import Executor
+from app.runner.session import HandlerConnection
+from app.runner.session_cache import Sessions
 from app.settings import Settings
-from app.store import tickets
-from app.work.broker_source import BrokerSource
-from app.work.child_process import Duty
-from app.work.engine import EngineLink
-from app.work.errand import Errand
-from app.work.exec_source import ExecSource
-from app.work.executor import Executor
-from app.work.fork_server import ForkServer
-from app.work.group import GroupExecutor
-from app.work.janitor import Janitor
-from app.work.maintenance import SWEEP
-from app.work.pace import Pace, Size
-from app.work.pool_source import PoolSource
-from app.work.session import HandlerConnection
-from app.work.sessions import Sessions
-from app.work.source import Source
-from app.work.supervisor import Supervisor
+from app.store.engine import tickets
+from app.store.engine_link import EngineLink
+from app.worker.fork_server import ForkServer
+from app.worker.maintenance_process import MaintenanceProcess
+from app.worker.sources.broker import BrokerSource
+from app.worker.sources.polling import PoolSource
+from app.worker.sources.source import Source
+from app.worker.sources.spawned import ExecSource
+from app.worker.supervisor import Supervisor
+from app.worker.timings import PoolSize, Timings
 from cli.environment import public_settings, read_settings
-from cli.sealed import CONSUMERS_NEED
 from cli.wiring import ROOT, logins, maintenance, secrets_named, supervisor_link, vigil, without_secrets
+from cli.without_secrets import CONSUMERS_NEED
 from handlers import build_registry
-from tenants.session import open_session, unlocked
-from tenants.tenant import HandlerLogin
+from tenants.identity.session import open_session, unlocked
+from tenants.identity.tenant import HandlerLogin
 
 FIRST_SWEEP = 1.0  # seconds after its start in which a spawned worker does not sweep
 
@@ -62,13 +62,13 @@ def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Superv
         unlock=_unlock(settings, engine, registry),
         registry=registry,
         pace=_pace(settings),
-        size=Size(fewest=0, most=1),
+        size=PoolSize(fewest=0, most=1),
         janitor=sweeps,
     )
 
 
 def pool_worker(
-    queues: Sequence[str] = (), registry: Registry | None = None, *, size: Size | None = None
+    queues: Sequence[str] = (), registry: Registry | None = None, *, size: PoolSize | None = None
 ) -> Supervisor:
     """Return a resident worker that runs what waits in these queues, or in all that its handlers name.
 
@@ -78,7 +78,7 @@ def pool_worker(
 
 
 def consumer_worker(
-    queues: Sequence[str] = (), registry: Registry | None = None, *, size: Size | None = None
+    queues: Sequence[str] = (), registry: Registry | None = None, *, size: PoolSize | None = None
 ) -> Supervisor:
     """Return a resident worker that runs what the broker distributes, or what waits in these queues.
 
@@ -98,7 +98,7 @@ def _resident(
     backend: str,
     source: Callable[[Settings, EngineLink, Registry], Source],
     registry: Registry | None,
-    size: Size | None,
+    size: PoolSize | None,
     *,
     needs: Sequence[str] = (),
 ) -> Supervisor:
@@ -126,7 +126,9 @@ def _resident(
         registry=registry,
         pace=_pace(settings),
         size=size
-        or Size(fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children),
+        or PoolSize(
+            fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children
+        ),
         janitor=_sweeps(settings, registry),
         vigil=signs,
     )
@@ -178,19 +180,19 @@ def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[byt
         )
 
 
-def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True) -> Janitor:
+def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True) -> MaintenanceProcess:
     def sweep() -> None:
         passes = maintenance(settings, registry=registry)
         passes.run_leased_or_log(steady=steady)
         passes.close()
 
-    return Janitor(sweep, every=SWEEP.total_seconds(), first=first)
+    return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
 
 
 def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:
     lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
-    def run(claims: Group, errand: Errand) -> Mapping[Claim, str]:
+    def run(claims: Batch, errand: WorkerCallbacks) -> Mapping[Claim, str]:
         name = f"{socket.gethostname()}:{os.getppid()}"
         executor = Executor(registry=registry, sessions=lent, worker=name, errand=errand)
         if len(claims) > 1:
@@ -200,8 +202,8 @@ def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = N
     return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
 
 
-def _pace(settings: Settings) -> Pace:
-    return Pace(
+def _pace(settings: Settings) -> Timings:
+    return Timings(
         heartbeat=settings.heartbeat_seconds,
         dead_after=settings.dead_after_seconds,
         grace=settings.shutdown_grace_seconds,

@@ -17,13 +17,13 @@ from psycopg_pool import ConnectionPool
 
 from app.dispatch.dispatcher import Dispatcher
 from app.settings import Settings
-from app.watch.hub import Hub
-from tenants.directory import Directory
-from tenants.install import install
-from tenants.logins import Logins
-from tenants.provision import add_company, add_tenant
-from tenants.punctual import PunctualConnection
-from tenants.session import WEB_TIMEOUTS
+from app.streaming.hub import Hub
+from tenants.identity.answer_timeout import PunctualConnection
+from tenants.identity.directory import Directory
+from tenants.identity.logins import Logins
+from tenants.identity.session import WEB_TIMEOUTS
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import add_company, add_tenant
 from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flask import Flask
     from werkzeug.test import TestResponse
 
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 KEY = "a key that only tests know, 32 bytes or more"
 SETTINGS = Settings(jwt_key=KEY, max_pending_jobs_per_user=5, max_body_bytes=65_536)
@@ -158,7 +158,7 @@ def a_service(url: str) -> Iterator[Service]:
         open=True,
     ) as pool:
         from app.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
-        from app.web.stream_events import StreamEvents  # noqa: PLC0415
+        from app.web.api.stream_events import StreamEvents  # noqa: PLC0415
 
         hubs: list[Hub] = []
 

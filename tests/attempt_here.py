@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cli.testing.here import Here
-from tests.odd_handlers import REGISTRY
+from cli.testing.in_process_worker import InProcessWorker
+from tests.misbehaving_handlers import REGISTRY
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from app.jobs.claim import Claim
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 
-def claim_here(world: World, job_id: UUID) -> Claim:
+def claim_here(world: ExampleInstallation, job_id: UUID) -> Claim:
     """Claim a job for this process."""
-    claim = Here(world, REGISTRY).claim(job_id)
+    claim = InProcessWorker(world, REGISTRY).claim(job_id)
     assert claim is not None
     return claim
 
 
-def execute_here(world: World, claim: Claim) -> dict[str, Any]:
+def execute_here(world: ExampleInstallation, claim: Claim) -> dict[str, Any]:
     """Run the attempt and return the job after it."""
-    Here(world, REGISTRY).execute(claim)
+    InProcessWorker(world, REGISTRY).execute(claim)
     return world.job(claim.job_id, tenant=world.tenants[claim.login.slug])
 
 
-def attempt(world: World, job_id: UUID) -> dict[str, Any]:
+def attempt(world: ExampleInstallation, job_id: UUID) -> dict[str, Any]:
     """Claim a job, run one attempt of it and return the job after it."""
     return execute_here(world, claim_here(world, job_id))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from app.store import attempts, groups
-from app.store.exchange import Statement, exchange, insist, rows_of
+from app.store.handler import attempts, batches
+from app.store.pipeline import Statement, exchange, insist, rows_of
 from app.store.refusals import named_refusals
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from app.jobs.claim import Claim
-    from app.store.attempts import Started
-    from app.store.groups import Result
+    from app.store.handler.attempts import Started
+    from app.store.handler.batches import Result
 
     Session = psycopg.Connection[Any]
 
@@ -35,7 +35,7 @@ def complete(session: Session, claim: Claim, result: str) -> None:
 
 def complete_group(session: Session, results: Sequence[Result], mark: UUID) -> None:
     """Write the jobs' ends into the transaction that is open, and commit it."""
-    _take(session, [*groups.completing(results, mark), attempts.COMMIT])
+    _take(session, [*batches.completing(results, mark), attempts.COMMIT])
 
 
 def _take(session: Session, statements: list[Statement]) -> list[Any]:

@@ -16,7 +16,7 @@ pytest_plugins = [
     "tests.servers",
     "tests.no_skips",
     "tests.scheduling",
-    "tests.world",
+    "tests.installation",
     "tests.api",
     "tests.site",
 ]

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.store import tickets
-from app.work.errand import Errand
-from app.work.executor import Executor
-from app.work.group import GroupExecutor
-from app.work.session import HandlerConnection
-from app.work.sessions import Sessions
-from app.work.stop import StopRequest
-from tenants.session import handler_session
-from tests.odd_handlers import REGISTRY
+from app.runner.batch_executor import GroupExecutor
+from app.runner.callbacks import WorkerCallbacks
+from app.runner.executor import Executor
+from app.runner.session import HandlerConnection
+from app.runner.session_cache import Sessions
+from app.runner.stop_request import StopRequest
+from app.store.engine import tickets
+from tenants.identity.session import handler_session
+from tests.misbehaving_handlers import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from app.jobs.claim import Claim, Group
-    from tests.world import World
+    from app.jobs.claim import Batch, Claim
+    from tests.installation import ExampleInstallation
 
 
-def worker_here(world: World) -> UUID:
+def worker_here(world: ExampleInstallation) -> UUID:
     """Enter this process as a resident worker."""
     return tickets.start_worker(world.engine, backend="pool", host="test", pid=1)
 
 
-def claim_groups_here(world: World, slots: int = 1, worker: UUID | None = None) -> list[Group]:
+def claim_groups_here(world: ExampleInstallation, slots: int = 1, worker: UUID | None = None) -> list[Batch]:
     """Claim as a resident worker that knows the handlers of the tests."""
     handlers = REGISTRY.load_all()
     return tickets.claim_groups(
@@ -42,15 +42,15 @@ def claim_groups_here(world: World, slots: int = 1, worker: UUID | None = None) 
 
 
 def execute_group_here(
-    world: World,
-    claims: Group,
+    world: ExampleInstallation,
+    claims: Batch,
     stop: StopRequest | None = None,
     kind: type[HandlerConnection] = HandlerConnection,
-    following: Callable[[], Group] = lambda: (),
+    following: Callable[[], Batch] = lambda: (),
 ) -> dict[Claim, str]:
     """Run the group as a child does and return the statuses it reports."""
     lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
-    errand = Errand(stop=stop or StopRequest(), following=following)
+    errand = WorkerCallbacks(stop=stop or StopRequest(), following=following)
     executor = Executor(registry=REGISTRY, sessions=lent, worker="test", errand=errand)
     try:
         return GroupExecutor(executor).execute(claims)

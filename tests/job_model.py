@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis.vendor.pretty import RepresentationPrinter
 
 from app.jobs.claim import Claim
-from tenants.tenant import Tenant
+from tenants.identity.tenant import Tenant
 
 CRASHES = 3  # the one that fails the job
 

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from app.errors import ClaimLost
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 Session = psycopg.Connection[Any]
 Step = Callable[[Session], object]
@@ -48,9 +48,9 @@ class Stage:
         try:
             for name in order:
                 played[name].append(threads[name].submit(_answer, left[name].popleft(), sessions[name]))
-                assert becomes_true(lambda: self._settled(sessions, played), within=PATIENCE, every=0.001), order
+                assert wait_until(lambda: self._settled(sessions, played), within=PATIENCE, every=0.001), order
             finished = [one for mine in played.values() for one in mine]
-            assert becomes_true(lambda: all(one.done() for one in finished), within=PATIENCE, every=0.001), order
+            assert wait_until(lambda: all(one.done() for one in finished), within=PATIENCE, every=0.001), order
         finally:
             for thread in threads.values():
                 thread.shutdown(wait=False)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.embedded_postgres import Cluster
-from cli.private_rabbitmq import Node
-from cli.system_packages import CHROMIUM, POSTGRES_15
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.private_rabbitmq import Node
+from cli.servers.system_packages import CHROMIUM, POSTGRES_15
 from cli.testing.servers import fresh_database, template_of
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
+from cli.demo.web import DemoWeb
 from cli.development_token import development_token
-from cli.free_port import free_port
+from cli.servers.free_port import free_port
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, BrowserContext, Page
 
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 PATIENCE_MS = 30_000
 
@@ -30,7 +30,7 @@ PATIENCE_MS = 30_000
 class Site:
     """The web as a process of its own, with workers that it launches."""
 
-    world: World
+    world: ExampleInstallation
     web: DemoWeb
     browser: Browser
 
@@ -81,11 +81,13 @@ class Site:
             workers = self.world.rows("SELECT id FROM turno.workers WHERE alive_at > now() - interval '15 s'")
             return not tickets and not workers
 
-        assert becomes_true(none_open, within=30)
+        assert wait_until(none_open, within=30)
 
 
 @pytest.fixture(scope="module")
-def module_site(module_northwind: World, chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def module_site(
+    module_northwind: ExampleInstallation, chromium: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """A site for the tests of one module."""
     log: Path = tmp_path_factory.mktemp("site") / "web.log"
     port = free_port()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from app.watch.viewer import State, View, Viewer
-from tenants.tenant import Tenant
+from app.streaming.subscriber import State, Subscriber, View
+from tenants.identity.tenant import Tenant
 
 TENANT = Tenant(
     id=1, slug="suc0001", company="acme", schema="t_0123456789ab", owner_role="o", handler_role="r", api_role="a",
@@ -14,9 +14,9 @@ TENANT = Tenant(
 )  # fmt: skip
 
 
-def viewer(*, user: str = "ana", job_id: UUID | None = None, tenant: Tenant = TENANT, **changed: Any) -> Viewer:
+def viewer(*, user: str = "ana", job_id: UUID | None = None, tenant: Tenant = TENANT, **changed: Any) -> Subscriber:
     usual: dict[str, Any] = {"operator": False, "issued_at": 0.0, "until": 4e9}
-    return Viewer(View(tenant=tenant, user=user, job_id=job_id, **usual | changed))
+    return Subscriber(View(tenant=tenant, user=user, job_id=job_id, **usual | changed))
 
 
 def state(frame: bytes = b"x", *, key: UUID | None = None, revision: int = 1, label: str = "") -> State:

@@ -7,7 +7,7 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from app.web import session_cookie
+from app.web.auth import session_cookie
 from tests.api import token
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from app.dispatch.dispatcher import Dispatcher
 from app.web import create_app
 from cli.web_wiring import stream_hub, web_pool
 from handlers import build_registry
-from tenants.directory import Directory
+from tenants.identity.directory import Directory
 from tests.fakes import RecordingQueue
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from app.jobs.registry import Registry
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 
 @contextmanager
-def web_of(world: World, registry: Registry | None = None) -> Iterator[Flask]:
+def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iterator[Flask]:
     """The web application over this world; it offers its jobs to nobody."""
     hub = stream_hub(world.settings)
     with web_pool(world.settings) as pool:

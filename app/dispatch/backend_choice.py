@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 
 from app.queues.interface import QueueInterface
-from app.store.routing import Defaults, backend_for
-from tenants.tenant import Tenant
+from app.store.operator.routing import Defaults, backend_for
+from tenants.identity.tenant import Tenant
 
 WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 

@@ -19,12 +19,12 @@ from app.errors import RateLimited
 from app.jobs.handler import JobHandler
 from app.jobs.job import JobRef, Priority
 from app.queues.interface import QueueInterface
-from app.store.effect_review import DECIDE
-from app.store.enqueue import CANCEL, ENQUEUE, RETRY, NewJob
-from app.store.rate_limits import DayLimits, array
+from app.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
+from app.store.api.effect_review import DECIDE
+from app.store.api.rate_limits import DayLimits, array
 from app.store.refusals import named_refusals
-from tenants.session import call_as_api
-from tenants.tenant import Tenant
+from tenants.identity.session import call_as_api
+from tenants.identity.tenant import Tenant
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from app.jobs.job import JobRef
-from tenants.tenant import CompanyLogin, HandlerLogin
+from tenants.identity.tenant import CompanyLogin, HandlerLogin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Claim:
 
 
 # What shares a transaction: one claim, or several of a grouped type and of one tenant.
-Group: TypeAlias = tuple[Claim, ...]
+Batch: TypeAlias = tuple[Claim, ...]
 
 # What a child is given at a time, to run one after another: one group, or several where they are short.
-Turn: TypeAlias = tuple[Group, ...]
+Assignment: TypeAlias = tuple[Batch, ...]

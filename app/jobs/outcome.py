@@ -57,7 +57,7 @@ class HandedBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Postponed:
+class Snooze:
     """Another job does what this one needs; it runs again `after` seconds."""
 
     after: float
@@ -72,7 +72,7 @@ class InDoubt:
     error: dict[str, Any]
 
 
-Outcome = Completed | Reschedule | Cancel | Raised | HandedBack | Postponed | InDoubt
+Outcome = Completed | Reschedule | Cancel | Raised | HandedBack | Snooze | InDoubt
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +108,14 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandon:
+class CancelJob:
     """End the job as cancelled."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Park:
+class AwaitReview:
     """Wait until a person settles the effect `key`; nothing is counted."""
 
     key: str
@@ -123,7 +123,7 @@ class Park:
     error: dict[str, Any]
 
 
-Decision = Complete | Retry | Fail | Release | Abandon | Park
+Decision = Complete | Retry | Fail | Release | CancelJob | AwaitReview
 
 
 def decide(
@@ -138,15 +138,15 @@ def decide(
         case Completed(result):
             return Complete(result)
         case Cancel(reason):
-            return Abandon(reason)
+            return CancelJob(reason)
         case Reschedule():
             return Release(outcome.due(_needed(now)), "rescheduled", "rescheduled by its handler")
         case HandedBack():
             return Release(_needed(now), "released", "handed back by a stopping worker")
-        case Postponed(after, reason):
+        case Snooze(after, reason):
             return Release(_needed(now) + timedelta(seconds=after), "released", reason)
         case InDoubt(key, error):
-            return Park(key, f"{key} is in doubt: {error['message']}", error)
+            return AwaitReview(key, f"{key} is in doubt: {error['message']}", error)
         case Raised(error, permanent=True):
             return Fail("failed for good", error)
         case Raised(error, doubt=doubt) if errors + 1 >= max_attempts:
@@ -159,7 +159,7 @@ def _give_up(error: dict[str, Any], doubt: str | None) -> Decision:
     if doubt is None:
         return Fail("no attempts left", error)
     # Failing would hide that something outside may have happened.
-    return Park(doubt, f"no attempts left: {error['message']}", error)
+    return AwaitReview(doubt, f"no attempts left: {error['message']}", error)
 
 
 def _needed(now: datetime | None) -> datetime:

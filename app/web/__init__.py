@@ -7,34 +7,34 @@ from flask import Flask
 from app.dispatch.dispatcher import Dispatcher, WebConnection
 from app.jobs.registry import Registry
 from app.settings import Settings
-from app.watch.hub import Hub
-from app.web.admin import admin
-from app.web.docs import docs, publish
+from app.streaming.hub import Hub
+from app.web.api.admin import admin
+from app.web.api.health import health
+from app.web.api.job_commands import job_commands
+from app.web.api.job_effects import job_effects
+from app.web.api.job_history import job_history
+from app.web.api.jobs import jobs
+from app.web.api.notifications import notifications
+from app.web.api.stream_tickets import stream_tickets
+from app.web.api.streams import streams
+from app.web.api.submit import submissions
+from app.web.auth.cors import install_other_origins
+from app.web.auth.tokens import TokenCheck
 from app.web.error_responses import install_error_responses
-from app.web.health import health
-from app.web.job_commands import job_commands
-from app.web.job_effects import job_effects
-from app.web.job_history import job_history
-from app.web.jobs import jobs
-from app.web.json_answers import JsonAnswers
-from app.web.notifications import notifications
-from app.web.openapi import build_document
-from app.web.other_origins import install_other_origins
-from app.web.pages.bell import bell
+from app.web.http.json_answers import JsonAnswers
+from app.web.http.payloads import Payloads
+from app.web.openapi.docs import docs, publish
+from app.web.openapi.document import build_document
 from app.web.pages.commands import commands
 from app.web.pages.home import home
 from app.web.pages.job_page import job_page
+from app.web.pages.notifications_menu import bell
 from app.web.pages.problem_page import refused_by_framework
 from app.web.pages.sign_in import sign_in
-from app.web.payloads import Payloads
 from app.web.public_url import install_host_check
 from app.web.security_headers import install_security_headers
 from app.web.services import Clock, Inline, Readiness, Services
-from app.web.stream_tickets import stream_tickets
-from app.web.streams import streams
-from app.web.submissions import submissions
-from app.web.tokens import TokenCheck
-from tenants.directory import Directory
+from tenants.identity.directory import Directory
 
 BLUEPRINTS = (
     submissions,

@@ -10,9 +10,9 @@ from werkzeug.exceptions import HTTPException
 
 from app.errors import LimitExceeded, RateLimited
 from app.store.outage import OUTAGE, busy
-from app.web.json_answers import answer
-from app.web.limit_problems import over_limit
-from app.web.problems import TYPE_ROOT, FieldProblem, Kind, Problem, invalid
+from app.web.http.json_answers import answer
+from app.web.http.problems import TYPE_ROOT, FieldProblem, Kind, Problem, invalid
+from app.web.rate_limit_problems import over_limit
 
 log = logging.getLogger(__name__)
 

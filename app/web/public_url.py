@@ -7,7 +7,7 @@ from flask import Flask, Request, Response, request
 from werkzeug.sansio.utils import host_is_trusted
 
 from app.web.error_responses import problem_answer
-from app.web.problems import Kind
+from app.web.http.problems import Kind
 from app.web.services import services
 
 # A probe asks by the address of a process; what it is told depends on nobody.

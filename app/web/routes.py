@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from flask import Blueprint, Request, Response, g, request
 
-from app.web.limits import admit_command
-from app.web.own_site import SAFE
-from app.web.place import place_of
-from app.web.problems import Kind
-from app.web.query import Parameter, read_query
-from app.web.request_headers import correlation_id
-from app.web.tenant_scope import Scope, require_operator, scope_of
+from app.web.auth.csrf import SAFE
+from app.web.auth.tenant_scope import Scope, require_operator, scope_of
+from app.web.http.problems import Kind
+from app.web.http.query import Parameter, read_query
+from app.web.http.request_headers import correlation_id
+from app.web.rate_limits import admit_command
+from app.web.tenant_share import place_of
 
 Access = Literal["user", "operator"]
 View = Callable[..., Response]

@@ -10,11 +10,11 @@ from flask import Flask, current_app
 from app.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from app.jobs.registry import Registry
 from app.settings import Settings
-from app.watch.hub import Hub
-from app.web.payloads import Payloads
-from app.web.tokens import TokenCheck
-from tenants.directory import Directory
-from tenants.tenant import Tenant
+from app.streaming.hub import Hub
+from app.web.auth.tokens import TokenCheck
+from app.web.http.payloads import Payloads
+from tenants.identity.directory import Directory
+from tenants.identity.tenant import Tenant
 
 Inline = Callable[[Tenant, Submission], dict[str, Any]]
 Clock = Callable[[], datetime]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from benchmarks.ground import ROOT
+from benchmarks.environment import ROOT
 from benchmarks.siege.attack import Ending, first_line
 from benchmarks.siege.on_shares import ON_SHARES
 from benchmarks.siege.on_web import ON_WEB
@@ -20,9 +20,9 @@ from benchmarks.siege.on_workers import ON_WORKERS
 from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
 from benchmarks.siege.place import CHILDREN, open_place
 from benchmarks.siege.victim import Orders
-from cli.deadline import becomes_true
 from cli.testing.checker import Checker
 from cli.testing.client_log import Asked
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def besiege(plan: Plan) -> SiegeReport:
     report = SiegeReport("siege", "ms")
     with open_place(plan.patience) as place:
         with _victim(place) as victim:
-            becomes_true(lambda: len(place.rows(ALL, tenant=place.victim)) >= WARM_UP, within=30, every=0.1)
+            wait_until(lambda: len(place.rows(ALL, tenant=place.victim)) >= WARM_UP, within=30, every=0.1)
             calm = [_calm(plan)]
             done, siege = _attack(place, plan)
             _settle(place, plan, report)
@@ -121,7 +121,7 @@ def _settle(place: Place, plan: Plan, report: SiegeReport) -> None:
     """Wait for the victim's jobs, count those that are stuck, and take away what is left of the attackers'."""
     place.keep_the_pool("at the end of the siege")
     since = time.time() - SUBMIT_EVERY
-    becomes_true(lambda: not _open_since(place, since), within=5 * plan.patience, every=0.2)
+    wait_until(lambda: not _open_since(place, since), within=5 * plan.patience, every=0.2)
     report.facts["stuck"] = _open_since(place, since)
     if report.facts["stuck"]:
         report.broken.append(f"{report.facts['stuck']} jobs of the victim's do not end")

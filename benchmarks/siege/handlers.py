@@ -6,7 +6,7 @@ import os
 import signal
 
 from handlers.batch_invoicing import BatchInvoicing
-from tests.odd_handlers import Odd, OddHurried, OddOnce
+from tests.misbehaving_handlers import Odd, OddHurried, OddOnce
 
 
 class Stillborn(Odd):

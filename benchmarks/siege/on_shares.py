@@ -12,7 +12,7 @@ from benchmarks.http_client import ask
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job
 from benchmarks.siege.on_web import ACCEPTED, OK, PATH, SOON
 from benchmarks.siege.place import CHILDREN, ENDED, LONGEST_ANSWER, in_its_attempt
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +116,7 @@ def multiplying_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
 def _stop(place: Place, user: str) -> None:
     pause = "UPDATE turno.tenants SET paused_at = %s WHERE id = %s RETURNING id"
     place.rows(pause, "now", place.mallory.id)
-    becomes_true(lambda: not _running(place), within=place.patience)
+    wait_until(lambda: not _running(place), within=place.patience)
     of_user = "SELECT id FROM background_jobs WHERE user_id = %s"
     place.rows(f"DELETE FROM turno.tickets WHERE job_id IN ({of_user}) RETURNING job_id", user)  # noqa: S608
     place.rows(pause, None, place.mallory.id)

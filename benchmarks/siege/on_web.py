@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 import psycopg
 from psycopg import sql
 
-from app.store import routing
-from app.store.enqueue import ENQUEUE
+from app.store.api.commands import ENQUEUE
+from app.store.operator import routing
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, refused
 from benchmarks.siege.place import ENDED, PAUSE, STREAMS, in_its_attempt
-from tenants.session import service_session
-from tests.odd_handlers import Odd
+from tenants.identity.session import service_session
+from tests.misbehaving_handlers import Odd
 from tests.stream_client import StreamClient
 
 if TYPE_CHECKING:

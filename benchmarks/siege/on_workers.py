@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 import psycopg
 
 from app.jobs.job import Priority
-from app.store import routing
+from app.store.operator import routing
 from benchmarks.siege.attack import Attack, Ending, both, first_line, of_job, refused
 from benchmarks.siege.handlers import Stillborn, Stranded
 from benchmarks.siege.place import ENDED, in_its_attempt
-from tenants.removal import remove_tenant
-from tenants.session import service_session
-from tests.odd_handlers import Odd, OddHurried
+from tenants.identity.session import service_session
+from tenants.provisioning.removal import remove_tenant
+from tests.misbehaving_handlers import Odd, OddHurried
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,23 +17,23 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.jobs.job import JobRef, Priority
-from app.store.enqueue import ENQUEUE, NewJob
+from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.dispatch import insert_into_floor
-from benchmarks.ground import open_ground
+from benchmarks.environment import open_ground
 from benchmarks.http_client import ask
 from benchmarks.resident import pss_megabytes, resident
 from benchmarks.siege.handlers import HERE, Stranded
 from benchmarks.siege.victim import Person
 from benchmarks.web_process import BARE, TURNO, serving, serving_process
-from cli.deadline import becomes_true
 from cli.development_token import development_token
 from cli.testing.client_log import Asked, ClientLog
+from cli.wait import wait_until
 from cli.wiring import pool_queue
 from handlers.services.northwind.load import load_orders
-from tenants.directory import read_tenant
-from tenants.session import call_as_api, handler_session, service_session
-from tenants.tenant import HandlerLogin
-from tests.odd_handlers import OddOnce
+from tenants.identity.directory import read_tenant
+from tenants.identity.session import call_as_api, handler_session, service_session
+from tenants.identity.tenant import HandlerLogin
+from tests.misbehaving_handlers import OddOnce
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
     from app.jobs.handler import JobHandler
     from app.settings import Settings
-    from benchmarks.ground import Ground
+    from benchmarks.environment import Ground
     from benchmarks.http_client import Answer
     from benchmarks.web_process import WebProcess
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 CHILDREN = 4
 ENDED = ("completed", "failed", "cancelled")
@@ -213,7 +213,7 @@ class Place:
         """Wait until a job is in one of these states."""
         question = "SELECT FROM background_jobs WHERE id = %s AND status = ANY (%s)"
         with self.admin(tenant) as session:
-            return becomes_true(
+            return wait_until(
                 lambda: session.execute(question, (job_id, list(states))).rowcount > 0,
                 within=self.patience if within is None else within,
                 every=0.05,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pika
 from pika.exceptions import AMQPError
 
-from app.queues.topology import QUEUE, nodes
-from cli.private_rabbitmq import NodeError
+from app.queues.rabbitmq.topology import QUEUE, nodes
+from cli.servers.private_rabbitmq import NodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli.private_rabbitmq import Node
+    from cli.servers.private_rabbitmq import Node
 
 LOW, USUAL = "0.00001", "0.4"  # of the memory that the node may use
 

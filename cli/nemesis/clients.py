@@ -13,8 +13,8 @@ import psycopg
 
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.job import Priority
-from cli.nemesis.door import NoAnswer
 from cli.nemesis.hints import LossyQueue
+from cli.nemesis.http_client import NoAnswer
 from cli.nemesis.work import Invoicing, Plain, Work
 from cli.testing.client_log import Asked
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from app.queues.interface import QueueInterface
-    from cli.nemesis.door import Door
-    from cli.nemesis.stage import Stage
+    from cli.nemesis.environment import Stage
+    from cli.nemesis.http_client import Door
     from cli.nemesis.wishes import Wishes
-    from cli.testing.canaries import Canaries
     from cli.testing.client_log import ClientLog
-    from tenants.tenant import Tenant
+    from cli.testing.leak_detector import LeakDetector
+    from tenants.identity.tenant import Tenant
 
 AGAIN = 0.2  # seconds until a client that got no answer asks again
 REGRETS = 0.15  # of all that was asked for
@@ -46,7 +46,7 @@ class Client(Thread):
         wishes: Wishes,
         door: Door,
         told: ClientLog,
-        canaries: Canaries,
+        canaries: LeakDetector,
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._user = f"user-{number}"

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from cli.nemesis.broker import StrickenBroker
-    from cli.nemesis.crew import Crew
+    from cli.nemesis.environment import Stage
     from cli.nemesis.network import Network
+    from cli.nemesis.processes import Crew
     from cli.nemesis.schedule import Fault
-    from cli.nemesis.stage import Stage
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

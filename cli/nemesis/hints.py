@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from app.jobs.job import JobRef
-    from app.queues.exec import ExecQueue
+    from app.queues.exec.launcher import ExecQueue
     from app.queues.interface import QueueInterface
     from app.settings import Settings
 

@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any
 import click
 import psycopg
 
-from cli.deadline import becomes_true
 from cli.nemesis.broker import StrickenBroker
 from cli.nemesis.clients import Client, leave_unheard
-from cli.nemesis.crew import Crew
-from cli.nemesis.door import Door
 from cli.nemesis.effects import EFFECTS
+from cli.nemesis.environment import open_stage, set_off
 from cli.nemesis.faults import Faults
+from cli.nemesis.http_client import Door
 from cli.nemesis.network import Network
+from cli.nemesis.processes import Crew
 from cli.nemesis.schedule import BROKER, NETWORK
-from cli.nemesis.stage import open_stage, set_off
-from cli.private_rabbitmq import Node, NodeError
-from cli.testing.canaries import Canaries
+from cli.servers.private_rabbitmq import Node, NodeError
 from cli.testing.checker import Checker
 from cli.testing.client_log import ClientLog
+from cli.testing.leak_detector import LeakDetector
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cli.nemesis.environment import Stage
     from cli.nemesis.schedule import Schedule
-    from cli.nemesis.stage import Stage
     from cli.nemesis.wishes import Wishes
 
 CLIENTS = 4
@@ -93,20 +93,20 @@ class Run:
             crew = Crew(stage, network=network)
             faults = Faults(stage, crew, network, broker)
             self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
-            self._canaries = Canaries(stage.url, stage.tenants, stage.logs)
+            self._canaries = LeakDetector(stage.url, stage.tenants, stage.logs)
             self._door = Door(stage.web_port, stage.settings("pool"), canaries=self._canaries)
             crew.start()
             try:
-                becomes_true(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
+                wait_until(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
                 self._strike(stage, faults)
                 faults.heal(everything=True)
                 if not self.verdict.violations and self._drained(stage):
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
-                    becomes_true(crew.only_residents_are_left, within=GONE_WITHIN, every=0.1)
+                    wait_until(crew.only_residents_are_left, within=GONE_WITHIN, every=0.1)
                     leave_unheard(stage, crew.exec_queue(), self._told)
                     if self._drained(stage):
                         crew.dismiss()
-                        becomes_true(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
+                        wait_until(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
             finally:
                 faults.heal(everything=True)
                 crew.stop()
@@ -228,7 +228,7 @@ class Run:
     def _judge_the_end(self, stage: Stage) -> None:
         if not self.verdict.violations:
             # A backend sees that its client has gone at its next look, a moment later.
-            becomes_true(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
+            wait_until(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
             self.verdict.judged += 1
         for name, query in FIGURES.items():
             total = Counter[str]()

@@ -8,13 +8,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from cli.environment import read_settings
-from cli.failures import run_plainly
+from cli.http_server.web_server import WebServer
+from cli.nemesis.environment import FOLDER, MARK
 from cli.nemesis.hints import LossyQueue, exec_queue
-from cli.nemesis.stage import FOLDER, MARK
 from cli.nemesis.work import REGISTRY
-from cli.sealed import WEB_NEEDS, seal
-from cli.web_server import WebServer
+from cli.output.failures import run_plainly
 from cli.wiring import queue_named
+from cli.without_secrets import WEB_NEEDS, seal
 
 if TYPE_CHECKING:
     from app.queues.interface import QueueInterface

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cli.testing.client_log import ClientLog
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 
 class Checker:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from uuid import UUID
 
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 # Each answers with the ids of what breaks it. %(lost)s are the jobs whose tickets a test has just deleted.
 RULES: dict[str, LiteralString] = {

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.testing.canaries import Canaries
 from cli.testing.checker import Checker
-from cli.testing.world import PRODUCT, World, build_world
+from cli.testing.installation import PRODUCT, Installation, build_world
+from cli.testing.leak_detector import LeakDetector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,15 +42,15 @@ def module_world(
     module_database: str,
     tmp_path_factory: pytest.TempPathFactory,
     turno_data: Callable[[psycopg.Connection[Any]], None],
-) -> Iterator[World]:
+) -> Iterator[Installation]:
     """A world of two look-alike tenants with the same rows, for the tests of one module."""
     fill = dict.fromkeys(LOOK_ALIKE, turno_data)
-    with build_world(module_database, tmp_path_factory.mktemp("world"), fill, World) as world:
+    with build_world(module_database, tmp_path_factory.mktemp("world"), fill, Installation) as world:
         yield world
 
 
 @pytest.fixture
-def world(module_world: World, turno_registry: str) -> World:
+def world(module_world: Installation, turno_registry: str) -> Installation:
     """The module's world, with nothing left of the test before."""
     module_world.forget()
     module_world.extra.clear()
@@ -60,7 +60,7 @@ def world(module_world: World, turno_registry: str) -> World:
 
 
 @pytest.fixture
-def clock(world: World) -> Iterator[FrozenClock]:
+def clock(world: Installation) -> Iterator[FrozenClock]:
     """The world's clock, frozen from here to the end of the test."""
     world.clock.freeze()
     yield world.clock
@@ -68,12 +68,12 @@ def clock(world: World) -> Iterator[FrozenClock]:
 
 
 @pytest.fixture
-def canaries(world: World) -> Canaries:
+def canaries(world: Installation) -> LeakDetector:
     """A canary for each tenant, and what was heard of them."""
-    return Canaries(world.url, world.tenants.values(), world.folder)
+    return LeakDetector(world.url, world.tenants.values(), world.folder)
 
 
 @pytest.fixture
-def checker(world: World) -> Checker:
+def checker(world: Installation) -> Checker:
     """The independent checker of this world."""
     return Checker(world.url, world.tenants.values())

@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 
 def children(pid: int) -> list[int]:
@@ -52,7 +52,7 @@ def terminate(*pids: int) -> list[int]:
 def stop(*pids: int) -> list[int]:
     """Freeze processes, as a machine that swaps does, and return once the system says that they stand."""
     reached = send(signal.SIGSTOP, *pids)
-    becomes_true(lambda: all(state(pid) in {"T", ""} for pid in reached), within=5, every=0.005)
+    wait_until(lambda: all(state(pid) in {"T", ""} for pid in reached), within=5, every=0.005)
     return reached
 
 

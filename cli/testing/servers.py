@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.embedded_postgres import Cluster
-from cli.postgres_binaries import find_binaries, version_of
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.postgres_binaries import find_binaries, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from uuid import UUID
 from app.jobs.registry import Registry
 from app.logs import log_to_stderr
 from cli.environment import public_settings
-from cli.failures import run_plainly
-from cli.sealed import CONSUMERS_NEED, seal
+from cli.output.failures import run_plainly
+from cli.without_secrets import CONSUMERS_NEED, seal
 from cli.worker_wiring import consumer_worker, exec_worker, pool_worker
 
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from app.jobs.changes import read_payload
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
-from tests.world import World
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
 class Heard:
@@ -37,7 +37,7 @@ class Heard:
 
 
 @pytest.fixture
-def heard(world: World) -> Iterator[Heard]:
+def heard(world: ExampleInstallation) -> Iterator[Heard]:
     world.odd = True
     world.backend = "pool"
     with psycopg.connect(world.url, autocommit=True) as connection:
@@ -45,30 +45,30 @@ def heard(world: World) -> Iterator[Heard]:
         yield Heard(connection)
 
 
-def test_start_progress_and_end_are_announced_by_the_supervisor(world: World, heard: Heard) -> None:
+def test_start_progress_and_end_are_announced_by_the_supervisor(world: ExampleInstallation, heard: Heard) -> None:
     job_id = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     world.start_pool()
     # It tells of its progress once, and then only waits: one more time is named what still runs after a moment.
-    assert becomes_true(lambda: heard.times(job_id) >= 1, within=20)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: heard.times(job_id) >= 1, within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     told = heard.times(job_id)
     assert world.cancel(job_id) == "requested"
-    assert becomes_true(lambda: world.job(job_id)["status"] == "cancelled", within=20)
-    assert becomes_true(lambda: heard.times(job_id) > told, within=10)
+    assert wait_until(lambda: world.job(job_id)["status"] == "cancelled", within=20)
+    assert wait_until(lambda: heard.times(job_id) > told, within=10)
     engines = world.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-engine'"
                          " AND datname = current_database()")  # fmt: skip
     assert heard.senders <= {row["pid"] for row in engines}, "never a job's own session"
 
 
-def test_many_short_jobs_are_announced_together(world: World, heard: Heard) -> None:
+def test_many_short_jobs_are_announced_together(world: ExampleInstallation, heard: Heard) -> None:
     jobs = [world.enqueue({"how": "ok"}, handler=Odd, pending_limit=None) for _ in range(100)]
     world.start_pool(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: all(heard.times(job_id) for job_id in jobs), within=40)
+    assert wait_until(lambda: all(heard.times(job_id) for job_id in jobs), within=40)
     assert heard.notifications < 100
 
 
-def test_a_job_that_is_taken_back_from_a_dead_child_is_announced(world: World, heard: Heard) -> None:
+def test_a_job_that_is_taken_back_from_a_dead_child_is_announced(world: ExampleInstallation, heard: Heard) -> None:
     job_id = world.enqueue({"how": "kill_self"}, handler=Odd)
     world.start_pool()
-    assert becomes_true(lambda: world.job(job_id)["crashes"] == 1, within=20)
-    assert becomes_true(lambda: heard.times(job_id) >= 1, within=10)
+    assert wait_until(lambda: world.job(job_id)["crashes"] == 1, within=20)
+    assert wait_until(lambda: heard.times(job_id) >= 1, within=10)

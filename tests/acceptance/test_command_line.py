@@ -15,18 +15,18 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.deadline import becomes_true
-from cli.demo_client import Client
-from cli.demo_errors import DemoFailed
-from cli.demo_folder import without_password
-from cli.demo_web import DemoWeb
-from cli.free_port import free_port
+from cli.demo.client import Client
+from cli.demo.errors import DemoFailed
+from cli.demo.folder import without_password
+from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
+from cli.wait import wait_until
 from tests.acceptance.turno_process import bare_environment, turno
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.embedded_postgres import Cluster
+    from cli.servers.embedded_postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = sorted({file.name[:4] for file in (ROOT / "migrations" / "tenant" / "schema").glob("*.sql")})
@@ -107,7 +107,7 @@ def client(installed: Installation, web: DemoWeb, tenant: str = "suc0001") -> Cl
 
 
 def ended(asking: Client, job_id: str) -> bool:
-    return becomes_true(lambda: asking.job(job_id)["finished_at"] is not None, within=30, every=0.1)
+    return wait_until(lambda: asking.job(job_id)["finished_at"] is not None, within=30, every=0.1)
 
 
 def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: Installation) -> None:
@@ -287,7 +287,7 @@ def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
         assert monotonic() - began < 5
     finally:
         cluster.start()
-    assert becomes_true(lambda: readiness(web) == http.HTTPStatus.OK, within=10)
+    assert wait_until(lambda: readiness(web) == http.HTTPStatus.OK, within=10)
 
 
 def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, database: str) -> None:

@@ -13,20 +13,20 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from app.jobs.job import JobRef, Priority
 from app.jobs.message import Message
-from app.queues.pool import PoolQueue
-from app.queues.topology import EXCHANGE, JOBS, QUEUE, prepare
-from cli.deadline import becomes_true
-from cli.private_rabbitmq import Node
+from app.queues.notify import PoolQueue
+from app.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
+from cli.servers.private_rabbitmq import Node
+from cli.wait import wait_until
 from cli.wiring import pool_queue
 from tests.broker import broker_channel
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 QUEUES = [QUEUE, "turno.quarantine"]
 
 
 @pytest.fixture(autouse=True)
-def rabbitmq_backend(world: World, rabbitmq: Node) -> None:
+def rabbitmq_backend(world: ExampleInstallation, rabbitmq: Node) -> None:
     world.backend = "rabbitmq"
     world.odd = True
     world.extra["RABBITMQ_URL"] = rabbitmq.url
@@ -45,17 +45,17 @@ def channel(rabbitmq: Node) -> Iterator[BlockingChannel]:
 
 
 @pytest.fixture
-def queue(world: World) -> Iterator[PoolQueue]:
+def queue(world: ExampleInstallation) -> Iterator[PoolQueue]:
     queue = pool_queue(world.settings, "rabbitmq")
     yield queue
     queue.close()
 
 
-def ended(world: World, *jobs: UUID) -> bool:
+def ended(world: ExampleInstallation, *jobs: UUID) -> bool:
     return all(world.job(job_id)["finished_at"] is not None for job_id in jobs)
 
 
-def running(world: World, *jobs: UUID) -> bool:
+def running(world: ExampleInstallation, *jobs: UUID) -> bool:
     return all(world.job(job_id)["status"] == "running" for job_id in jobs)
 
 
@@ -69,81 +69,85 @@ def courier_of(consumer: subprocess.Popen[str]) -> int:
     return courier
 
 
-def relays(world: World) -> bool:
+def relays(world: ExampleInstallation) -> bool:
     return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
 
 
-def attempts_of(world: World, *jobs: UUID) -> set[int]:
+def attempts_of(world: ExampleInstallation, *jobs: UUID) -> set[int]:
     return {world.job(job_id)["attempt"] for job_id in jobs}
 
 
-def test_a_message_is_acknowledged_while_its_job_still_runs(world: World, channel: BlockingChannel) -> None:
+def test_a_message_is_acknowledged_while_its_job_still_runs(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     consumer = world.start_consumer(POOL_MAX_CHILDREN="1")
     world.backend = "pool"  # neither the relay nor a look of the consumer finds it there: it comes by this message
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode(), mandatory=True)
-    assert becomes_true(lambda: running(world, job_id), within=20)
+    assert wait_until(lambda: running(world, job_id), within=20)
     # What was not acknowledged would be back in the queue once its connection is gone.
     os.kill(courier_of(consumer), signal.SIGKILL)
-    assert not becomes_true(lambda: waiting(channel, QUEUE) > 0, within=1)
+    assert not wait_until(lambda: waiting(channel, QUEUE) > 0, within=1)
     assert world.job(job_id)["status"] == "running"
 
 
 def test_an_idle_consumer_hears_within_the_second_in_which_it_would_not_look(
-    world: World, channel: BlockingChannel, queue: PoolQueue
+    world: ExampleInstallation, channel: BlockingChannel, queue: PoolQueue
 ) -> None:
     del channel
     world.start_consumer()
-    assert becomes_true(lambda: relays(world), within=20)
+    assert wait_until(lambda: relays(world), within=20)
     # A message puts off the next look by two seconds.
     waits = sorted(seconds_until_started(world, queue) for _ in range(20))
     assert waits[len(waits) // 2] < 0.5
 
 
-def seconds_until_started(world: World, queue: PoolQueue) -> float:
+def seconds_until_started(world: ExampleInstallation, queue: PoolQueue) -> float:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     queue.offer(JobRef("suc0001", job_id))
-    assert becomes_true(lambda: ended(world, job_id), within=20)
+    assert wait_until(lambda: ended(world, job_id), within=20)
     job = world.job(job_id)
     return float((job["started_at"] - job["created_at"]).total_seconds())
 
 
-def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: World, channel: BlockingChannel) -> None:
+def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     del channel
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(2)]
     world.start_consumer(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
-    assert becomes_true(lambda: running(world, *long), within=30)
+    assert wait_until(lambda: running(world, *long), within=30)
     third = world.enqueue({"how": "ok"}, handler=Odd)
     others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
-    assert becomes_true(
-        lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20
-    )
+    assert wait_until(lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20)
     assert running(world, *long)
     assert (world.job(third)["status"], world.job(third)["attempt"]) == ("pending", 0)
     world.cancel(long[0])
-    assert becomes_true(lambda: ended(world, third), within=20)
+    assert wait_until(lambda: ended(world, third), within=20)
 
 
-def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(world: World, channel: BlockingChannel) -> None:
+def test_delay_and_retry_are_the_row_s_and_nothing_waits_in_the_broker(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     later = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
     failing = world.enqueue({"how": "error"}, handler=Odd)
     world.start_consumer()
-    assert becomes_true(lambda: ended(world, failing), within=30)
+    assert wait_until(lambda: ended(world, failing), within=30)
     assert (world.job(failing)["status"], world.job(failing)["attempt"]) == ("failed", 4)
     assert [waiting(channel, name) for name in QUEUES] == [0, 0]
     assert world.job(later)["status"] == "pending"
     world.time_passes()
-    assert becomes_true(lambda: ended(world, later), within=20)
+    assert wait_until(lambda: ended(world, later), within=20)
 
 
 def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
-    world: World, channel: BlockingChannel
+    world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     done = world.enqueue({"how": "ok"}, handler=Odd)
     world.start_consumer(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: ended(world, done), within=30)
+    assert wait_until(lambda: ended(world, done), within=30)
     held = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    assert becomes_true(lambda: running(world, held), within=30)
+    assert wait_until(lambda: running(world, held), within=30)
     future = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
     schema = world.one.schema
     foreign = [
@@ -154,29 +158,33 @@ def test_messages_of_jobs_that_are_done_running_unknown_or_foreign_do_no_harm(
     for message in [Message(done, schema, 0), Message(done, schema, 7), Message(held, schema, 1),
                     Message(future, schema, 0), *foreign] * 20:  # fmt: skip
         channel.basic_publish(EXCHANGE, JOBS, message.encode(), mandatory=True)
-    assert becomes_true(lambda: waiting(channel, QUEUE) == 0, within=30)
+    assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)
     last = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: ended(world, last), within=30)
+    assert wait_until(lambda: ended(world, last), within=30)
     assert attempts_of(world, done, held, last) == {1}
     assert attempts_of(world, future) == {0}
     assert world.job(held)["status"] == "running"
     assert waiting(channel, "turno.quarantine") == 0
 
 
-def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(world: World, channel: BlockingChannel) -> None:
+def test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     junk = [b"", b"\xff\xfe", b"{}", b"[" * 100_000, Message(uuid4(), world.one.schema, 0).encode() + b"}"]
     for body in junk:
         channel.basic_publish(EXCHANGE, JOBS, body, mandatory=True)
     consumer = world.start_consumer()
-    assert becomes_true(lambda: waiting(channel, "turno.quarantine") == len(junk), within=30)
+    assert wait_until(lambda: waiting(channel, "turno.quarantine") == len(junk), within=30)
     job_id = world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
-    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert wait_until(lambda: ended(world, job_id), within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert log.count('"alert": "quarantine"') == len(junk), log
 
 
-def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(world: World, channel: BlockingChannel) -> None:
+def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     channel.queue_delete(QUEUE)
     channel.queue_declare(QUEUE, durable=True)
     log, _ = world.start_consumer().communicate(timeout=40)
@@ -187,16 +195,16 @@ def test_a_queue_made_differently_stops_the_start_and_says_what_to_do(world: Wor
 
 
 def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_job_runs_once(
-    world: World, channel: BlockingChannel
+    world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     consumer = world.start_consumer(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
-    assert becomes_true(lambda: running(world, held), within=30)
+    assert wait_until(lambda: running(world, held), within=30)
     # The only child is busy, so that what is published stays where it can be counted.
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
-    assert becomes_true(lambda: waiting(channel, QUEUE) > len(jobs), within=40)
+    assert wait_until(lambda: waiting(channel, QUEUE) > len(jobs), within=40)
     assert world.cancel(held) == "requested"
-    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    assert wait_until(lambda: ended(world, *jobs), within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert "the courier died" in log
@@ -205,37 +213,39 @@ def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_j
 
 
 def test_the_window_bounds_what_of_a_tenant_is_in_the_broker_and_another_gets_its_turn(
-    world: World, channel: BlockingChannel
+    world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     held = world.enqueue({"how": "loop_forever"}, handler=Odd)
     world.start_consumer(POOL_MAX_CHILDREN="1", RABBITMQ_WINDOW="4")
-    assert becomes_true(lambda: running(world, held), within=20)
+    assert wait_until(lambda: running(world, held), within=20)
     for _ in range(30):
         world.enqueue({"how": "ok"}, handler=Odd)
     world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT)
-    assert becomes_true(lambda: waiting(channel, QUEUE) == 5, within=20)
-    assert not becomes_true(lambda: waiting(channel, QUEUE) > 5, within=1)
+    assert wait_until(lambda: waiting(channel, QUEUE) == 5, within=20)
+    assert not wait_until(lambda: waiting(channel, QUEUE) > 5, within=1)
 
 
-def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: World, channel: BlockingChannel) -> None:
+def test_a_busy_consumer_keeps_nothing_from_an_idle_one(world: ExampleInstallation, channel: BlockingChannel) -> None:
     del channel
     busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
     world.start_consumer(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: running(world, *busy), within=30)
+    assert wait_until(lambda: running(world, *busy), within=30)
     world.start_consumer(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
+    assert wait_until(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
-    assert becomes_true(lambda: ended(world, *jobs), within=20)
+    assert wait_until(lambda: ended(world, *jobs), within=20)
     assert attempts_of(world, *jobs) == {1}
 
 
-def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: World, channel: BlockingChannel) -> None:
+def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     channel.basic_publish(EXCHANGE, JOBS, Message(uuid4(), world.one.schema, 0).encode(), mandatory=True)
     world.start_consumer(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: waiting(channel, QUEUE) == 0, within=30)  # so it consumes
+    assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)  # so it consumes
     busy = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(2)]
-    assert becomes_true(lambda: running(world, *busy), within=30)
+    assert wait_until(lambda: running(world, *busy), within=30)
     bodies = {Message(uuid4(), world.one.schema, 0).encode() for _ in range(3)}
     for body in bodies:
         channel.basic_publish(EXCHANGE, JOBS, body, mandatory=True)
@@ -246,38 +256,42 @@ def test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others(world: W
         got.update([body] if body else [])
         return got >= bodies
 
-    assert becomes_true(all_came, within=8)
+    assert wait_until(all_came, within=8)
 
 
-def test_sigterm_drains_and_what_was_heard_is_left_to_others(world: World, channel: BlockingChannel) -> None:
+def test_sigterm_drains_and_what_was_heard_is_left_to_others(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(3)]
     consumer = world.start_consumer(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
+    assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
     assert consumer.returncode == 0, log
     assert {world.job(job_id)["status"] for job_id in jobs} == {"pending"}, log
     assert {(world.job(job_id)["errors"], world.job(job_id)["crashes"]) for job_id in jobs} == {(0, 0)}
     assert world.rows("SELECT 1 FROM turno.workers") == []
-    assert becomes_true(lambda: not relays(world), within=10)
-    assert becomes_true(lambda: waiting(channel, QUEUE) >= 1, within=10)
+    assert wait_until(lambda: not relays(world), within=10)
+    assert wait_until(lambda: waiting(channel, QUEUE) >= 1, within=10)
     world.start_consumer()
-    assert becomes_true(lambda: ended(world, *jobs[:1]), within=30)
+    assert wait_until(lambda: ended(world, *jobs[:1]), within=30)
 
 
-def test_only_the_named_queues_are_served_and_no_message_is_taken(world: World, channel: BlockingChannel) -> None:
+def test_only_the_named_queues_are_served_and_no_message_is_taken(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     cold = world.start_consumer("nothing-of-the-kind")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode())
     hot = world.start_consumer("hot")
-    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert wait_until(lambda: ended(world, job_id), within=30)
     assert waiting(channel, QUEUE) == 1
     assert (cold.poll(), hot.poll()) == (None, None)
 
 
 def test_jobs_of_a_type_that_no_consumer_knows_hide_none_of_the_same_tenant(
-    world: World, channel: BlockingChannel
+    world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
     """Eight of them fill the window; another tenant keeps the consumer hearing."""
     unknown = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(8)]
@@ -286,21 +300,23 @@ def test_jobs_of_a_type_that_no_consumer_knows_hide_none_of_the_same_tenant(
         world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     world.start_consumer(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: ended(world, *known), within=30)
+    assert wait_until(lambda: ended(world, *known), within=30)
     assert world.rows("SELECT 1 FROM turno.tickets WHERE tenant_id = %s", world.other.id) != []
     assert waiting(channel, QUEUE) <= 8
     assert not ended(world, *unknown[:1])
 
 
-def test_an_urgent_job_comes_before_what_its_tenant_has_in_the_broker(world: World, channel: BlockingChannel) -> None:
+def test_an_urgent_job_comes_before_what_its_tenant_has_in_the_broker(
+    world: ExampleInstallation, channel: BlockingChannel
+) -> None:
     held = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     world.start_consumer(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: running(world, held), within=20)
+    assert wait_until(lambda: running(world, held), within=20)
     bulk = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.LOW) for _ in range(20)]
-    assert becomes_true(lambda: waiting(channel, QUEUE) == 8, within=20)
+    assert wait_until(lambda: waiting(channel, QUEUE) == 8, within=20)
     urgent = [world.enqueue({"how": "ok"}, handler=Odd, priority=Priority.URGENT) for _ in range(2)]
     world.cancel(held)
-    assert becomes_true(lambda: ended(world, *urgent, *bulk), within=30)
+    assert wait_until(lambda: ended(world, *urgent, *bulk), within=30)
     order = world.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", held)
     # One turn in eight goes to what it was given for.
     assert {row["id"] for row in order[:8]} >= set(urgent)

@@ -14,7 +14,7 @@ import pytest
 from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from tests.acceptance.turno_process import bare_environment, turno
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_a_killed_demo_is_no_obstacle(open_demo: subprocess.Popen[str], tmp_path
     assert sockets.exists()
     assert_everything_is_invoiced(play(tmp_path, marked))
     assert not sockets.exists()
-    assert becomes_true(lambda: processes(marked) == [], within=10), processes(marked)
+    assert wait_until(lambda: processes(marked) == [], within=10), processes(marked)
 
 
 def test_a_step_that_fails_is_one_sentence(tmp_path: Path, marked: dict[str, str]) -> None:

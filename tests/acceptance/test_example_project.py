@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.world import ROOT
+from tests.installation import ROOT
 
 EXAMPLE = ROOT / "tests" / "example_project"
 

@@ -2,19 +2,19 @@
 
 from psycopg import sql
 
-from app.work.inline import InlineRunner
+from app.runner.inline import InlineRunner
 from cli.wiring import sessions
+from tests.installation import ExampleInstallation
 from tests.raise_prices import RaisePrices
-from tests.world import World
 
 
-def test_an_unknown_product_does_not_stop_the_others(world: World) -> None:
+def test_an_unknown_product_does_not_stop_the_others(world: ExampleInstallation) -> None:
     runner = InlineRunner(sessions(world.settings))
     result = runner.run(world.one, RaisePrices, {"product_ids": [1, 999, 2], "percent": "10"}, "ana")
     assert result == {"raised": 2, "failed": 1}
 
 
-def test_no_default_that_a_handler_set_ends_the_session_of_a_request(world: World) -> None:
+def test_no_default_that_a_handler_set_ends_the_session_of_a_request(world: ExampleInstallation) -> None:
     if world.admin.info.server_version < 170000:
         return  # there is no transaction_timeout
     role = sql.Identifier(world.one.handler_role)

@@ -13,29 +13,29 @@ from uuid import UUID
 import pytest
 
 from app.jobs.job import JobRef
-from app.queues.pool import PoolQueue
-from app.store import leases, tickets
-from cli.deadline import becomes_true
+from app.queues.notify import PoolQueue
+from app.store.engine import leases, tickets
+from cli.wait import wait_until
 from cli.wiring import pool_queue
-from tests.odd_handlers import Odd, OddHealthy, OddHurried
-from tests.world import ROOT, World
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd, OddHealthy, OddHurried
 
 
 @pytest.fixture(autouse=True)
-def pool_backend(world: World) -> None:
+def pool_backend(world: ExampleInstallation) -> None:
     world.backend = "pool"
     world.odd = True
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
 @pytest.fixture
-def queue(world: World) -> Iterator[PoolQueue]:
+def queue(world: ExampleInstallation) -> Iterator[PoolQueue]:
     queue = pool_queue(world.settings)
     yield queue
     queue.close()
 
 
-def ended(world: World, *jobs: UUID) -> bool:
+def ended(world: ExampleInstallation, *jobs: UUID) -> bool:
     return all(world.job(job_id)["finished_at"] is not None for job_id in jobs)
 
 
@@ -43,61 +43,59 @@ def children(pool: subprocess.Popen[str]) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()]
 
 
-def running(world: World, *jobs: UUID) -> bool:
+def running(world: ExampleInstallation, *jobs: UUID) -> bool:
     return all(world.job(job_id)["status"] == "running" for job_id in jobs)
 
 
-def test_it_runs_what_was_waiting_and_what_comes_later(world: World, queue: PoolQueue) -> None:
+def test_it_runs_what_was_waiting_and_what_comes_later(world: ExampleInstallation, queue: PoolQueue) -> None:
     first = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
     world.start_pool()
-    assert becomes_true(lambda: ended(world, *first), within=30)
+    assert wait_until(lambda: ended(world, *first), within=30)
     later = world.enqueue({"how": "ok"}, handler=Odd)
     queue.offer(JobRef("suc0001", later))
-    assert becomes_true(lambda: ended(world, later), within=30)
+    assert wait_until(lambda: ended(world, later), within=30)
     assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
 
-def test_without_any_hint_polling_finds_the_job(world: World) -> None:
+def test_without_any_hint_polling_finds_the_job(world: ExampleInstallation) -> None:
     pool = world.start_pool()
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: ended(world, job_id), within=10)
+    assert wait_until(lambda: ended(world, job_id), within=10)
     assert pool.poll() is None
 
 
-def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: World) -> None:
+def test_it_grows_with_the_load_and_one_tenant_may_use_every_child(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "loop_forever"}, handler=Odd) for _ in range(4)]
     world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="4")
-    assert becomes_true(lambda: running(world, *jobs), within=30)
+    assert wait_until(lambda: running(world, *jobs), within=30)
 
 
-def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: World) -> None:
+def test_long_jobs_in_every_child_keep_no_other_tenant_waiting(world: ExampleInstallation) -> None:
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
     world.start_pool(POOL_MAX_CHILDREN="4", HEARTBEAT_SECONDS="0.2")
-    assert becomes_true(lambda: running(world, *long), within=30)
+    assert wait_until(lambda: running(world, *long), within=30)
     fifth = world.enqueue({"how": "ok"}, handler=Odd)
     other = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
-    assert becomes_true(
-        lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in other), within=15
-    )
+    assert wait_until(lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in other), within=15)
     # What is in reserve is for others: the tenant's own next job was there first, and waits for one of its long ones.
     assert running(world, *long)
     assert (world.job(fifth)["status"], world.job(fifth)["attempt"]) == ("pending", 0)
     world.cancel(long[0])
-    assert becomes_true(lambda: ended(world, fifth), within=60)
+    assert wait_until(lambda: ended(world, fifth), within=60)
 
 
-def test_without_a_reserve_everybody_waits_for_a_child(world: World) -> None:
+def test_without_a_reserve_everybody_waits_for_a_child(world: ExampleInstallation) -> None:
     long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     world.start_pool(POOL_MAX_CHILDREN="1", RESERVE_CHILDREN="0", HEARTBEAT_SECONDS="0.2")
-    assert becomes_true(lambda: running(world, long), within=30)
+    assert wait_until(lambda: running(world, long), within=30)
     other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     world.cancel(long)
-    assert becomes_true(lambda: world.job(other, tenant=world.other)["finished_at"] is not None, within=30)
+    assert wait_until(lambda: world.job(other, tenant=world.other)["finished_at"] is not None, within=30)
     assert world.job(other, tenant=world.other)["started_at"] > world.job(long)["finished_at"]
 
 
-def test_fifty_jobs_run_at_once_under_one_pool(world: World) -> None:
+def test_fifty_jobs_run_at_once_under_one_pool(world: ExampleInstallation) -> None:
     """Each waits in its handler until all fifty have started, so fewer children would never end any."""
     most, each = 50, [world.one, world.other] * 25
     jobs = [world.enqueue({"how": "wait_for_company", "number": most}, handler=Odd, tenant=tenant) for tenant in each]
@@ -110,7 +108,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: World) -> None:
         "SELECT count(*) FILTER (WHERE application_name = 'turno-handler') AS handlers, count(*) AS all"
         " FROM pg_stat_activity WHERE application_name LIKE 'turno-%%' AND datname = current_database()"
     )
-    assert becomes_true(lambda: len(list(company.iterdir())) == most, within=60)
+    assert wait_until(lambda: len(list(company.iterdir())) == most, within=60)
     assert world.rows("SELECT count(*) AS n FROM turno.tickets WHERE state = 'running'") == [{"n": most}]
     sessions = world.rows(together)[0]
     assert sessions["handlers"] == most
@@ -118,7 +116,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: World) -> None:
     beats = "SELECT extract(epoch FROM clock_timestamp() - alive_at)::float AS silent FROM turno.workers"
     assert max(world.rows(beats)[0]["silent"] for _ in range(200)) < 5
     (company / "go").touch()
-    assert becomes_true(
+    assert wait_until(
         lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, each, strict=True)),
         within=60,
     )
@@ -128,14 +126,14 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: World) -> None:
     assert pool.poll() is None
 
 
-def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: World) -> None:
+def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: ExampleInstallation) -> None:
     jobs = [
         (tenant, world.enqueue({"how": "who"}, handler=Odd, tenant=tenant))
         for _ in range(6)
         for tenant in world.tenants.values()
     ]
     world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: all(world.job(job, tenant=tenant)["finished_at"] for tenant, job in jobs), within=30)
+    assert wait_until(lambda: all(world.job(job, tenant=tenant)["finished_at"] for tenant, job in jobs), within=30)
     seen = [(tenant, world.job(job, tenant=tenant)["result"]) for tenant, job in jobs]
     assert all(result["user"] == tenant.handler_role for tenant, result in seen)
     assert all(result["path"] == f"{tenant.schema},pg_temp" for tenant, result in seen)
@@ -143,10 +141,12 @@ def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: World)
 
 
 @pytest.mark.parametrize("mess", ["settings", "listening", "prepared", "cursor", "row_factory"])
-def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(world: World, mess: str) -> None:
+def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(
+    world: ExampleInstallation, mess: str
+) -> None:
     jobs = [world.enqueue({"how": "mess", "text": mess}, handler=Odd), world.enqueue({"how": "who"}, handler=Odd)]
     world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    assert wait_until(lambda: ended(world, *jobs), within=30)
     left, clean = (world.job(job_id)["result"] for job_id in jobs)
     assert left["backend"] == clean["backend"]
     assert (clean["path"], clean["listening"], clean["prepared"], clean["cursors"], clean["timeout"]) == (
@@ -155,49 +155,49 @@ def test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job(world:
 
 
 @pytest.mark.parametrize("how", ["kill_self", "os_exit_0", "segfault", "sys_exit_0"])
-def test_a_child_that_dies_is_replaced_and_the_next_job_runs(world: World, how: str) -> None:
+def test_a_child_that_dies_is_replaced_and_the_next_job_runs(world: ExampleInstallation, how: str) -> None:
     bad = world.enqueue({"how": how}, handler=Odd)
     good = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     pool = world.start_pool(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: ended(world, bad, *good), within=30)
+    assert wait_until(lambda: ended(world, bad, *good), within=30)
     assert (world.job(bad)["status"], world.job(bad)["crashes"]) == ("failed", 3)
     assert {world.job(job_id)["status"] for job_id in good} == {"completed"}
     assert pool.poll() is None
 
 
-def test_an_overdue_job_is_ended_and_its_child_replaced(world: World) -> None:
+def test_an_overdue_job_is_ended_and_its_child_replaced(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=OddHurried)
     world.start_pool(KILL_AFTER_SECONDS="0.1")
-    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert wait_until(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["reason"] == "time limit of 1 s"
 
 
-def test_a_child_is_replaced_after_its_share_of_jobs(world: World) -> None:
+def test_a_child_is_replaced_after_its_share_of_jobs(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "pid"}, handler=Odd) for _ in range(9)]
     world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", POOL_JOBS_PER_CHILD="3")
-    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    assert wait_until(lambda: ended(world, *jobs), within=30)
     assert len({world.job(job_id)["result"]["pid"] for job_id in jobs}) == 3
     assert {world.job(job_id)["attempt"] for job_id in jobs} == {1}
 
 
-def test_a_child_that_grew_too_large_is_replaced_after_its_job(world: World) -> None:
+def test_a_child_that_grew_too_large_is_replaced_after_its_job(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "grow", "number": 80}, handler=Odd) for _ in range(3)]
     world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", POOL_MEMORY_PER_CHILD_MB="100")
-    assert becomes_true(lambda: ended(world, *jobs), within=30)
+    assert wait_until(lambda: ended(world, *jobs), within=30)
     assert len({world.job(job_id)["result"]["pid"] for job_id in jobs}) == 3
 
 
-def test_only_the_named_queues_are_served(world: World) -> None:
+def test_only_the_named_queues_are_served(world: ExampleInstallation) -> None:
     cold = world.enqueue({"order_ids": [1]})
     hot = world.enqueue({"how": "ok"}, handler=Odd)
     world.start_pool("hot")
-    assert becomes_true(lambda: ended(world, hot), within=30)
+    assert wait_until(lambda: ended(world, hot), within=30)
     assert world.job(cold)["attempt"] == 0
     world.start_pool("cold")
-    assert becomes_true(lambda: ended(world, cold), within=30)
+    assert wait_until(lambda: ended(world, cold), within=30)
 
 
-def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: World) -> None:
+def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: ExampleInstallation) -> None:
     world.rows(
         "DO $$ BEGIN EXECUTE format('ALTER ROLE %%I NOLOGIN', "
         "(SELECT handler_role FROM turno.tenants WHERE slug = 'suc0001')); END $$"
@@ -206,8 +206,8 @@ def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: World) 
         locked_out = world.enqueue({"how": "ok"}, handler=Odd)
         other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
         world.start_pool()
-        assert becomes_true(lambda: world.job(other, tenant=world.other)["status"] == "completed", within=30)
-        assert becomes_true(lambda: world.job(locked_out)["reason"] == "the tenant's login was refused", within=30)
+        assert wait_until(lambda: world.job(other, tenant=world.other)["status"] == "completed", within=30)
+        assert wait_until(lambda: world.job(locked_out)["reason"] == "the tenant's login was refused", within=30)
         job = world.job(locked_out)
         assert (job["status"], job["errors"], job["crashes"], job["attempt"]) == ("pending", 0, 0, 0)
     finally:
@@ -217,10 +217,10 @@ def test_a_tenant_whose_login_is_refused_waits_and_the_others_run(world: World) 
         )
 
 
-def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: World) -> None:
+def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd) for _ in range(2)]
     pool = world.start_pool(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
+    assert wait_until(lambda: len(world.rows("SELECT 1 FROM background_job_checkpoints")) == 2, within=30)
     mine = children(pool)
     pool.send_signal(signal.SIGTERM)
     log, _ = pool.communicate(timeout=20)
@@ -230,20 +230,20 @@ def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: World) 
         assert (job["status"], job["errors"], job["crashes"]) == ("pending", 0, 0), log
     assert not any(Path(f"/proc/{pid}").exists() for pid in mine)
     assert world.rows("SELECT 1 FROM turno.workers") == []
-    assert becomes_true(lambda: sessions_of(world) == [], within=10)
+    assert wait_until(lambda: sessions_of(world) == [], within=10)
 
 
-def sessions_of(world: World) -> list[dict[str, object]]:
+def sessions_of(world: ExampleInstallation) -> list[dict[str, object]]:
     return world.rows(
         "SELECT usename FROM pg_stat_activity WHERE application_name IN ('turno-handler', 'turno-engine')"
         " AND datname = current_database()"
     )
 
 
-def test_a_second_signal_leaves_at_once(world: World) -> None:
+def test_a_second_signal_leaves_at_once(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     pool = world.start_pool()
-    assert becomes_true(lambda: running(world, job_id), within=30)
+    assert wait_until(lambda: running(world, job_id), within=30)
     pool.send_signal(signal.SIGTERM)
     assert pool.stdout is not None
     assert any("stopping" in line for line in pool.stdout)
@@ -253,10 +253,10 @@ def test_a_second_signal_leaves_at_once(world: World) -> None:
     assert (job["status"], job["crashes"], job["errors"]) == ("pending", 0, 0)
 
 
-def test_a_cancel_is_honoured_while_draining(world: World) -> None:
+def test_a_cancel_is_honoured_while_draining(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     pool = world.start_pool()
-    assert becomes_true(lambda: running(world, job_id), within=30)
+    assert wait_until(lambda: running(world, job_id), within=30)
     pool.send_signal(signal.SIGTERM)
     assert pool.stdout is not None
     assert any("stopping" in line for line in pool.stdout)
@@ -265,18 +265,18 @@ def test_a_cancel_is_honoured_while_draining(world: World) -> None:
     assert world.job(job_id)["status"] == "cancelled"
 
 
-def test_a_rolling_restart_in_a_loop_loses_no_attempt(world: World) -> None:
+def test_a_rolling_restart_in_a_loop_loses_no_attempt(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 200}, handler=Odd, tenant=tenant)
             for tenant in world.tenants.values()]  # fmt: skip
     before = world.start_pool()
     for _ in range(4):
         after = world.start_pool()
-        assert becomes_true(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
+        assert wait_until(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 2, within=30)
         before.send_signal(signal.SIGTERM)
         assert before.wait(timeout=30) == 0
         before = after
     tenants = list(world.tenants.values())
-    assert becomes_true(
+    assert wait_until(
         lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),
         within=60,
     )
@@ -286,23 +286,23 @@ def test_a_rolling_restart_in_a_loop_loses_no_attempt(world: World) -> None:
         assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'", tenant=tenant)) == 200
 
 
-def test_a_killed_parent_takes_its_children_along_and_the_job_is_found(world: World) -> None:
+def test_a_killed_parent_takes_its_children_along_and_the_job_is_found(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     pool = world.start_pool()
-    assert becomes_true(lambda: running(world, job_id), within=30)
+    assert wait_until(lambda: running(world, job_id), within=30)
     mine = children(pool)
     pool.kill()
     pool.wait()
-    assert becomes_true(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine), within=10)
+    assert wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in mine), within=10)
     world.time_passes()
     assert world.sweep()["rescued"] == 1
     assert (world.job(job_id)["status"], world.job(job_id)["crashes"]) == ("pending", 1)
 
 
-def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: World) -> None:
+def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=30)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=30)
     frozen = [old.pid, *children(old)]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
@@ -310,7 +310,7 @@ def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: World) -> No
     assert world.sweep()["rescued"] == 1
     world.time_passes()
     world.start_pool()
-    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert wait_until(lambda: ended(world, job_id), within=30)
     finished = world.job(job_id)
     for pid in reversed(frozen):  # the parent last: awake, it kills its children at once
         with suppress(ProcessLookupError):
@@ -323,16 +323,16 @@ def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: World) -> No
     assert [attempt["outcome"] for attempt in attempts] == ["crashed", "completed"]
 
 
-def test_a_restarted_database_costs_no_job(world: World) -> None:
+def test_a_restarted_database_costs_no_job(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 30}, handler=Odd)]
     jobs += [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
     pool = world.start_pool(POOL_MAX_CHILDREN="2")
-    assert becomes_true(lambda: len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) >= 1, within=30)
+    assert wait_until(lambda: len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) >= 1, within=30)
     world.rows(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name LIKE 'turno-%%'"
     )
-    assert becomes_true(lambda: ended(world, *jobs), within=60)
+    assert wait_until(lambda: ended(world, *jobs), within=60)
     assert pool.poll() is None
     assert {world.job(job_id)["status"] for job_id in jobs} == {"completed"}
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 30
@@ -343,62 +343,62 @@ def titles(pool: subprocess.Popen[str]) -> set[str]:
     return {line.rstrip(b"\0").decode() for line in lines}
 
 
-def test_a_child_is_named_for_its_job_and_not_for_what_it_is_about(world: World) -> None:
+def test_a_child_is_named_for_its_job_and_not_for_what_it_is_about(world: ExampleInstallation) -> None:
     pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: "turno: idle" in titles(pool), within=20)
+    assert wait_until(lambda: "turno: idle" in titles(pool), within=20)
     job_id = world.enqueue({"how": "wait_for_cancel", "text": "a secret"}, handler=Odd)
-    assert becomes_true(lambda: f"turno: suc0001 odd {job_id}" in titles(pool), within=20)
+    assert wait_until(lambda: f"turno: suc0001 odd {job_id}" in titles(pool), within=20)
     world.cancel(job_id)
-    assert becomes_true(lambda: "turno: idle" in titles(pool), within=20)
+    assert wait_until(lambda: "turno: idle" in titles(pool), within=20)
 
 
-def test_without_the_library_there_are_no_titles_and_no_error(world: World, tmp_path: Path) -> None:
+def test_without_the_library_there_are_no_titles_and_no_error(world: ExampleInstallation, tmp_path: Path) -> None:
     (tmp_path / "setproctitle.py").write_text("raise ImportError\n")
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
-    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert wait_until(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["status"] == "completed"
-    assert any("tests.odd_handlers" in title for title in titles(pool))
+    assert any("tests.misbehaving_handlers" in title for title in titles(pool))
     assert not any(title.startswith("turno:") for title in titles(pool))
 
 
-def test_its_log_is_json_with_the_ids(world: World) -> None:
+def test_its_log_is_json_with_the_ids(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     pool = world.start_pool()
-    assert becomes_true(lambda: ended(world, job_id), within=30)
+    assert wait_until(lambda: ended(world, job_id), within=30)
     pool.send_signal(signal.SIGTERM)
     log, _ = pool.communicate(timeout=20)
     assert re.search(rf'"message": "attempt ended: completed", "tenant": "suc0001", "job_id": "{job_id}"', log), log
 
 
-def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: World) -> None:
+def test_a_cancelled_job_that_never_looks_is_ended_after_its_grace(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     world.start_pool(HEARTBEAT_SECONDS="0.1", SHUTDOWN_GRACE_SECONDS="0.3")
-    assert becomes_true(lambda: running(world, job_id), within=30)
+    assert wait_until(lambda: running(world, job_id), within=30)
     assert world.cancel(job_id) == "requested"
-    assert becomes_true(lambda: ended(world, job_id), within=20)
+    assert wait_until(lambda: ended(world, job_id), within=20)
     job = world.job(job_id)
     assert (job["status"], job["reason"]) == ("cancelled", "cancelled on request")
 
 
-def test_residents_mend_what_other_hosts_left_behind(world: World) -> None:
+def test_residents_mend_what_other_hosts_left_behind(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     gone = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
     assert tickets.claim_job(world.engine, gone, job_id, types=[("odd", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
     world.start_pool()
-    assert becomes_true(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
+    assert wait_until(lambda: "lost" in (world.job(job_id)["reason"] or "") or ended(world, job_id), within=30)
 
 
-def test_a_worker_enters_what_it_runs(world: World) -> None:
+def test_a_worker_enters_what_it_runs(world: ExampleInstallation) -> None:
     world.start_pool("hot")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     (row,) = world.rows("SELECT queues, types, versions FROM turno.workers")
     assert row["queues"] == ["hot"]
     assert dict(zip(row["types"], row["versions"], strict=True))["odd"] == 1
 
 
-def test_one_process_at_a_time_maintains(world: World) -> None:
+def test_one_process_at_a_time_maintains(world: ExampleInstallation) -> None:
     minute = timedelta(minutes=1)
     assert leases.take(world.engine, "a test's", "one", minute)
     assert not leases.take(world.engine, "a test's", "other", minute)
@@ -406,27 +406,27 @@ def test_one_process_at_a_time_maintains(world: World) -> None:
     assert leases.take(world.engine, "a test's", "other", minute)
 
 
-def test_a_poller_that_reschedules_itself_starts_with_no_errors(world: World) -> None:
+def test_a_poller_that_reschedules_itself_starts_with_no_errors(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "fail_then_reschedule"}, handler=Odd)
     world.start_pool()
-    assert becomes_true(lambda: world.job(job_id)["reason"] == "rescheduled by its handler", within=30)
+    assert wait_until(lambda: world.job(job_id)["reason"] == "rescheduled by its handler", within=30)
     assert (world.job(job_id)["errors"], world.job(job_id)["attempt"]) == (0, 3)
 
 
-def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: World) -> None:
+def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "error"}, handler=OddHealthy)
     world.start_pool()
-    assert becomes_true(lambda: world.job(job_id)["attempt"] >= 8, within=30)
+    assert wait_until(lambda: world.job(job_id)["attempt"] >= 8, within=30)
     world.cancel(job_id)
     assert world.job(job_id)["errors"] <= 1
 
 
-def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: World) -> None:
+def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: ExampleInstallation) -> None:
     world.start_pool("nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     (worker,) = world.rows("SELECT id FROM turno.workers")
     assert tickets.claim_job(world.engine, worker["id"], job_id, types=[("odd", 1)])
-    assert becomes_true(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
+    assert wait_until(lambda: world.job(job_id)["reason"] == "its worker never heard of its claim", within=20)
     job = world.job(job_id)
     assert (job["status"], job["crashes"]) == ("pending", 0)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cli.alive_check import STUCK_AFTER
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
-from tests.world import ROOT, World
+from cli.wait import wait_until
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 WATCHDOG = 0.4  # seconds
 
@@ -64,7 +64,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServiceM
 
 
 @pytest.fixture(autouse=True)
-def pool_backend(world: World) -> None:
+def pool_backend(world: ExampleInstallation) -> None:
     world.backend = "pool"
     world.odd = True
 
@@ -73,7 +73,7 @@ SCRIPTS = {"pool": "worker_pool", "consume": "rabbitmq_consumer", "maintain": "m
 NO_BROKER = "amqp://127.0.0.1:1/"  # a consumer lives without one, too
 
 
-def start(world: World, program: str, **extra: str) -> subprocess.Popen[str]:
+def start(world: ExampleInstallation, program: str, **extra: str) -> subprocess.Popen[str]:
     match program:
         case "pool":
             return world.start_pool(**extra)
@@ -83,13 +83,15 @@ def start(world: World, program: str, **extra: str) -> subprocess.Popen[str]:
             return world.start("cli/maintain.py", **extra)
 
 
-def check(world: World, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
+def check(world: ExampleInstallation, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "cli" / f"{SCRIPTS[program]}.py"), "--check"]
     return subprocess.run(command, env=world.environment | extra, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("program", SCRIPTS)
-def test_it_is_ready_alive_and_leaving_in_systemd_s_words(world: World, manager: ServiceManager, program: str) -> None:
+def test_it_is_ready_alive_and_leaving_in_systemd_s_words(
+    world: ExampleInstallation, manager: ServiceManager, program: str
+) -> None:
     worker = start(world, program, **manager.environment)
     assert manager.hears() == "READY=1"
     backends = {"pool": ["pool"], "consume": ["rabbitmq"], "maintain": []}[program]
@@ -101,18 +103,18 @@ def test_it_is_ready_alive_and_leaving_in_systemd_s_words(world: World, manager:
 
 
 def test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck(
-    world: World, manager: ServiceManager
+    world: ExampleInstallation, manager: ServiceManager
 ) -> None:
     job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
     # Without a reserve: it would look for other tenants' jobs, and turn for that.
     pool = world.start_pool(POOL_MAX_CHILDREN="1", RESERVE_CHILDREN="0", **manager.environment)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     manager.waits_for("READY=1")
     manager.forget()
     # Its heart beats every ten seconds, and nothing else happens.
     assert [manager.hears(within=3) for _ in range(4)] == ["WATCHDOG=1"] * 4
     pool.send_signal(signal.SIGSTOP)
-    assert becomes_true(lambda: state(pool) == "T", within=5)
+    assert wait_until(lambda: state(pool) == "T", within=5)
     manager.forget()
     assert manager.hears_nothing_for(2 * WATCHDOG)
     pool.send_signal(signal.SIGCONT)
@@ -123,21 +125,21 @@ def state(process: subprocess.Popen[str]) -> str:
     return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_what_a_handler_starts_cannot_speak_for_its_worker(world: World, manager: ServiceManager) -> None:
+def test_what_a_handler_starts_cannot_speak_for_its_worker(world: ExampleInstallation, manager: ServiceManager) -> None:
     job_id = world.enqueue({"how": "environment", "text": "NOTIFY_SOCKET"}, handler=Odd)
     world.start_pool(**manager.environment)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     assert world.job(job_id)["result"] == {"value": None}
 
 
 @pytest.mark.parametrize("program", SCRIPTS)
-def test_a_probe_is_answered_by_the_age_of_a_file(world: World, tmp_path: Path, program: str) -> None:
+def test_a_probe_is_answered_by_the_age_of_a_file(world: ExampleInstallation, tmp_path: Path, program: str) -> None:
     file = tmp_path / "alive"
     said = {"ALIVE_FILE": str(file)}
     before = check(world, program, **said)
     assert (before.returncode, "no worker is ready" in before.stderr) == (1, True)
     worker = start(world, program, **said)
-    assert becomes_true(file.exists, within=20)
+    assert wait_until(file.exists, within=20)
     assert check(world, program, **said).returncode == 0
     worker.send_signal(signal.SIGSTOP)
     os.utime(file, times=(0, file.stat().st_mtime - STUCK_AFTER))
@@ -150,7 +152,9 @@ def test_a_probe_is_answered_by_the_age_of_a_file(world: World, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("program", ["pool", "consume"])
-def test_a_probe_needs_no_database_and_loads_no_driver(world: World, tmp_path: Path, program: str) -> None:
+def test_a_probe_needs_no_database_and_loads_no_driver(
+    world: ExampleInstallation, tmp_path: Path, program: str
+) -> None:
     (tmp_path / "alive").touch()
     asked = world.environment | {"ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
     begin = f"import sys; from cli.{SCRIPTS[program]} import main"
@@ -159,13 +163,13 @@ def test_a_probe_needs_no_database_and_loads_no_driver(world: World, tmp_path: P
     assert done.stdout.split()[-2:] == ["0", "False"]
 
 
-def test_a_file_that_cannot_be_touched_stops_no_job(world: World, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_touched_stops_no_job(world: ExampleInstallation, tmp_path: Path) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     world.start_pool(ALIVE_FILE=str(tmp_path / "no" / "alive"))
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
 
 
-def test_the_workers_are_listed_with_their_silence(world: World) -> None:
+def test_the_workers_are_listed_with_their_silence(world: ExampleInstallation) -> None:
     # Rows rather than workers: a pool would declare the lost one dead and remove it, sooner or later.
     world.rows(
         "INSERT INTO turno.workers (backend, host, pid, alive_at)"

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from app.work import causes
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd, OddHurried
-from tests.world import World
+from app.worker import crash_reasons
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd, OddHurried
 
 JOBS = 4
 PATIENT = {"LONG": "60", "POOL_MAX_CHILDREN": "1", "POOL_MIN_CHILDREN": "1"}
@@ -20,29 +20,29 @@ IMPATIENT = PATIENT | {"LONG": "0.1"}
 
 
 @pytest.fixture(autouse=True)
-def generous_pool(world: World) -> None:
+def generous_pool(world: ExampleInstallation) -> None:
     world.backend = "pool"
     world.registry = "tests.generous_turns:REGISTRY"
 
 
-def turn(world: World, first: str, handler: type[Odd] = Odd) -> tuple[UUID, list[UUID]]:
+def turn(world: ExampleInstallation, first: str, handler: type[Odd] = Odd) -> tuple[UUID, list[UUID]]:
     """Enqueue a turn; the first job does this, the others tell which process ran them."""
     one = world.enqueue({"how": first}, handler=handler)
     return one, [world.enqueue({"how": "pid"}, handler=handler) for _ in range(JOBS - 1)]
 
 
-def statuses(world: World, jobs: list[UUID]) -> set[str]:
+def statuses(world: ExampleInstallation, jobs: list[UUID]) -> set[str]:
     return {world.job(job_id)["status"] for job_id in jobs}
 
 
-def running(world: World, job_id: UUID) -> bool:
+def running(world: ExampleInstallation, job_id: UUID) -> bool:
     return bool(world.job(job_id)["status"] == "running")
 
 
-def test_each_job_of_a_turn_ends_by_itself(world: World) -> None:
+def test_each_job_of_a_turn_ends_by_itself(world: ExampleInstallation) -> None:
     first, others = turn(world, "pid")
     world.start_pool(**PATIENT)
-    assert becomes_true(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
+    assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
     jobs = [world.job(job_id) for job_id in (first, *others)]
     assert len({job["result"]["pid"] for job in jobs}) == 1
     assert {job["attempt"] for job in jobs} == {1}
@@ -50,59 +50,61 @@ def test_each_job_of_a_turn_ends_by_itself(world: World) -> None:
     assert all(before["finished_at"] < after["started_at"] for before, after in pairwise(starts))
 
 
-def test_who_dies_takes_nobody_along(world: World) -> None:
+def test_who_dies_takes_nobody_along(world: ExampleInstallation) -> None:
     dead, others = turn(world, "kill_self")
     world.start_pool(**PATIENT)
-    assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
-    assert becomes_true(lambda: world.job(dead)["crashes"] > 0, within=30)
+    assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
+    assert wait_until(lambda: world.job(dead)["crashes"] > 0, within=30)
     assert {(job["attempt"], job["crashes"]) for job in map(world.job, others)} == {(1, 0)}
 
 
-def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: World) -> None:
+def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: ExampleInstallation) -> None:
     first, others = turn(world, "pid")
     world.start_pool(TURNO_CRASH_AT="completed", **PATIENT)  # each child, when the next is begun already
-    assert becomes_true(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
+    assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
     assert {(job["errors"], job["crashes"]) for job in map(world.job, (first, *others))} == {(0, 0)}
     released = world.rows("SELECT error FROM background_job_attempts WHERE outcome = 'released'")
-    assert {attempt["error"]["message"] for attempt in released} == {causes.UNBEGUN}
+    assert {attempt["error"]["message"] for attempt in released} == {crash_reasons.UNBEGUN}
 
 
-def test_who_is_worn_out_leaves_the_rest_of_its_turn(world: World) -> None:
+def test_who_is_worn_out_leaves_the_rest_of_its_turn(world: ExampleInstallation) -> None:
     first, others = turn(world, "pid")
     world.start_pool(POOL_JOBS_PER_CHILD="1", **PATIENT)
-    assert becomes_true(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
+    assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
     jobs = [world.job(job_id) for job_id in (first, *others)]
     assert len({job["result"]["pid"] for job in jobs}) == JOBS
     assert {job["attempt"] for job in jobs} == {1}
 
 
-def test_who_is_overdue_takes_nobody_along(world: World) -> None:
+def test_who_is_overdue_takes_nobody_along(world: ExampleInstallation) -> None:
     overdue, others = turn(world, "loop_forever", OddHurried)
     world.start_pool(KILL_AFTER_SECONDS="0.1", **PATIENT)
-    assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
+    assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert {(job["attempt"], job["crashes"]) for job in map(world.job, others)} == {(1, 0)}
-    assert becomes_true(lambda: world.job(overdue)["finished_at"] is not None, within=30)
+    assert wait_until(lambda: world.job(overdue)["finished_at"] is not None, within=30)
     assert world.job(overdue)["reason"] == "time limit of 1 s"
 
 
-def test_behind_a_long_one_they_go_to_another_child(world: World) -> None:
+def test_behind_a_long_one_they_go_to_another_child(world: ExampleInstallation) -> None:
     long, others = turn(world, "loop_forever")
     world.start_pool(**IMPATIENT | {"POOL_MAX_CHILDREN": "2"})
-    assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
+    assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert running(world, long)
     assert {world.job(job_id)["attempt"] for job_id in others} == {1}
 
 
-def test_behind_a_long_one_they_go_to_another_worker(world: World) -> None:
+def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation) -> None:
     long, others = turn(world, "loop_forever")
     pool = world.start_pool(**IMPATIENT)
     given_back: list[str] = []
-    reader = Thread(target=lambda: given_back.extend(line for line in pool.stdout or () if causes.UNBEGUN in line))
+    reader = Thread(
+        target=lambda: given_back.extend(line for line in pool.stdout or () if crash_reasons.UNBEGUN in line)
+    )
     reader.start()
     try:
-        assert becomes_true(lambda: len(given_back) == JOBS - 1, within=20)
+        assert wait_until(lambda: len(given_back) == JOBS - 1, within=20)
         world.start_pool(**IMPATIENT)
-        assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
+        assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
         assert running(world, long)
     finally:
         pool.kill()
@@ -110,10 +112,10 @@ def test_behind_a_long_one_they_go_to_another_worker(world: World) -> None:
     assert {(job["errors"], job["crashes"]) for job in map(world.job, others)} == {(0, 0)}
 
 
-def test_a_worker_that_stops_gives_back_what_was_not_begun(world: World) -> None:
+def test_a_worker_that_stops_gives_back_what_was_not_begun(world: ExampleInstallation) -> None:
     first, others = turn(world, "wait_for_checkpoint_stop")
     pool = world.start_pool(**PATIENT)
-    assert becomes_true(lambda: running(world, first), within=30)
+    assert wait_until(lambda: running(world, first), within=30)
     pool.send_signal(signal.SIGTERM)
     log, _ = pool.communicate(timeout=20)
     assert pool.returncode == 0, log
@@ -122,30 +124,30 @@ def test_a_worker_that_stops_gives_back_what_was_not_begun(world: World) -> None
     assert {row["state"] for row in world.rows("SELECT state FROM turno.tickets")} == {"ready"}
 
 
-def test_a_heartbeat_leaves_what_waits_in_its_place(world: World) -> None:
+def test_a_heartbeat_leaves_what_waits_in_its_place(world: ExampleInstallation) -> None:
     first, others = turn(world, "wait_for_cancel")
     world.start_pool(HEARTBEAT_SECONDS="0.1", **PATIENT)
-    assert becomes_true(lambda: running(world, first), within=30)
+    assert wait_until(lambda: running(world, first), within=30)
     beats = "SELECT alive_at FROM turno.workers"
     assert len({world.rows(beats)[0]["alive_at"] for _ in range(5) if beat(world)}) == 5
     assert {world.job(job_id)["reason"] for job_id in others} == {None}
     world.cancel(first)
-    assert becomes_true(lambda: statuses(world, others) == {"completed"}, within=30)
+    assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
 
 
-def beat(world: World) -> bool:
+def beat(world: ExampleInstallation) -> bool:
     """Wait for the worker's next sign of life."""
     alive = "SELECT alive_at FROM turno.workers"
     before = world.rows(alive)
-    return becomes_true(lambda: world.rows(alive) != before, within=10)
+    return wait_until(lambda: world.rows(alive) != before, within=10)
 
 
-def test_what_is_cancelled_before_its_turn_does_not_run(world: World) -> None:
+def test_what_is_cancelled_before_its_turn_does_not_run(world: ExampleInstallation) -> None:
     first, others = turn(world, "wait_for_cancel")
     world.start_pool(HEARTBEAT_SECONDS="0.2", **PATIENT)
-    assert becomes_true(lambda: running(world, first), within=30)
+    assert wait_until(lambda: running(world, first), within=30)
     world.cancel(others[1])
     world.cancel(first)
     ended = [first, *others]
-    assert becomes_true(lambda: all(world.job(job_id)["finished_at"] for job_id in ended), within=30)
+    assert wait_until(lambda: all(world.job(job_id)["finished_at"] for job_id in ended), within=30)
     assert [world.job(job_id)["status"] for job_id in ended] == ["cancelled", "completed", "cancelled", "completed"]

@@ -4,12 +4,12 @@ import signal
 
 import pytest
 
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
-from tests.world import World
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
-def test_a_spawned_worker_invoices_a_batch(world: World) -> None:
+def test_a_spawned_worker_invoices_a_batch(world: ExampleInstallation) -> None:
     orders = world.order_ids()
     job_id = world.enqueue({"order_ids": orders, "point_of_sale": 1})
     log = world.work(job_id)
@@ -20,7 +20,7 @@ def test_a_spawned_worker_invoices_a_batch(world: World) -> None:
     assert world.rows("SELECT 1 FROM turno.workers") == []
 
 
-def test_a_bad_order_is_the_ledger_s_and_the_others_are_invoiced(world: World) -> None:
+def test_a_bad_order_is_the_ledger_s_and_the_others_are_invoiced(world: ExampleInstallation) -> None:
     first, second, third, *_ = world.order_ids()
     world.work(world.enqueue({"order_ids": [second]}))
     job_id = world.enqueue({"order_ids": [first, second, 999_999, third]})
@@ -38,7 +38,7 @@ def test_a_bad_order_is_the_ledger_s_and_the_others_are_invoiced(world: World) -
     assert (notification["data"]["done"], notification["data"]["failed"]) == (2, 2)
 
 
-def test_retrying_failed_items_makes_a_linked_job_that_runs_only_those(world: World) -> None:
+def test_retrying_failed_items_makes_a_linked_job_that_runs_only_those(world: ExampleInstallation) -> None:
     first, second, *_ = world.order_ids()
     job_id = world.enqueue({"order_ids": [first, second, 999_999]})
     world.work(job_id)
@@ -70,14 +70,14 @@ def test_retrying_failed_items_makes_a_linked_job_that_runs_only_those(world: Wo
         world.rows("DELETE FROM orders WHERE id = 999999")
 
 
-def test_one_worker_takes_what_waits_in_every_tenant(world: World) -> None:
+def test_one_worker_takes_what_waits_in_every_tenant(world: ExampleInstallation) -> None:
     jobs = [(tenant, world.enqueue({"order_ids": [order]}, tenant=tenant))
             for tenant in world.tenants.values() for order in world.order_ids(tenant)[:3]]  # fmt: skip
     log = world.work(jobs[0][1])
     assert {world.job(job, tenant=tenant)["status"] for tenant, job in jobs} == {"completed"}, log
 
 
-def test_two_workers_on_one_job_run_it_once(world: World) -> None:
+def test_two_workers_on_one_job_run_it_once(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": world.order_ids()})
     workers = [world.start_worker(job_id) for _ in range(4)]
     logs = [worker.communicate(timeout=60)[0] for worker in workers]
@@ -86,7 +86,7 @@ def test_two_workers_on_one_job_run_it_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["kill_self", "error", "os_exit_0"])
-def test_a_later_attempt_resumes_from_the_last_checkpoint(world: World, how: str) -> None:
+def test_a_later_attempt_resumes_from_the_last_checkpoint(world: ExampleInstallation, how: str) -> None:
     world.odd = True
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     job_id = world.enqueue({"how": "resume", "text": how, "number": 10}, handler=Odd)
@@ -95,11 +95,11 @@ def test_a_later_attempt_resumes_from_the_last_checkpoint(world: World, how: str
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 10
 
 
-def test_a_running_job_stops_at_its_next_look_when_cancelled(world: World) -> None:
+def test_a_running_job_stops_at_its_next_look_when_cancelled(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     worker = world.start_worker(job_id)
-    assert becomes_true(
+    assert wait_until(
         lambda: world.rows("SELECT 1 FROM background_job_progress WHERE job_id = %s", job_id) != [], within=20
     )
     assert world.cancel(job_id) == "requested"
@@ -108,11 +108,11 @@ def test_a_running_job_stops_at_its_next_look_when_cancelled(world: World) -> No
     assert (job["status"], job["reason"]) == ("cancelled", "cancelled on request"), log
 
 
-def test_sigterm_hands_the_job_back_at_its_next_checkpoint_uncounted(world: World) -> None:
+def test_sigterm_hands_the_job_back_at_its_next_checkpoint_uncounted(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     worker = world.start_worker(job_id)
-    assert becomes_true(
+    assert wait_until(
         lambda: world.rows("SELECT 1 FROM background_job_checkpoints WHERE job_id = %s", job_id) != [], within=20
     )
     worker.send_signal(signal.SIGTERM)
@@ -126,11 +126,11 @@ def test_sigterm_hands_the_job_back_at_its_next_checkpoint_uncounted(world: Worl
     assert job["result"]["resumed_from"] >= 1
 
 
-def test_sigterm_takes_back_a_job_that_does_not_stop_in_the_grace(world: World) -> None:
+def test_sigterm_takes_back_a_job_that_does_not_stop_in_the_grace(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     worker = world.start_worker(job_id, SHUTDOWN_GRACE_SECONDS="0.2")
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     worker.send_signal(signal.SIGTERM)
     log, _ = worker.communicate(timeout=20)
     job = world.job(job_id)
@@ -138,11 +138,11 @@ def test_sigterm_takes_back_a_job_that_does_not_stop_in_the_grace(world: World) 
     assert job["reason"] == "its worker was stopped"
 
 
-def test_a_second_sigterm_ends_at_once(world: World) -> None:
+def test_a_second_sigterm_ends_at_once(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     worker = world.start_worker(job_id)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     worker.send_signal(signal.SIGTERM)
     # Two signals of a kind may merge; the second is sent once the child was told of the first.
     assert worker.stdout is not None
@@ -152,7 +152,7 @@ def test_a_second_sigterm_ends_at_once(world: World) -> None:
     assert world.job(job_id)["status"] == "pending", log
 
 
-def test_a_worker_reaches_its_handler_with_neither_flask_nor_pika(world: World) -> None:
+def test_a_worker_reaches_its_handler_with_neither_flask_nor_pika(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "modules"}, handler=Odd)
     log = world.work(job_id)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
-from cli.demo_web import DemoWeb
-from cli.free_port import free_port
+from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from tests.site import Site
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ def test_a_running_batch_is_fit_for_everybody(crowded: Site) -> None:
             expect(page.locator("#batches .cancelling")).to_be_visible()
             assert_fit_for_everybody(page, "a batch that is being cancelled")
         # Released, the job commits what it was at before it ends.
-        assert becomes_true(lambda: not crowded.world.rows("SELECT job_id FROM turno.tickets"), within=20)
+        assert wait_until(lambda: not crowded.world.rows("SELECT job_id FROM turno.tickets"), within=20)
         crowded.world.rows("DELETE FROM invoice_lines")
         crowded.world.rows("DELETE FROM invoices")
 

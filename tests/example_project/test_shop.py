@@ -9,12 +9,12 @@ import pytest
 from shop_handlers import ImportCustomers, Remind
 
 from app.errors import InvalidPayload
-from cli.deadline import becomes_true
-from cli.testing.canaries import Canaries
 from cli.testing.checker import Checker
 from cli.testing.clock import FrozenClock
+from cli.testing.installation import Installation
+from cli.testing.leak_detector import LeakDetector
 from cli.testing.processes import children, kill, resume, stop
-from cli.testing.world import World
+from cli.wait import wait_until
 
 FIVE = {"names": ["Ana", "Bea", "Ciro", "Dora", "Eva"]}
 EFFECTS = {
@@ -28,12 +28,12 @@ EFFECTS = {
 # Inline: the logic alone ------------------------------------------------------------------
 
 
-def test_every_customer_is_entered(world: World) -> None:
+def test_every_customer_is_entered(world: Installation) -> None:
     assert world.run(ImportCustomers, FIVE) == {"entered": 5, "failed": 0}
     assert len(world.rows("SELECT id FROM customers")) == 5
 
 
-def test_what_the_door_refuses_is_refused(world: World) -> None:
+def test_what_the_door_refuses_is_refused(world: Installation) -> None:
     with pytest.raises(InvalidPayload):
         world.run(ImportCustomers, {"names": []})
 
@@ -41,7 +41,7 @@ def test_what_the_door_refuses_is_refused(world: World) -> None:
 # Drain: real jobs, in this process --------------------------------------------------------
 
 
-def test_a_name_used_twice_fails_alone(world: World) -> None:
+def test_a_name_used_twice_fails_alone(world: Installation) -> None:
     world.enqueue({"names": ["Ana"]}, handler=ImportCustomers)
     world.enqueue(FIVE, handler=ImportCustomers)
     assert world.drain() == {"completed": 2}
@@ -50,7 +50,7 @@ def test_a_name_used_twice_fails_alone(world: World) -> None:
     assert world.enqueued(ImportCustomers, names=["Eva"]) == [second]
 
 
-def test_a_reminder_is_sent_in_the_end(world: World) -> None:
+def test_a_reminder_is_sent_in_the_end(world: Installation) -> None:
     job_id = world.enqueue({"customer": "Ana"}, handler=Remind)
     assert world.drain(scheduled=True) == {"pending": 2, "completed": 1}
     assert world.job(job_id)["result"] == {"reminded": "Ana"}
@@ -59,7 +59,7 @@ def test_a_reminder_is_sent_in_the_end(world: World) -> None:
 # Time travel: the database's clock stands until it is told to advance ------------------------
 
 
-def test_a_reminder_waits_as_long_as_it_should(world: World, clock: FrozenClock) -> None:
+def test_a_reminder_waits_as_long_as_it_should(world: Installation, clock: FrozenClock) -> None:
     job_id = world.enqueue({"customer": "Ana"}, handler=Remind)
     failed = world.attempt(job_id)
     assert failed["run_at"] - clock.now == timedelta(seconds=5)
@@ -76,7 +76,7 @@ def test_a_reminder_waits_as_long_as_it_should(world: World, clock: FrozenClock)
 
 
 @pytest.mark.parametrize("step", ["started", "chunk_recorded", "chunk_committed", "completing", "completed"])
-def test_a_kill_at_any_step_enters_each_customer_once(world: World, step: str) -> None:
+def test_a_kill_at_any_step_enters_each_customer_once(world: Installation, step: str) -> None:
     checker = Checker(world.url, world.tenants.values(), effects=EFFECTS)
     job_id = world.enqueue(FIVE, handler=ImportCustomers)
     world.work(job_id, crash_at=step)
@@ -90,15 +90,15 @@ def test_a_kill_at_any_step_enters_each_customer_once(world: World, step: str) -
 # Process control ----------------------------------------------------------------------------------
 
 
-def test_a_child_that_is_killed_is_noticed_at_once(world: World, checker: Checker) -> None:
+def test_a_child_that_is_killed_is_noticed_at_once(world: Installation, checker: Checker) -> None:
     world.backend = "pool"
     pool = world.start_pool(POOL_MAX_CHILDREN="1", POOL_MIN_CHILDREN="1")
-    assert becomes_true(lambda: children(pool.pid) != [], within=20)
+    assert wait_until(lambda: children(pool.pid) != [], within=20)
     (before,) = stop(*children(pool.pid))
     job_id = world.enqueue(FIVE, handler=ImportCustomers)
     kill(before)
     resume(before)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     world.stop_workers()
     assert checker.violations() == []
 
@@ -106,7 +106,7 @@ def test_a_child_that_is_killed_is_noticed_at_once(world: World, checker: Checke
 # Leaks: no tenant's canary sings anywhere else ---------------------------------------------------------
 
 
-def test_no_customer_is_seen_next_door(world: World, canaries: Canaries) -> None:
+def test_no_customer_is_seen_next_door(world: Installation, canaries: LeakDetector) -> None:
     for tenant in world.tenants.values():
         job_id = world.enqueue({"names": [canaries.of(tenant)]}, handler=ImportCustomers, tenant=tenant)
         canaries.heard(world.work(job_id))  # the log is everybody's

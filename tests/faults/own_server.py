@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psycopg
 
-from cli.deadline import becomes_true
-from cli.embedded_postgres import Cluster
-from tenants.session import service_session
-from tests.world import LOOK_ALIKE, World, build_world
+from cli.servers.embedded_postgres import Cluster
+from cli.wait import wait_until
+from tenants.identity.session import service_session
+from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def own_world(
     max_connections: int = 60,
     settings: dict[str, str] | None = None,
     before_start: Callable[[Cluster], None] = lambda _: None,
-) -> Iterator[tuple[Cluster, World]]:
+) -> Iterator[tuple[Cluster, ExampleInstallation]]:
     cluster = Cluster(
         data=folder / "data", durable=durable, tcp=tcp, max_connections=max_connections, settings=settings
     )
@@ -44,7 +44,7 @@ def own_world(
     cluster.files.remove()
 
 
-def reconnect(world: World, url: str | None = None) -> None:
+def reconnect(world: ExampleInstallation, url: str | None = None) -> None:
     """Open the test's own sessions anew after its server was away, or at another place."""
 
     def connected() -> bool:
@@ -56,7 +56,7 @@ def reconnect(world: World, url: str | None = None) -> None:
         world.admin = admin
         return True
 
-    assert becomes_true(connected, within=20, every=0.1)
+    assert wait_until(connected, within=20, every=0.1)
     world.url = url or world.url
     world.web.close()
     world.engine.close()

@@ -9,16 +9,16 @@ from threading import Event, Thread
 from typing import Self
 from uuid import UUID
 
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
+from cli.demo.web import DemoWeb
 from cli.development_token import development_token
-from tests.world import World
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
 
 
 class Posting:
     """Posts one job after the other from `with` to its end, and keeps every answer."""
 
-    def __init__(self, world: World, web: DemoWeb) -> None:
+    def __init__(self, world: ExampleInstallation, web: DemoWeb) -> None:
         self.answers: list[int] = []
         self.jobs: list[UUID] = []
         self._web = web
@@ -40,7 +40,7 @@ class Posting:
 
     def goes_on(self, more: int = 30) -> bool:
         target = len(self.answers) + more
-        return becomes_true(lambda: len(self.answers) >= target, within=60) and set(self.answers) == {202}
+        return wait_until(lambda: len(self.answers) >= target, within=60) and set(self.answers) == {202}
 
     def _post_on(self) -> None:
         for number in count():

@@ -10,18 +10,18 @@ from uuid import UUID
 
 import psycopg
 
-from app.store.enqueue import ENQUEUE
-from cli.deadline import becomes_true
-from tenants.session import call_as_api, service_session
-from tests.odd_handlers import Odd
-from tests.world import World
+from app.store.api.commands import ENQUEUE
+from cli.wait import wait_until
+from tenants.identity.session import call_as_api, service_session
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
 @dataclass
 class SteadyClient:
     """Submits under one idempotency key after the other; a reply that was lost is asked for again."""
 
-    world: World
+    world: ExampleInstallation
     accepted: dict[str, UUID] = field(default_factory=dict)
     refusals: int = 0
     enough: Event = field(default_factory=Event)
@@ -47,7 +47,7 @@ class SteadyClient:
 
     def wait_for_more(self, count: int = 10) -> None:
         before = len(self.accepted)
-        assert becomes_true(lambda: len(self.accepted) > before + count, within=30)
+        assert wait_until(lambda: len(self.accepted) > before + count, within=30)
 
     def assert_none_lost_or_doubled(self) -> None:
         """Every accepted job is there and completed once; of one more the reply may have been lost."""
@@ -61,7 +61,7 @@ class SteadyClient:
 
 
 @contextmanager
-def steady_client(world: World) -> Iterator[SteadyClient]:
+def steady_client(world: ExampleInstallation) -> Iterator[SteadyClient]:
     """Submit from a thread until the end of the block."""
     client = SteadyClient(world)
     thread = Thread(target=client.submit)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from threading import Thread
 
-from tests.world import ROOT
+from tests.installation import ROOT
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER without lingering: closing sends RST
 

@@ -7,42 +7,44 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.deadline import becomes_true
-from tenants.logins import Logins
-from tenants.punctual import AnswerOverdue, PunctualConnection
-from tenants.session import service_session
+from cli.wait import wait_until
+from tenants.identity.answer_timeout import AnswerOverdue, PunctualConnection
+from tenants.identity.logins import Logins
+from tenants.identity.session import service_session
 from tests.faults.own_server import own_world
 from tests.faults.tcp_proxy import bad_link, stall
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
 @pytest.fixture(scope="module")
-def module_tcp_world(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[World]:
+def module_tcp_world(
+    tmp_path_factory: pytest.TempPathFactory, postgres_template: Path
+) -> Iterator[ExampleInstallation]:
     with own_world(tmp_path_factory.mktemp("tcp"), postgres_template, tcp=True) as (_, world):
         yield world
 
 
 @pytest.fixture
-def tcp_world(module_tcp_world: World) -> World:
+def tcp_world(module_tcp_world: ExampleInstallation) -> ExampleInstallation:
     module_tcp_world.forget()
     module_tcp_world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     module_tcp_world.backend = "pool"
     return module_tcp_world
 
 
-def port_of(world: World) -> int:
+def port_of(world: ExampleInstallation) -> int:
     port = urlsplit(world.url).port
     assert port is not None
     return port
 
 
-def through(world: World, port: int) -> str:
+def through(world: ExampleInstallation, port: int) -> str:
     return world.url.replace(f":{port_of(world)}/", f":{port}/")
 
 
 @pytest.mark.parametrize("how", ["latency", "slice", "reset"])
-def test_a_bad_link_makes_jobs_late_and_neither_loses_nor_doubles(tcp_world: World, how: str) -> None:
+def test_a_bad_link_makes_jobs_late_and_neither_loses_nor_doubles(tcp_world: ExampleInstallation, how: str) -> None:
     jobs = [tcp_world.enqueue({"how": "resume", "text": "ok", "number": 12}, handler=Odd)]
     jobs += [tcp_world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
     with bad_link(port_of(tcp_world), how) as (port, _):
@@ -55,14 +57,14 @@ def test_a_bad_link_makes_jobs_late_and_neither_loses_nor_doubles(tcp_world: Wor
             tcp_world.time_passes()
             return all(tcp_world.job(job_id)["finished_at"] for job_id in jobs)
 
-        assert becomes_true(ended, within=40, every=0.2)
+        assert wait_until(ended, within=40, every=0.2)
         assert pool.poll() is None
     assert {tcp_world.job(job_id)["status"] for job_id in jobs} == {"completed"}
     assert len(tcp_world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 12
     assert len(tcp_world.rows("SELECT 1 FROM notifications")) == len(jobs)
 
 
-def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: World) -> None:
+def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: ExampleInstallation) -> None:
     with bad_link(port_of(tcp_world)) as (port, link):
         logins = Logins(through(tcp_world, port), tcp_world.logins.master_key)
         session = service_session(logins, logins.engine, application="test")
@@ -74,7 +76,7 @@ def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: World) -
         assert session.closed
 
 
-def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: World) -> None:
+def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: ExampleInstallation) -> None:
     conninfo = tcp_world.url
     with PunctualConnection.connect(conninfo, autocommit=True) as session:
         session.answer_within = 0.5
@@ -86,13 +88,13 @@ def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: Wor
         assert session.execute("SELECT pg_sleep(0.6) IS NULL").fetchone() == (False,)
 
 
-def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(tcp_world: World) -> None:
+def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(tcp_world: ExampleInstallation) -> None:
     job_id = tcp_world.enqueue({"how": "loop_forever"}, handler=Odd)
     with bad_link(port_of(tcp_world)) as (port, link):
         pool = tcp_world.start_pool(
             DATABASE_URL=through(tcp_world, port), HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5", LOG_LEVEL="INFO"
         )
-        assert becomes_true(lambda: tcp_world.job(job_id)["status"] == "running", within=30)
+        assert wait_until(lambda: tcp_world.job(job_id)["status"] == "running", within=30)
         stall(link)
         assert pool.stdout is not None
         assert any("heartbeat failed" in line for line in pool.stdout)
@@ -109,7 +111,7 @@ def test_a_worker_behind_a_silent_peer_ends_its_jobs_and_goes_on_when_it_speaks(
         def over() -> bool:
             return bool(tcp_world.job(later)["status"] == "completed")
 
-        assert becomes_true(lambda: over() or pool.poll() is not None, within=30)
+        assert wait_until(lambda: over() or pool.poll() is not None, within=30)
         if pool.poll() is not None:
             tcp_world.start_pool()  # as its manager does
-        assert becomes_true(over, within=30)
+        assert wait_until(over, within=30)

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 
-from app.queues.topology import QUEUE, prepare
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
-from cli.free_port import free_port
+from app.queues.rabbitmq.topology import QUEUE, prepare
+from cli.demo.web import DemoWeb
+from cli.servers.free_port import free_port
 from cli.testing import processes
+from cli.wait import wait_until
 from tests.broker import broker_channel
 from tests.faults.broker_cluster import BrokerCluster
 from tests.faults.hosts import Host, Lan
 from tests.faults.own_server import own_world
 from tests.faults.posting import Posting
 from tests.faults.tcp_proxy import bad_link
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(600)]
 
@@ -43,7 +43,7 @@ class Scene:
 
     lan: Lan
     cluster: BrokerCluster
-    world: World
+    world: ExampleInstallation
     web: DemoWeb
     database_url: str  # as the hosts reach it
 
@@ -64,7 +64,7 @@ class Scene:
         """Say whether the broker confirms what is published from now on, so that a majority of it works."""
         (now,) = self.world.rows("SELECT clock_timestamp() AS moment")
         confirmed = "SELECT 1 FROM turno.tickets WHERE published_at > %s"
-        return becomes_true(lambda: self.world.rows(confirmed, now["moment"]) != [], within=90)
+        return wait_until(lambda: self.world.rows(confirmed, now["moment"]) != [], within=90)
 
 
 @pytest.fixture(scope="module")
@@ -93,14 +93,14 @@ def scene(module_scene: Scene) -> Scene:
     module_scene.world.forget()
     for host in module_scene.workers:
         module_scene.start_consumer(host)
-    assert becomes_true(lambda: len(module_scene.world.rows("SELECT 1 FROM turno.workers")) == 2, within=90)
+    assert wait_until(lambda: len(module_scene.world.rows("SELECT 1 FROM turno.workers")) == 2, within=90)
     return module_scene
 
 
-def all_done(world: World, jobs: list[Any], *, within: float = 60) -> bool:
+def all_done(world: ExampleInstallation, jobs: list[Any], *, within: float = 60) -> bool:
     """Say whether each of them, and nothing else, ends well, in one attempt."""
     unfinished = "SELECT 1 FROM background_jobs WHERE finished_at IS NULL"
-    assert becomes_true(lambda: world.rows(unfinished) == [], within=within)
+    assert wait_until(lambda: world.rows(unfinished) == [], within=within)
     rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs")
     ends = {(row["status"], row["attempt"], row["crashes"]) for row in rows}
     return {row["id"] for row in rows} == set(jobs) and ends == {("completed", 1, 0)}
@@ -125,11 +125,11 @@ def test_a_minority_refuses_and_comes_back_by_itself(scene: Scene) -> None:
         alone, node = brokers[leader], scene.cluster.nodes[leader]
         scene.lan.part(alone, [host for host in brokers if host is not alone])
         # Everybody still reaches it: it is the node itself that must not go on.
-        assert becomes_true(lambda: not node.answers(), within=90)
+        assert wait_until(lambda: not node.answers(), within=90)
         assert posting.goes_on()
         assert scene.hears_again()
         scene.lan.join()
-        assert becomes_true(node.answers, within=180)
+        assert wait_until(node.answers, within=180)
         assert posting.goes_on()
     assert all_done(scene.world, posting.jobs)
 
@@ -142,7 +142,7 @@ def test_a_node_whose_cable_is_pulled_out_is_left_for_another(scene: Scene) -> N
         assert posting.goes_on()
         assert scene.hears_again()
         scene.lan.join()
-        assert becomes_true(scene.cluster.nodes[leader].answers, within=180)
+        assert wait_until(scene.cluster.nodes[leader].answers, within=180)
     assert all_done(scene.world, posting.jobs)
 
 
@@ -155,7 +155,7 @@ def test_a_memory_alarm_of_one_node_stops_every_publisher_and_no_job(scene: Scen
             assert posting.goes_on()
             waiting = list(posting.jobs)
             done = "SELECT 1 FROM background_jobs WHERE id = ANY (%s) AND finished_at IS NULL"
-            assert becomes_true(lambda: scene.world.rows(done, waiting) == [], within=90)
+            assert wait_until(lambda: scene.world.rows(done, waiting) == [], within=90)
         finally:
             full.control("set_vm_memory_high_watermark", "0.4")
         assert scene.hears_again()
@@ -178,7 +178,7 @@ def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene)
     with Posting(world, scene.web) as posting:
         assert scene.hears_again()
         long = world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
-        assert becomes_true(lambda: world.job(long)["status"] == "running", within=90)
+        assert wait_until(lambda: world.job(long)["status"] == "running", within=90)
         ticket = world.ticket(long)
         assert ticket is not None
         assert ticket["published_at"] is not None
@@ -192,10 +192,10 @@ def test_the_time_limit_on_acknowledgements_never_meets_a_long_job(scene: Scene)
         assert posting.goes_on()
         assert (world.job(long)["status"], world.job(long)["attempt"]) == ("running", 1)
         world.cancel(long)
-        assert becomes_true(lambda: world.job(long)["status"] == "cancelled", within=90)
+        assert wait_until(lambda: world.job(long)["status"] == "cancelled", within=90)
 
 
-def holders(world: World) -> dict[str, int]:
+def holders(world: ExampleInstallation) -> dict[str, int]:
     """Count the running jobs of each worker that holds some."""
     rows = world.rows("SELECT worker_id, count(*) AS n FROM turno.tickets WHERE state = 'running' GROUP BY worker_id")
     return {str(row["worker_id"]): row["n"] for row in rows}
@@ -205,7 +205,7 @@ def holders(world: World) -> dict[str, int]:
 def test_two_hosts_share_the_work_and_what_one_loses_the_other_does(scene: Scene, how: str) -> None:
     world, host, worker = scene.world, scene.workers[0], scene.world.workers[0]
     jobs = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(4)]
-    assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"running"}, within=90)
+    assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"running"}, within=90)
     assert sorted(holders(world).values()) == [2, 2]
     (lost,) = (str(row["id"]) for row in world.rows("SELECT id, host FROM turno.workers") if row["host"] == host.name)
     held = "SELECT job_id FROM turno.tickets WHERE worker_id = %s"
@@ -217,13 +217,13 @@ def test_two_hosts_share_the_work_and_what_one_loses_the_other_does(scene: Scene
     try:
         for job_id in set(jobs) - set(its_jobs):
             world.cancel(job_id)
-        assert becomes_true(lambda: all(world.job(job_id)["attempt"] == 2 for job_id in its_jobs), within=90)
-        assert becomes_true(lambda: lost not in holders(world) and sum(holders(world).values()) == 2, within=90)
+        assert wait_until(lambda: all(world.job(job_id)["attempt"] == 2 for job_id in its_jobs), within=90)
+        assert wait_until(lambda: lost not in holders(world) and sum(holders(world).values()) == 2, within=90)
     finally:
         scene.lan.join()
     for job_id in its_jobs:
         world.cancel(job_id)
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=90)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=90)
     attempts = world.rows("SELECT attempt, outcome FROM background_job_attempts WHERE job_id = ANY (%s)", its_jobs)
     assert Counter((row["attempt"], row["outcome"]) for row in attempts) == {(1, "crashed"): 2, (2, "cancelled"): 2}
     assert {world.job(job_id)["status"] for job_id in jobs} == {"cancelled"}

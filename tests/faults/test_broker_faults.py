@@ -14,17 +14,17 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from app.jobs.job import JobRef
-from app.queues.topology import QUEUE
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
+from app.queues.rabbitmq.topology import QUEUE
+from cli.demo.web import DemoWeb
 from cli.development_token import development_token
-from cli.free_port import free_port
-from cli.private_rabbitmq import Node
+from cli.servers.free_port import free_port
+from cli.servers.private_rabbitmq import Node
+from cli.wait import wait_until
 from cli.wiring import pool_queue
 from tests.broker import broker_channel
 from tests.faults.tcp_proxy import bad_link
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -36,7 +36,7 @@ def module_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture
-def node(module_node: Node, world: World) -> Node:
+def node(module_node: Node, world: ExampleInstallation) -> Node:
     """A broker that a test may break."""
     if not module_node.pids:
         module_node.start()
@@ -47,25 +47,25 @@ def node(module_node: Node, world: World) -> Node:
     return module_node
 
 
-def ended(world: World) -> bool:
+def ended(world: ExampleInstallation) -> bool:
     return world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL") == []
 
 
-def once_each(world: World, jobs: list[UUID]) -> bool:
+def once_each(world: ExampleInstallation, jobs: list[UUID]) -> bool:
     rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs")
     return {row["id"] for row in rows} == set(jobs) and {
         (row["status"], row["attempt"], row["crashes"]) for row in rows
     } == {("completed", 1, 0)}
 
 
-def relays(world: World) -> bool:
+def relays(world: ExampleInstallation) -> bool:
     return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
 
 
 class Load:
     """Submits one job after the other while a test does its worst, and hints at each."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ExampleInstallation) -> None:
         self.jobs: list[UUID] = []
         self._world = world
         self._over = Event()
@@ -88,7 +88,7 @@ class Load:
 
     def grows(self, by: int) -> bool:
         target = len(self.jobs) + by
-        return becomes_true(lambda: len(self.jobs) >= target, within=30)
+        return wait_until(lambda: len(self.jobs) >= target, within=30)
 
 
 @pytest.fixture
@@ -98,11 +98,13 @@ def channel(node: Node) -> Iterator[BlockingChannel]:
 
 
 @pytest.mark.timeout(240)
-def test_a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing(world: World, node: Node) -> None:
+def test_a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing(
+    world: ExampleInstallation, node: Node
+) -> None:
     world.start_consumer()
     with Load(world) as load:
         for _ in range(2):
-            assert becomes_true(lambda: relays(world), within=30)
+            assert wait_until(lambda: relays(world), within=30)
             assert load.grows(50)
             node.kill()
             assert load.grows(50)
@@ -110,19 +112,21 @@ def test_a_broker_killed_and_restarted_under_load_loses_and_doubles_nothing(worl
             assert all_finish(world, set(load.jobs))
             node.start()
         assert load.grows(50)
-    assert becomes_true(lambda: ended(world), within=60)
+    assert wait_until(lambda: ended(world), within=60)
     assert once_each(world, load.jobs)
 
 
-def all_finish(world: World, jobs: set[UUID]) -> bool:
-    return becomes_true(lambda: not jobs & unfinished(world), within=30)
+def all_finish(world: ExampleInstallation, jobs: set[UUID]) -> bool:
+    return wait_until(lambda: not jobs & unfinished(world), within=30)
 
 
-def unfinished(world: World) -> set[UUID]:
+def unfinished(world: ExampleInstallation) -> set[UUID]:
     return {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE finished_at IS NULL")}
 
 
-def test_cut_connections_and_killed_couriers_and_consumers_lose_and_double_nothing(world: World, node: Node) -> None:
+def test_cut_connections_and_killed_couriers_and_consumers_lose_and_double_nothing(
+    world: ExampleInstallation, node: Node
+) -> None:
     consumers = [world.start_consumer(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="1") for _ in range(2)]
     with Load(world) as load:
         assert load.grows(30)
@@ -131,7 +135,7 @@ def test_cut_connections_and_killed_couriers_and_consumers_lose_and_double_nothi
         consumers[0].kill()
         assert load.grows(30)
     jobs = load.jobs
-    assert becomes_true(lambda: ended(world), within=60)
+    assert wait_until(lambda: ended(world), within=60)
     rows = world.rows("SELECT id, status FROM background_jobs")
     assert {row["id"] for row in rows} == set(jobs)
     assert {row["status"] for row in rows} == {"completed"}
@@ -140,32 +144,32 @@ def test_cut_connections_and_killed_couriers_and_consumers_lose_and_double_nothi
     ) == []  # fmt: skip
 
 
-def test_a_memory_alarm_stops_no_job(world: World, node: Node) -> None:
+def test_a_memory_alarm_stops_no_job(world: ExampleInstallation, node: Node) -> None:
     world.start_consumer()
-    assert becomes_true(lambda: relays(world), within=30)
+    assert wait_until(lambda: relays(world), within=30)
     node.control("set_vm_memory_high_watermark", "0.00001")
     try:
         with Load(world) as load:
             assert load.grows(30)
-        assert becomes_true(lambda: ended(world), within=20)
+        assert wait_until(lambda: ended(world), within=20)
     finally:
         node.control("set_vm_memory_high_watermark", "0.4")
     assert once_each(world, load.jobs)
 
 
 def test_a_queue_that_was_deleted_is_made_again_and_what_was_in_it_runs(
-    world: World, node: Node, channel: BlockingChannel
+    world: ExampleInstallation, node: Node, channel: BlockingChannel
 ) -> None:
     del node
     world.start_consumer(REOFFER_AFTER_SECONDS="1")
-    assert becomes_true(lambda: relays(world), within=30)
+    assert wait_until(lambda: relays(world), within=30)
     with Load(world) as load:
         assert load.grows(30)
         channel.queue_delete(QUEUE)
         # By whoever publishes next: while nobody does, consumers look for themselves.
-        assert becomes_true(lambda: exists(channel, QUEUE), within=60)
+        assert wait_until(lambda: exists(channel, QUEUE), within=60)
         assert load.grows(30)
-    assert becomes_true(lambda: ended(world), within=60)
+    assert wait_until(lambda: ended(world), within=60)
     assert once_each(world, load.jobs)
 
 
@@ -178,38 +182,40 @@ def exists(channel: BlockingChannel, queue: str) -> bool:
     return True
 
 
-def test_confirmations_that_never_come_are_waited_for_a_while_and_the_jobs_run_once(world: World, node: Node) -> None:
+def test_confirmations_that_never_come_are_waited_for_a_while_and_the_jobs_run_once(
+    world: ExampleInstallation, node: Node
+) -> None:
     with bad_link(node.port) as (port, proxy):
         world.extra["RABBITMQ_URL"] = node.url.replace(f":{node.port}/", f":{port}/")
         world.start_consumer()
-        assert becomes_true(lambda: relays(world), within=30)
+        assert wait_until(lambda: relays(world), within=30)
         with Load(world) as load:
             assert load.grows(20)
             proxy.send_signal(signal.SIGSTOP)
             assert load.grows(20)
         try:
-            assert becomes_true(lambda: ended(world), within=40)
+            assert wait_until(lambda: ended(world), within=40)
         finally:
             proxy.send_signal(signal.SIGCONT)
         assert once_each(world, load.jobs)
 
 
 def test_without_the_quarantine_junk_is_dropped_and_nothing_else(
-    world: World, node: Node, channel: BlockingChannel
+    world: ExampleInstallation, node: Node, channel: BlockingChannel
 ) -> None:
     del node
     world.start_consumer()
-    assert becomes_true(lambda: relays(world), within=30)
+    assert wait_until(lambda: relays(world), within=30)
     channel.queue_delete("turno.quarantine")
     for _ in range(10):
         channel.basic_publish("turno", "normal", b"junk")
     with Load(world) as load:
         assert load.grows(20)
-    assert becomes_true(lambda: ended(world), within=40)
+    assert wait_until(lambda: ended(world), within=40)
     assert once_each(world, load.jobs)
 
 
-def test_post_answers_while_the_broker_is_down(world: World, node: Node) -> None:
+def test_post_answers_while_the_broker_is_down(world: ExampleInstallation, node: Node) -> None:
     node.stop()
     port = free_port()
     world.odd = False
@@ -224,13 +230,13 @@ def test_post_answers_while_the_broker_is_down(world: World, node: Node) -> None
             took.append(monotonic() - began)
         assert sorted(took)[5] < 0.2
         world.start_consumer()
-        assert becomes_true(lambda: ended(world), within=40)
+        assert wait_until(lambda: ended(world), within=40)
     finally:
         web.stop()
     assert world.rows("SELECT DISTINCT backend FROM turno.workers") == [{"backend": "rabbitmq"}]
 
 
-def post(world: World, web: DemoWeb, number: int) -> int:
+def post(world: ExampleInstallation, web: DemoWeb, number: int) -> int:
     token = development_token(world.settings, user=f"ana-{number}", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)

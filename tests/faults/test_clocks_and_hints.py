@@ -7,10 +7,10 @@ from time import monotonic
 import psycopg
 import pytest
 
-from app.store import tickets
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
-from tests.world import ROOT, World
+from app.store.engine import tickets
+from cli.wait import wait_until
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 WRONG = """
 import datetime, time
@@ -23,23 +23,25 @@ class _Wrong(_datetime):
         return _datetime.now(tz) + datetime.timedelta(seconds=OFF)
 datetime.datetime = _Wrong
 """
-NO_LOOKS = "from app.work import pool_source; pool_source.SHORTEST = pool_source.LONGEST = 3600.0"
+NO_LOOKS = "from app.worker.sources import polling; polling.SHORTEST = polling.LONGEST = 3600.0"
 
 
 @pytest.fixture(autouse=True)
-def pool(world: World) -> None:
+def pool(world: ExampleInstallation) -> None:
     world.odd = True
     world.backend = "pool"
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
-def completed(world: World, *jobs: object) -> bool:
+def completed(world: ExampleInstallation, *jobs: object) -> bool:
     found = world.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
     return {row["id"] for row in found} >= set(jobs)
 
 
 @pytest.mark.parametrize("days", [-400, 400])
-def test_no_decision_of_a_worker_is_taken_by_its_own_clock(world: World, tmp_path: Path, days: int) -> None:
+def test_no_decision_of_a_worker_is_taken_by_its_own_clock(
+    world: ExampleInstallation, tmp_path: Path, days: int
+) -> None:
     (tmp_path / "sitecustomize.py").write_text(WRONG.format(seconds=days * 86400))
     now = world.enqueue({"how": "ok"}, handler=Odd)
     failing = world.enqueue({"how": "resume", "text": "error", "number": 4}, handler=Odd)
@@ -48,9 +50,9 @@ def test_no_decision_of_a_worker_is_taken_by_its_own_clock(world: World, tmp_pat
     rescheduled = world.enqueue({"how": "reschedule_after"}, handler=Odd)
     long = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}", HEARTBEAT_SECONDS="0.1")
-    assert becomes_true(lambda: completed(world, now, failing, expiring), within=20)
-    assert becomes_true(lambda: world.job(rescheduled)["reason"] == "rescheduled by its handler", within=20)
-    assert becomes_true(lambda: world.job(long)["status"] == "running", within=20)
+    assert wait_until(lambda: completed(world, now, failing, expiring), within=20)
+    assert wait_until(lambda: world.job(rescheduled)["reason"] == "rescheduled by its handler", within=20)
+    assert wait_until(lambda: world.job(long)["status"] == "running", within=20)
     assert world.job(later)["status"] == "pending"
     assert world.sweep()["rescued"] == 0  # whoever is alive is so by the database's clock
     (times,) = world.rows(
@@ -67,25 +69,25 @@ def test_no_decision_of_a_worker_is_taken_by_its_own_clock(world: World, tmp_pat
     assert f'"at": "{today["today"]}' not in log  # its clock was wrong indeed
 
 
-def soon(world: World, interval: str) -> object:
+def soon(world: ExampleInstallation, interval: str) -> object:
     return world.rows("SELECT now() + %s::interval AS at", interval)[0]["at"]
 
 
-def test_a_lost_listener_costs_a_hint_and_comes_back(world: World) -> None:
+def test_a_lost_listener_costs_a_hint_and_comes_back(world: ExampleInstallation) -> None:
     pool = world.start_pool()
     listening = (
         "SELECT pid FROM pg_stat_activity WHERE application_name = 'turno-listener' AND datname = current_database()"
     )
-    assert becomes_true(lambda: world.rows(listening) != [], within=20)
+    assert wait_until(lambda: world.rows(listening) != [], within=20)
     (before,) = world.rows(listening)
     world.rows("SELECT pg_terminate_backend(%s, 5000)", before["pid"])
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: completed(world, job_id), within=10)
-    assert becomes_true(lambda: world.rows(listening) not in ([], [before]), within=10)
+    assert wait_until(lambda: completed(world, job_id), within=10)
+    assert wait_until(lambda: world.rows(listening) not in ([], [before]), within=10)
     assert pool.poll() is None
 
 
-def test_a_listener_that_came_back_is_heard(world: World, tmp_path: Path) -> None:
+def test_a_listener_that_came_back_is_heard(world: ExampleInstallation, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_LOOKS)
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
     listening = (
@@ -93,32 +95,32 @@ def test_a_listener_that_came_back_is_heard(world: World, tmp_path: Path) -> Non
         " AND starts_with(query, 'LISTEN') AND state = 'idle'"
     )
     for _ in range(4):  # in a crowd, another descriptor may now and then be given the number that was freed
-        assert becomes_true(lambda: world.rows(listening) != [], within=20)
+        assert wait_until(lambda: world.rows(listening) != [], within=20)
         for _ in range(2):  # the first may be found by the look that follows a new listener
             job_id = world.enqueue({"how": "ok"}, handler=Odd)
             tickets.wake(world.engine)
-            assert becomes_true(partial(completed, world, job_id), within=10)
+            assert wait_until(partial(completed, world, job_id), within=10)
         (listener,) = world.rows(listening)
         world.rows("SELECT pg_terminate_backend(%s, 5000)", listener["pid"])
     assert pool.poll() is None
 
 
-def test_a_flood_of_forged_hints_is_drained_and_believed_by_nobody(world: World) -> None:
+def test_a_flood_of_forged_hints_is_drained_and_believed_by_nobody(world: ExampleInstallation) -> None:
     pool = world.start_pool()
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     world.rows("SELECT count(pg_notify('turno_jobs', repeat('x', 7000) || n)) FROM generate_series(1, 2000) AS n")
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: completed(world, job_id), within=10)
+    assert wait_until(lambda: completed(world, job_id), within=10)
     assert pool.poll() is None
 
 
-def test_a_snapshot_left_open_does_not_stop_claiming(world: World) -> None:
+def test_a_snapshot_left_open_does_not_stop_claiming(world: ExampleInstallation) -> None:
     with psycopg.connect(world.url) as forgotten:
         forgotten.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         forgotten.execute("SELECT count(*) FROM turno.tickets")
         jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(150)]
         world.start_pool(POOL_MAX_CHILDREN="1")
         began = monotonic()
-        assert becomes_true(lambda: completed(world, *jobs), within=30)
+        assert wait_until(lambda: completed(world, *jobs), within=30)
         assert monotonic() - began < 20
         assert forgotten.execute("SELECT count(*) FROM turno.tickets").fetchone() == (0,)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
-from tests.world import ROOT, World
+from cli.wait import wait_until
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 ROOMS = ("app", "cli", "handlers", "migrations", "tenants", "tests")
 
@@ -36,26 +36,26 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     classes = (
         "class OddNext(Odd):\n    version = 2\n\n\n"
         'class OddNew(Odd):\n    type = "odd_new"\n\n\nREGISTRY = Registry(\n    {\n'
-        '        "odd_new": "tests.odd_handlers:OddNew",\n'
+        '        "odd_new": "tests.misbehaving_handlers:OddNew",\n'
     )
     text = text.replace("REGISTRY = Registry(\n    {\n", classes)
-    text = text.replace('"tests.odd_handlers:Odd",', '"tests.odd_handlers:OddNext@2",')
+    text = text.replace('"tests.misbehaving_handlers:Odd",', '"tests.misbehaving_handlers:OddNext@2",')
     handlers.write_text(text)
     return tree
 
 
 @pytest.fixture(autouse=True)
-def pool(world: World) -> None:
+def pool(world: ExampleInstallation) -> None:
     world.odd = True
     world.backend = "pool"
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
 @pytest.fixture
-def new_worker(world: World, next_release: Path) -> Iterator[subprocess.Popen[bytes]]:
+def new_worker(world: ExampleInstallation, next_release: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A resident worker of the next release."""
     worker = subprocess.Popen(
-        [sys.executable, "tests/odd_worker.py", "pool"],
+        [sys.executable, "tests/misbehaving_worker.py", "pool"],
         cwd=next_release,
         env=world.environment | {"PYTHONPATH": str(next_release)},
         stdin=subprocess.DEVNULL,
@@ -68,19 +68,19 @@ def new_worker(world: World, next_release: Path) -> Iterator[subprocess.Popen[by
     worker.wait()
 
 
-def completed(world: World, *jobs: object) -> bool:
+def completed(world: ExampleInstallation, *jobs: object) -> bool:
     world.time_passes()
     found = world.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
     return {row["id"] for row in found} >= set(jobs)
 
 
-def test_an_old_worker_leaves_a_type_it_does_not_know(world: World) -> None:
+def test_an_old_worker_leaves_a_type_it_does_not_know(world: ExampleInstallation) -> None:
     unknown = world.enqueue({"how": "ok"}, handler=OddNew)
     for _ in range(999):
         world.enqueue({"how": "ok"}, handler=OddNew)
     known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     old = world.start_pool()
-    assert becomes_true(lambda: completed(world, *known), within=20)
+    assert wait_until(lambda: completed(world, *known), within=20)
     assert (world.job(unknown)["status"], world.job(unknown)["attempt"]) == ("pending", 0)
     ticket = world.ticket(unknown)
     assert ticket is not None
@@ -91,21 +91,23 @@ def test_an_old_worker_leaves_a_type_it_does_not_know(world: World) -> None:
     assert old.poll() is None
 
 
-def test_an_old_worker_leaves_a_version_newer_than_its_code(world: World) -> None:
+def test_an_old_worker_leaves_a_version_newer_than_its_code(world: ExampleInstallation) -> None:
     newer = world.enqueue({"how": "ok", "a_field_of_the_next_release": 1}, handler=OddNext)
     known = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     old = world.start_pool()
-    assert becomes_true(lambda: completed(world, *known), within=20)
+    assert wait_until(lambda: completed(world, *known), within=20)
     job = world.job(newer)
     assert (job["status"], job["attempt"], job["errors"], job["crashes"]) == ("pending", 0, 0, 0)
     assert old.poll() is None
 
 
-def test_two_releases_share_the_work_and_each_job_runs_once(world: World, new_worker: subprocess.Popen[bytes]) -> None:
+def test_two_releases_share_the_work_and_each_job_runs_once(
+    world: ExampleInstallation, new_worker: subprocess.Popen[bytes]
+) -> None:
     counting = world.enqueue({"how": "resume", "text": "kill_self", "number": 20}, handler=Odd)
     jobs = [world.enqueue({"how": "ok"}, handler=kind) for kind in (Odd, OddNext, OddNew) for _ in range(4)]
     old = world.start_pool()
-    assert becomes_true(lambda: completed(world, counting, *jobs), within=40, every=0.1)
+    assert wait_until(lambda: completed(world, counting, *jobs), within=40, every=0.1)
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 20
     assert len(world.rows("SELECT 1 FROM notifications")) == len(jobs) + 1
     ends = world.rows("SELECT job_id FROM background_job_events WHERE new_status = 'completed'")

@@ -13,20 +13,20 @@ import pytest
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.queues.interface import QueueInterface
-from app.store import routing
-from app.store.routing import Defaults
-from cli.deadline import becomes_true
-from cli.private_rabbitmq import Node
+from app.store.operator import routing
+from app.store.operator.routing import Defaults
+from cli.servers.private_rabbitmq import Node
+from cli.wait import wait_until
 from cli.wiring import queue_named
-from tenants.session import service_session
-from tests.odd_handlers import Odd
-from tests.world import World
+from tenants.identity.session import service_session
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 DEFAULTS = Defaults("pool")
 
 
 @pytest.fixture
-def node(tmp_path_factory: pytest.TempPathFactory, world: World) -> Iterator[Node]:
+def node(tmp_path_factory: pytest.TempPathFactory, world: ExampleInstallation) -> Iterator[Node]:
     with Node(folder=tmp_path_factory.mktemp("broker")) as node:
         world.odd = True
         world.backend = "pool"
@@ -37,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, world: World) -> Iterator[Nod
 
 
 @pytest.fixture
-def operator(world: World) -> Iterator[psycopg.Connection[Any]]:
+def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     with service_session(world.logins, world.logins.operator, application="test") as session:
         yield session
 
@@ -45,7 +45,7 @@ def operator(world: World) -> Iterator[psycopg.Connection[Any]]:
 class Web:
     """Submits for both tenants in turn, each job to the backend that is chosen at that moment."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ExampleInstallation) -> None:
         self.jobs: dict[str, list[UUID]] = {slug: [] for slug in world.tenants}
         self._world = world
         self._queues: list[QueueInterface] = []
@@ -82,27 +82,27 @@ class Web:
 
     def goes_on(self) -> bool:
         target = len(self.jobs["suc0001"]) + 20
-        return becomes_true(lambda: len(self.jobs["suc0001"]) >= target, within=30)
+        return wait_until(lambda: len(self.jobs["suc0001"]) >= target, within=30)
 
 
 def nothing_stranded(operator: psycopg.Connection[Any]) -> bool:
-    return becomes_true(lambda: sum(one.stranded for one in routing.counts(operator)) == 0, within=30)
+    return wait_until(lambda: sum(one.stranded for one in routing.counts(operator)) == 0, within=30)
 
 
 @pytest.mark.rabbitmq
 @pytest.mark.timeout(240)
 def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
-    world: World, node: Node, operator: psycopg.Connection[Any]
+    world: ExampleInstallation, node: Node, operator: psycopg.Connection[Any]
 ) -> None:
     pool = world.start_pool()
     with Web(world) as web:
         assert web.goes_on()
         # 1. Consumers first: nothing goes to a backend that nobody serves.
         world.start_consumer()
-        assert becomes_true(lambda: "rabbitmq" in alive(operator), within=30)
+        assert wait_until(lambda: "rabbitmq" in alive(operator), within=30)
         # 2. One tenant, then a canary, then everybody.
         assert routing.set_for_tenant(operator, "suc0002", "rabbitmq")
-        assert becomes_true(lambda: backends_seen(world, web, "suc0002") == {"rabbitmq"}, within=30)
+        assert wait_until(lambda: backends_seen(world, web, "suc0002") == {"rabbitmq"}, within=30)
         assert routing.set_for_tenant(operator, "suc0002", None)
         routing.set_for_all(operator, "queue_canary_backend", "rabbitmq")
         routing.set_for_all(operator, "queue_canary_percent", "50")
@@ -118,14 +118,14 @@ def test_the_plan_there_and_back_under_load_loses_and_doubles_nothing(
         node.kill()
         assert web.goes_on()
         world.start_pool()
-        assert becomes_true(lambda: "pool" in alive(operator), within=30)
+        assert wait_until(lambda: "pool" in alive(operator), within=30)
         routing.set_for_all(operator, "queue_backend", None)
         routing.set_for_all(operator, "queue_canary_percent", None)
         routing.reroute(operator, DEFAULTS)
         assert web.goes_on()
     for slug, jobs in web.jobs.items():
         tenant = world.tenants[slug]
-        assert becomes_true(lambda of=tenant: not unfinished(world, of), within=60)  # type: ignore[misc]
+        assert wait_until(lambda of=tenant: not unfinished(world, of), within=60)  # type: ignore[misc]
         rows = world.rows("SELECT id, status, attempt, crashes FROM background_jobs", tenant=tenant)
         assert {row["id"] for row in rows} == set(jobs)
         assert {(row["status"], row["crashes"]) for row in rows} == {("completed", 0)}
@@ -140,11 +140,11 @@ def alive(operator: psycopg.Connection[Any]) -> set[str]:
     return {one.backend for one in routing.counts(operator) if one.workers}
 
 
-def unfinished(world: World, tenant: Any) -> bool:
+def unfinished(world: ExampleInstallation, tenant: Any) -> bool:
     return world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) != []
 
 
-def backends_seen(world: World, web: Web, slug: str) -> set[str]:
+def backends_seen(world: ExampleInstallation, web: Web, slug: str) -> set[str]:
     """Where the newest jobs of a tenant go, read from the tickets that are still there."""
     rows = world.rows(
         "SELECT backend FROM turno.tickets WHERE job_id = ANY (%s)", web.jobs[slug][-3:]

@@ -12,24 +12,26 @@ from time import monotonic
 import psycopg
 import pytest
 
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
+from cli.demo.web import DemoWeb
 from cli.development_token import development_token
-from cli.embedded_postgres import Cluster
-from cli.free_port import free_port
-from tenants.punctual import PunctualConnection
-from tenants.session import SERVICE_TIMEOUTS, service_session
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.free_port import free_port
+from cli.wait import wait_until
+from tenants.identity.answer_timeout import PunctualConnection
+from tenants.identity.session import SERVICE_TIMEOUTS, service_session
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 MOST = 40
 ORDERS = {"payload": {"order_ids": [1]}}
 
 
 @pytest.fixture(scope="module")
-def module_own(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[tuple[Cluster, World]]:
+def module_own(
+    tmp_path_factory: pytest.TempPathFactory, postgres_template: Path
+) -> Iterator[tuple[Cluster, ExampleInstallation]]:
     folder = tmp_path_factory.mktemp("own")
     with own_world(folder, postgres_template, durable=True, max_connections=MOST) as (cluster, world):
         yield cluster, world
@@ -37,7 +39,7 @@ def module_own(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path
 
 
 @pytest.fixture
-def own(module_own: tuple[Cluster, World]) -> tuple[Cluster, World]:
+def own(module_own: tuple[Cluster, ExampleInstallation]) -> tuple[Cluster, ExampleInstallation]:
     _, world = module_own
     reconnect(world)
     world.forget()
@@ -48,7 +50,7 @@ def own(module_own: tuple[Cluster, World]) -> tuple[Cluster, World]:
 
 
 @pytest.fixture
-def web(own: tuple[Cluster, World]) -> Iterator[DemoWeb]:
+def web(own: tuple[Cluster, ExampleInstallation]) -> Iterator[DemoWeb]:
     _, world = own
     port = free_port()
     environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
@@ -58,7 +60,7 @@ def web(own: tuple[Cluster, World]) -> Iterator[DemoWeb]:
     web.stop()
 
 
-def ask(world: World, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
+def ask(world: ExampleInstallation, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
     """Submit a batch; give the status, Retry-After and the answer."""
     token = development_token(world.settings, user="ana", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
@@ -71,15 +73,17 @@ def ask(world: World, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
         connection.close()
 
 
-def all_completed(world: World) -> bool:
+def all_completed(world: ExampleInstallation) -> bool:
     world.time_passes()
     return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
 
-def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(own: tuple[Cluster, World]) -> None:
+def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(
+    own: tuple[Cluster, ExampleInstallation],
+) -> None:
     cluster, world = own
     pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     # Read all the while, or a full pipe would stop the worker.
     reader = Thread(target=pool.communicate)
     reader.start()
@@ -88,7 +92,7 @@ def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(own:
             client.wait_for_more()
             cluster.restart_immediate()
     reconnect(world)
-    assert becomes_true(lambda: all_completed(world), within=40, every=0.2), pool.poll()
+    assert wait_until(lambda: all_completed(world), within=40, every=0.2), pool.poll()
     assert pool.poll() is None
     client.assert_none_lost_or_doubled()
     pool.kill()
@@ -96,12 +100,12 @@ def test_what_was_accepted_outlives_crashes_of_the_server_and_is_there_once(own:
 
 
 def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
-    own: tuple[Cluster, World], web: DemoWeb
+    own: tuple[Cluster, ExampleInstallation], web: DemoWeb
 ) -> None:
     cluster, world = own
     job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
     pool = world.start_pool(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     said: list[str] = []
 
     def listen() -> None:
@@ -115,16 +119,16 @@ def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
         status, retry_after, _ = ask(world, web)
         assert (status, retry_after is not None) == (503, True)
         began, spoken = monotonic(), len(said)
-        assert becomes_true(lambda: len(said) >= spoken + 8, within=20)
+        assert wait_until(lambda: len(said) >= spoken + 8, within=20)
         assert monotonic() - began > 0.5, said  # it rests between two tries
         assert pool.poll() is None
     finally:
         cluster.start()
     reconnect(world)
-    assert becomes_true(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
+    assert wait_until(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
     world.rows("DELETE FROM turno.tickets WHERE type = 'batch_invoicing'")
     world.rows("DELETE FROM background_jobs WHERE type = 'batch_invoicing'")
-    assert becomes_true(lambda: all_completed(world), within=30, every=0.2)
+    assert wait_until(lambda: all_completed(world), within=30, every=0.2)
     assert (world.job(job_id)["crashes"], world.job(job_id)["errors"]) == (0, 0)
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
     assert pool.poll() is None
@@ -132,13 +136,15 @@ def test_while_the_database_is_away_the_web_says_so_and_the_worker_waits(
     reader.join()
 
 
-def test_heartbeats_that_a_standby_refuses_cost_no_worker_and_no_crash(own: tuple[Cluster, World]) -> None:
+def test_heartbeats_that_a_standby_refuses_cost_no_worker_and_no_crash(
+    own: tuple[Cluster, ExampleInstallation],
+) -> None:
     cluster, world = own
     job_id = world.enqueue({"how": "wait_for_company"}, handler=Odd)
     company = world.folder / "standby"
     company.mkdir()
     pool = world.start_pool(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="60", MEET=str(company))
-    assert becomes_true((company / str(job_id)).exists, within=20)
+    assert wait_until((company / str(job_id)).exists, within=20)
     said: list[str] = []
     reader = Thread(target=lambda: said.extend(pool.stdout or ()))
     reader.start()
@@ -147,28 +153,26 @@ def test_heartbeats_that_a_standby_refuses_cost_no_worker_and_no_crash(own: tupl
     (signal_file := cluster.data / "standby.signal").touch()
     cluster.files.identity().own(signal_file)
     cluster.start()
-    assert becomes_true(
-        lambda: sum("heartbeat failed" in line and "read-only" in line for line in said) >= 3, within=20
-    )
+    assert wait_until(lambda: sum("heartbeat failed" in line and "read-only" in line for line in said) >= 3, within=20)
     assert pool.poll() is None
     with psycopg.connect(world.url, autocommit=True) as primary:
         assert primary.execute("SELECT pg_promote()").fetchone() == (True,)
     reconnect(world)
     (company / "go").touch()
-    assert becomes_true(lambda: all_completed(world), within=30, every=0.2)
+    assert wait_until(lambda: all_completed(world), within=30, every=0.2)
     assert world.job(job_id)["crashes"] == 0
     assert pool.poll() is None
     pool.kill()
     reader.join()
 
 
-def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Cluster, World]) -> None:
+def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Cluster, ExampleInstallation]) -> None:
     _, world = own
     # A session ended is an error of the attempt that had it; here none runs out of attempts.
     jobs = [world.enqueue({"how": "resume", "text": "ok", "number": 40}, handler=Odd, max_attempts=1000)]
     jobs += [world.enqueue({"how": "ok"}, handler=Odd, max_attempts=1000) for _ in range(20)]
     pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.5")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     said: list[str] = []
     reader = Thread(target=lambda: said.extend(pool.communicate()[0].splitlines()[-40:]))
     reader.start()
@@ -184,8 +188,8 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
             assert pool.poll() is None, said
             return ended >= 30
 
-        assert becomes_true(end_one, within=60, every=0.1)
-    assert becomes_true(lambda: all_completed(world), within=60, every=0.2)
+        assert wait_until(end_one, within=60, every=0.1)
+    assert wait_until(lambda: all_completed(world), within=60, every=0.2)
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 40
     assert len(world.rows("SELECT 1 FROM notifications")) == len(world.rows("SELECT 1 FROM background_jobs"))
     assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
@@ -194,10 +198,10 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
     reader.join()
     assert pool.returncode == 0
     left = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'turno-%%'"
-    assert becomes_true(lambda: world.rows(left) == [], within=10)
+    assert wait_until(lambda: world.rows(left) == [], within=10)
 
 
-def take_all(world: World, taken: list[PunctualConnection]) -> None:
+def take_all(world: ExampleInstallation, taken: list[PunctualConnection]) -> None:
     """Take every connection there is, as the web's login: it may not use what is reserved for the superuser."""
     while True:
         try:
@@ -207,7 +211,9 @@ def take_all(world: World, taken: list[PunctualConnection]) -> None:
             return
 
 
-def test_without_a_free_connection_the_web_says_so_and_jobs_wait(own: tuple[Cluster, World], web: DemoWeb) -> None:
+def test_without_a_free_connection_the_web_says_so_and_jobs_wait(
+    own: tuple[Cluster, ExampleInstallation], web: DemoWeb
+) -> None:
     _, world = own
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     taken: list[PunctualConnection] = []
@@ -222,12 +228,12 @@ def test_without_a_free_connection_the_web_says_so_and_jobs_wait(own: tuple[Clus
     finally:
         for session in taken:
             session.close()
-    assert becomes_true(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
+    assert wait_until(lambda: ask(world, web)[0] == 202, within=10, every=0.1)
     world.start_pool()
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
 
 
-def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple[Cluster, World]) -> None:
+def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple[Cluster, ExampleInstallation]) -> None:
     _, world = own
     job_id = world.enqueue(
         {"how": "hold_a_lock", "text": "UPDATE customers SET country = country WHERE id = 'ALFKI'"}, handler=Odd
@@ -243,7 +249,7 @@ def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple
         return False
 
     assert world.rows("SELECT 1 FROM customers WHERE id = 'ALFKI'")
-    assert becomes_true(is_locked, within=20)
+    assert wait_until(is_locked, within=20)
     for pid in (*children(pool.pid), pool.pid):
         os.kill(pid, signal.SIGSTOP)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
@@ -253,7 +259,9 @@ def test_a_stopped_process_loses_its_locks_when_its_job_is_taken_back(own: tuple
     assert world.job(job_id)["status"] == "pending"
 
 
-def test_a_service_that_was_stopped_inside_a_transaction_loses_its_locks(own: tuple[Cluster, World]) -> None:
+def test_a_service_that_was_stopped_inside_a_transaction_loses_its_locks(
+    own: tuple[Cluster, ExampleInstallation],
+) -> None:
     _, world = own
     assert 0 < int(SERVICE_TIMEOUTS["idle_in_transaction_session_timeout"]) <= 15_000
     conninfo = world.logins.conninfo(
@@ -266,7 +274,7 @@ def test_a_service_that_was_stopped_inside_a_transaction_loses_its_locks(own: tu
     session.execute("SELECT 1")
     holding = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'stopped' AND state = 'idle in transaction'"
     assert world.rows(holding)
-    assert becomes_true(lambda: world.rows(holding) == [], within=10)
+    assert wait_until(lambda: world.rows(holding) == [], within=10)
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
         session.execute("SELECT 1")
     session.close()

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.deadline import becomes_true
-from cli.embedded_postgres import Cluster
+from cli.servers.embedded_postgres import Cluster
+from cli.wait import wait_until
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
 @contextmanager
@@ -68,7 +68,7 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
-def stopped_by_the_next_segment(world: World) -> bool:
+def stopped_by_the_next_segment(world: ExampleInstallation) -> bool:
     """Go on to another file of the log; without room for it the server ends, as it may not lose what it said."""
     try:
         world.rows("SELECT pg_logical_emit_message(false, 'turno', 'so that there is something to switch')")
@@ -99,15 +99,15 @@ def test_a_full_disk_of_the_log_stops_the_server_and_once_there_is_room_all_goes
             world.backend = "pool"
             long = world.enqueue({"how": "resume", "text": "ok", "number": 2000}, handler=Odd)
             pool = world.start_pool(HEARTBEAT_SECONDS="0.5", DEAD_AFTER_SECONDS="60")
-            assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+            assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
             reader = Thread(target=pool.communicate)
             reader.start()
             with steady_client(world) as client:
                 client.wait_for_more()
                 ballast = fill(disk)
-                assert becomes_true(lambda: stopped_by_the_next_segment(world), within=30)
+                assert wait_until(lambda: stopped_by_the_next_segment(world), within=30)
                 before = client.refusals
-                assert becomes_true(lambda: client.refusals > before + 5, within=20)
+                assert wait_until(lambda: client.refusals > before + 5, within=20)
                 cluster.kill()
                 assert pool.poll() is None
                 ballast.unlink()
@@ -119,7 +119,7 @@ def test_a_full_disk_of_the_log_stops_the_server_and_once_there_is_room_all_goes
                 world.time_passes()
                 return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
-            assert becomes_true(completed, within=60, every=0.2)
+            assert wait_until(completed, within=60, every=0.2)
             assert pool.poll() is None
             client.assert_none_lost_or_doubled()
             assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 2000
@@ -185,10 +185,10 @@ def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
         in_sync = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
         world.admin.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
         world.admin.execute("SELECT pg_reload_conf()")
-        assert becomes_true(lambda: world.rows(in_sync) != [], within=20)
+        assert wait_until(lambda: world.rows(in_sync) != [], within=20)
         job_id = world.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Odd)
         pool = world.start_pool(HEARTBEAT_SECONDS="0.5")
-        assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+        assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
         reader = Thread(target=pool.communicate)
         reader.start()
         with steady_client(world) as client:
@@ -208,7 +208,7 @@ def test_after_a_failover_the_worker_goes_on_at_the_new_primary(
             world.time_passes()
             return world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
 
-        assert becomes_true(completed, within=40, every=0.2)
+        assert wait_until(completed, within=40, every=0.2)
         assert pool.poll() is None
         assert len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 300
         assert world.job(job_id)["crashes"] == 0

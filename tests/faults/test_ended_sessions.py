@@ -10,48 +10,51 @@ import pytest
 from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction, TooManyConnections
 
 from app.errors import NotStarted
-from app.work import causes, exit_codes, limits
-from app.work.child_process import Duty
-from app.work.fork_server import ForkServer
-from cli.deadline import becomes_true
-from tenants.session import LoginRefused
+from app.runner import exit_codes, resource_limits
+from app.runner.child_main import Duty
+from app.worker import crash_reasons
+from app.worker.fork_server import ForkServer
+from cli.wait import wait_until
+from tenants.identity.session import LoginRefused
 from tests.attempt_here import claim_here
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 BUSY = "its tenant's data was locked, or the database had no room"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
 
 
-def end_sessions(world: World, of: str) -> int:
+def end_sessions(world: ExampleInstallation, of: str) -> int:
     return len(world.rows(f"SELECT pg_terminate_backend(pid, 5000) {SESSIONS}", of))
 
 
 @pytest.fixture
-def pool(world: World) -> Popen[str]:
+def pool(world: ExampleInstallation) -> Popen[str]:
     world.odd, world.backend = True, "pool"
     return world.start_pool(POOL_MIN_CHILDREN="0", POOL_MAX_CHILDREN="1", LOG_LEVEL="ERROR")
 
 
-def test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing(world: World, pool: Popen[str]) -> None:
+def test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing(
+    world: ExampleInstallation, pool: Popen[str]
+) -> None:
     first = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: world.job(first)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(first)["status"] == "completed", within=20)
     assert end_sessions(world, "turno-handler") == 1
     second = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: world.job(second)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(second)["status"] == "completed", within=20)
     job = world.job(second)
     assert (job["attempt"], job["errors"], job["crashes"]) == (1, 0, 0)
     assert pool.poll() is None
 
 
-def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: World, pool: Popen[str]) -> None:
-    assert becomes_true(lambda: len(world.rows(f"SELECT 1 {SESSIONS}", "turno-%")) > 2, within=20)
+def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: ExampleInstallation, pool: Popen[str]) -> None:
+    assert wait_until(lambda: len(world.rows(f"SELECT 1 {SESSIONS}", "turno-%")) > 2, within=20)
     # Stopped meanwhile, so that it meets the lost hints and the waiting job, for which it has to fork, in one turn.
     pool.send_signal(signal.SIGSTOP)
     jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     assert end_sessions(world, "turno-%")
     pool.send_signal(signal.SIGCONT)
-    assert becomes_true(lambda: {world.job(job)["status"] for job in jobs} == {"completed"}, within=20)
+    assert wait_until(lambda: {world.job(job)["status"] for job in jobs} == {"completed"}, within=20)
     assert pool.poll() is None
 
 
@@ -69,7 +72,7 @@ def test_a_pool_whose_sessions_all_ended_goes_on_with_what_waits(world: World, p
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was(
-    world: World, error: Exception, code: int, cause: str
+    world: ExampleInstallation, error: Exception, code: int, cause: str
 ) -> None:
     def run(*_: Any) -> NoReturn:
         raise error
@@ -84,9 +87,9 @@ def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fa
     finally:
         forks.close()
         adopt_no_orphans()
-    assert causes.of_end(code) == cause
+    assert crash_reasons.of_end(code) == cause
 
 
 def adopt_no_orphans() -> None:
     """Be what this process was before it had a fork server: no other test counts on orphans that come here."""
-    ctypes.CDLL(None).prctl(limits.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    ctypes.CDLL(None).prctl(resource_limits.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -8,18 +8,18 @@ import pytest
 
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tests.attempt_here import attempt
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def deaf(world: World) -> Iterator[World]:
+def deaf(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
     """A tenant whose notifications are refused by the server until the test lets them in again."""
     world.rows("ALTER TABLE notifications ADD CONSTRAINT deaf CHECK (false) NOT VALID")
     yield world
     world.rows("ALTER TABLE notifications DROP CONSTRAINT IF EXISTS deaf")
 
 
-def test_a_notification_that_is_refused_takes_the_last_piece_of_work_with_it(deaf: World) -> None:
+def test_a_notification_that_is_refused_takes_the_last_piece_of_work_with_it(deaf: ExampleInstallation) -> None:
     job_id = deaf.enqueue({"order_ids": deaf.order_ids()})
     job = attempt(deaf, job_id)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "CheckViolation")

@@ -8,40 +8,40 @@ from uuid import UUID
 
 import pytest
 
-from cli.deadline import becomes_true
-from tests.odd_handlers import OddGrouped, OddGroupedHurried
-from tests.world import World
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import OddGrouped, OddGroupedHurried
 
 
 @pytest.fixture(autouse=True)
-def odd_pool(world: World) -> None:
+def odd_pool(world: ExampleInstallation) -> None:
     world.odd = True
     world.backend = "pool"
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
-def put(world: World, *deeds: str, handler: type[OddGrouped] = OddGrouped) -> list[UUID]:
+def put(world: ExampleInstallation, *deeds: str, handler: type[OddGrouped] = OddGrouped) -> list[UUID]:
     return [world.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
 
 
-def start(world: World, **extra: str) -> subprocess.Popen[str]:
+def start(world: ExampleInstallation, **extra: str) -> subprocess.Popen[str]:
     return world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", **extra)
 
 
-def ended(world: World, jobs: list[UUID]) -> bool:
+def ended(world: ExampleInstallation, jobs: list[UUID]) -> bool:
     return all(world.job(job_id)["finished_at"] for job_id in jobs)
 
 
-def shown(world: World) -> bool:
+def shown(world: ExampleInstallation) -> bool:
     """Say whether one of the jobs has shown its progress."""
     return world.rows("SELECT 1 FROM background_job_progress") != []
 
 
-def of_jobs(world: World, jobs: list[UUID], column: str) -> list[object]:
+def of_jobs(world: ExampleInstallation, jobs: list[UUID], column: str) -> list[object]:
     return [world.job(job_id)[column] for job_id in jobs]
 
 
-def assert_done_once(world: World, jobs: list[UUID]) -> None:
+def assert_done_once(world: ExampleInstallation, jobs: list[UUID]) -> None:
     """Each customer was made once, by the attempt that completed its job; the index on their ids allows no second."""
     assert of_jobs(world, jobs, "status") == ["completed"] * len(jobs)
     made = world.rows("SELECT id FROM customers WHERE country = 'grouped' ORDER BY id")
@@ -52,58 +52,58 @@ def assert_done_once(world: World, jobs: list[UUID]) -> None:
 
 
 @pytest.mark.parametrize("step", ["started", "member", "completing", "completed"])
-def test_a_kill_in_a_group_s_life_neither_loses_nor_doubles(world: World, step: str) -> None:
+def test_a_kill_in_a_group_s_life_neither_loses_nor_doubles(world: ExampleInstallation, step: str) -> None:
     jobs = put(world, *["ok"] * 5)
     start(world, TURNO_CRASH_AT=f"{step}:both").wait(30)
     world.time_passes()
     world.sweep()
     world.time_passes()
     start(world)
-    assert becomes_true(lambda: ended(world, jobs), within=30)
+    assert wait_until(lambda: ended(world, jobs), within=30)
     assert_done_once(world, jobs)
     assert of_jobs(world, jobs, "crashes") == [0 if step == "completed" else 1] * 5
 
 
-def test_a_child_killed_in_mid_group_is_replaced_and_each_job_runs_alone(world: World) -> None:
+def test_a_child_killed_in_mid_group_is_replaced_and_each_job_runs_alone(world: ExampleInstallation) -> None:
     jobs = put(world, *["ok"] * 5)
     start(world, TURNO_CRASH_AT="member:self:3")
-    assert becomes_true(lambda: ended(world, jobs), within=30)
+    assert wait_until(lambda: ended(world, jobs), within=30)
     assert_done_once(world, jobs)
     assert of_jobs(world, jobs, "crashes") == [1] * 5
     assert of_jobs(world, jobs, "attempt") == [2] * 5
 
 
-def test_one_that_kills_its_worker_does_it_once_to_the_others(world: World) -> None:
+def test_one_that_kills_its_worker_does_it_once_to_the_others(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "kill_self", "ok", "kill_self", "ok")
     start(world)
-    assert becomes_true(lambda: ended(world, jobs), within=30)
+    assert wait_until(lambda: ended(world, jobs), within=30)
     assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed", "failed", "completed"]
     assert of_jobs(world, jobs, "crashes") == [1, 3, 1, 3, 1]
 
 
-def test_the_time_limit_is_the_group_s_and_the_slow_one_meets_it_alone(world: World) -> None:
+def test_the_time_limit_is_the_group_s_and_the_slow_one_meets_it_alone(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "loop_forever", "ok", handler=OddGroupedHurried)
     start(world, KILL_AFTER_SECONDS="0.1")
-    assert becomes_true(lambda: ended(world, jobs), within=30)
+    assert wait_until(lambda: ended(world, jobs), within=30)
     assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed"]
     assert world.job(jobs[1])["reason"] == "time limit of 1 s"
     assert of_jobs(world, jobs, "crashes") == [1, 3, 1]
 
 
-def test_one_that_is_cancelled_by_force_costs_the_others_nothing(world: World) -> None:
+def test_one_that_is_cancelled_by_force_costs_the_others_nothing(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "wait_in_vain", "ok")
     start(world, HEARTBEAT_SECONDS="0.2", SHUTDOWN_GRACE_SECONDS="0.5")
-    assert becomes_true(lambda: shown(world), within=20)
+    assert wait_until(lambda: shown(world), within=20)
     assert world.cancel(jobs[1]) == "requested"
-    assert becomes_true(lambda: ended(world, jobs), within=20)
+    assert wait_until(lambda: ended(world, jobs), within=20)
     assert of_jobs(world, jobs, "status") == ["completed", "cancelled", "completed"]
     assert [world.job(jobs[0])["crashes"], world.job(jobs[2])["crashes"]] == [0, 0]
 
 
-def test_a_stop_hands_the_whole_group_back_uncounted(world: World) -> None:
+def test_a_stop_hands_the_whole_group_back_uncounted(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "wait_in_vain", "ok")
     pool = start(world, SHUTDOWN_GRACE_SECONDS="0.3")
-    assert becomes_true(lambda: shown(world), within=20)
+    assert wait_until(lambda: shown(world), within=20)
     pool.terminate()
     assert pool.wait(20) == 0
     assert of_jobs(world, jobs, "status") == ["pending"] * 3
@@ -111,19 +111,19 @@ def test_a_stop_hands_the_whole_group_back_uncounted(world: World) -> None:
     assert world.rows("SELECT 1 FROM customers WHERE country = 'grouped'") == []
 
 
-def test_a_group_that_slept_through_its_rescue_writes_nothing(world: World) -> None:
+def test_a_group_that_slept_through_its_rescue_writes_nothing(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "stop_self", "ok")
     old = start(world)
-    assert becomes_true(lambda: shown(world), within=20)
+    assert wait_until(lambda: shown(world), within=20)
     (child,) = [pid for pid in children(old.pid) if os.getpgid(pid) == pid]
-    assert becomes_true(lambda: stopped(child), within=20)
+    assert wait_until(lambda: stopped(child), within=20)
     os.kill(old.pid, signal.SIGSTOP)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
     world.sweep()
     assert of_jobs(world, jobs, "status") == ["pending"] * 3
     world.time_passes()
     start(world)
-    assert becomes_true(lambda: ended(world, jobs), within=30)
+    assert wait_until(lambda: ended(world, jobs), within=30)
     finished = [world.job(job_id) for job_id in jobs]
     os.kill(child, signal.SIGCONT)
     assert old.stdout is not None

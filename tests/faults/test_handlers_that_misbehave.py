@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from app.jobs.handler import JobHandler
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd, OddBrief, OddHurried, OddOnce, OddSmall
-from tests.world import ROOT, World
+from cli.wait import wait_until
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd, OddBrief, OddHurried, OddOnce, OddSmall
 
 
 @pytest.fixture(autouse=True)
-def odd(world: World) -> None:
+def odd(world: ExampleInstallation) -> None:
     world.odd = True
 
 
-def run(world: World, how: str, handler: type[JobHandler[Any]] = Odd, **payload: Any) -> dict[str, Any]:
+def run(world: ExampleInstallation, how: str, handler: type[JobHandler[Any]] = Odd, **payload: Any) -> dict[str, Any]:
     job_id = world.enqueue({"how": how} | payload, handler=handler)
     after = world.enqueue({"how": "ok"}, handler=Odd)
     log = world.work(job_id)
@@ -26,7 +26,7 @@ def run(world: World, how: str, handler: type[JobHandler[Any]] = Odd, **payload:
     return world.job(job_id) | {"log": log}
 
 
-def written(world: World, country: str = "written") -> int:
+def written(world: ExampleInstallation, country: str = "written") -> int:
     return len(world.rows("SELECT 1 FROM customers WHERE country = %s", country))
 
 
@@ -41,7 +41,7 @@ def written(world: World, country: str = "written") -> int:
     ],
 )
 def test_a_job_that_kills_its_process_is_dead_lettered_at_the_third_crash(
-    world: World, how: str, handler: type[JobHandler[Any]], cause: str
+    world: ExampleInstallation, how: str, handler: type[JobHandler[Any]], cause: str
 ) -> None:
     job = run(world, how, handler)
     assert (job["status"], job["crashes"], job["errors"], job["attempt"]) == ("failed", 3, 0, 3), job["log"]
@@ -52,7 +52,7 @@ def test_a_job_that_kills_its_process_is_dead_lettered_at_the_third_crash(
 
 
 @pytest.mark.parametrize("how", ["loop_forever", "catastrophic_pattern", "sleep_in_sql"])
-def test_a_job_past_its_time_limit_is_ended_from_outside(world: World, how: str) -> None:
+def test_a_job_past_its_time_limit_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
     world.extra["KILL_AFTER_SECONDS"] = "0.1"
     job = run(world, how, OddHurried)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
@@ -64,25 +64,25 @@ def test_a_job_past_its_time_limit_is_ended_from_outside(world: World, how: str)
 
 
 @pytest.mark.parametrize("how", ["loop_forever", "sleep_in_sql"])
-def test_a_transaction_that_stays_open_too_long_is_ended_from_outside(world: World, how: str) -> None:
+def test_a_transaction_that_stays_open_too_long_is_ended_from_outside(world: ExampleInstallation, how: str) -> None:
     world.extra["KILL_AFTER_SECONDS"] = "0.1"
     job = run(world, how, OddBrief)
     assert (job["status"], job["crashes"]) == ("failed", 3), job["log"]
     assert job["reason"] == "a transaction was open for more than 1.5 s"
 
 
-def test_a_transaction_that_is_open_a_little_too_long_is_not_completed(world: World) -> None:
+def test_a_transaction_that_is_open_a_little_too_long_is_not_completed(world: ExampleInstallation) -> None:
     world.extra["KILL_AFTER_SECONDS"] = "0.1"
     job = run(world, "sleep_in_sql", OddBrief, number=5)
     assert (job["status"], job["reason"]) == ("failed", "a transaction was open for more than 1.5 s"), job["log"]
 
 
-def test_a_job_of_many_transactions_may_take_longer_than_one_of_them(world: World) -> None:
+def test_a_job_of_many_transactions_may_take_longer_than_one_of_them(world: ExampleInstallation) -> None:
     job = run(world, "commit_often", OddBrief, number=7)
     assert (job["status"], job["crashes"]) == ("completed", 0), job["log"]
 
 
-def test_a_job_that_takes_a_little_too_long_is_not_completed(world: World) -> None:
+def test_a_job_that_takes_a_little_too_long_is_not_completed(world: ExampleInstallation) -> None:
     world.extra["KILL_AFTER_SECONDS"] = "0.1"
     job = run(world, "sleep_in_sql", OddHurried, number=4)
     assert (job["status"], job["reason"]) == ("failed", "time limit of 1 s"), job["log"]
@@ -106,7 +106,9 @@ def test_a_job_that_takes_a_little_too_long_is_not_completed(world: World) -> No
         ("skip_the_context", "HandlerMisuse", "with step as item"),
     ],
 )
-def test_what_trying_again_cannot_mend_fails_at_once_by_name(world: World, how: str, name: str, says: str) -> None:
+def test_what_trying_again_cannot_mend_fails_at_once_by_name(
+    world: ExampleInstallation, how: str, name: str, says: str
+) -> None:
     job = run(world, how)
     assert (job["status"], job["attempt"], job["errors"]) == ("failed", 1, 1), job["log"]
     assert job["error"]["class"] == name
@@ -125,7 +127,7 @@ def test_what_trying_again_cannot_mend_fails_at_once_by_name(world: World, how: 
         ("end_own_backend", "AdminShutdown"),
     ],
 )
-def test_an_error_is_tried_four_times_and_leaves_nothing(world: World, how: str, name: str) -> None:
+def test_an_error_is_tried_four_times_and_leaves_nothing(world: ExampleInstallation, how: str, name: str) -> None:
     job = run(world, how)
     assert (job["status"], job["attempt"], job["errors"], job["crashes"]) == ("failed", 4, 4, 0), job["log"]
     assert job["error"]["class"] == name
@@ -135,14 +137,14 @@ def test_an_error_is_tried_four_times_and_leaves_nothing(world: World, how: str,
     assert [row["outcome"] for row in outcomes] == ["error"] * 4
 
 
-def test_a_handler_that_is_never_retried_fails_at_its_first_error(world: World) -> None:
+def test_a_handler_that_is_never_retried_fails_at_its_first_error(world: ExampleInstallation) -> None:
     job = run(world, "error", OddOnce)
     assert (job["status"], job["attempt"]) == ("failed", 1)
     assert "Traceback" in job["error"]["traceback"]
 
 
 @pytest.mark.parametrize("how", ["reschedule_after", "reschedule_at"])
-def test_a_rescheduled_job_waits_uncounted_and_keeps_no_work(world: World, how: str) -> None:
+def test_a_rescheduled_job_waits_uncounted_and_keeps_no_work(world: ExampleInstallation, how: str) -> None:
     job = run(world, how)
     assert (job["status"], job["errors"], job["crashes"], job["attempt"]) == ("pending", 0, 0, 1)
     ticket = world.ticket(job["id"])
@@ -152,19 +154,21 @@ def test_a_rescheduled_job_waits_uncounted_and_keeps_no_work(world: World, how: 
     assert written(world) == 0
 
 
-def test_a_handler_may_cancel_its_own_job(world: World) -> None:
+def test_a_handler_may_cancel_its_own_job(world: ExampleInstallation) -> None:
     job = run(world, "cancel")
     assert (job["status"], job["reason"]) == ("cancelled", "nothing to do")
     assert written(world) == 0
 
 
-def test_a_collision_with_another_transaction_uses_up_no_attempt(world: World) -> None:
+def test_a_collision_with_another_transaction_uses_up_no_attempt(world: ExampleInstallation) -> None:
     job = run(world, "deadlock_once")
     assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0), job["log"]
     assert written(world) == 1
 
 
-def test_of_two_jobs_in_a_real_deadlock_both_end_at_their_first_attempt(world: World, tmp_path: Path) -> None:
+def test_of_two_jobs_in_a_real_deadlock_both_end_at_their_first_attempt(
+    world: ExampleInstallation, tmp_path: Path
+) -> None:
     world.backend = "pool"
     first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
     jobs = [
@@ -172,25 +176,25 @@ def test_of_two_jobs_in_a_real_deadlock_both_end_at_their_first_attempt(world: W
         for mine, other in ((first, second), (second, first))
     ]
     world.start_pool(POOL_MAX_CHILDREN="2", MEET=str(tmp_path))
-    assert becomes_true(lambda: all(world.job(job_id)["finished_at"] for job_id in jobs), within=30)
+    assert wait_until(lambda: all(world.job(job_id)["finished_at"] for job_id in jobs), within=30)
     seen = [world.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in seen] == [("completed", 1, 0)] * 2
 
 
-def test_a_lock_that_was_waited_for_in_vain_is_asked_for_again(world: World, tmp_path: Path) -> None:
+def test_a_lock_that_was_waited_for_in_vain_is_asked_for_again(world: ExampleInstallation, tmp_path: Path) -> None:
     world.backend = "pool"
     (held,) = world.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
     job_id = world.enqueue({"how": "wait_for_a_lock", "text": held["id"]}, handler=Odd)
     with world.admin.transaction():
         world.rows("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", held["id"])
         world.start_pool(MEET=str(tmp_path))
-        assert becomes_true((tmp_path / "in vain").exists, within=20)
-    assert becomes_true(lambda: world.job(job_id)["finished_at"] is not None, within=20)
+        assert wait_until((tmp_path / "in vain").exists, within=20)
+    assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=20)
     job = world.job(job_id)
     assert (job["status"], job["attempt"], job["errors"]) == ("completed", 1, 0)
 
 
-def test_what_a_handler_started_ends_with_it(world: World) -> None:
+def test_what_a_handler_started_ends_with_it(world: ExampleInstallation) -> None:
     job = run(world, "leave_a_grandchild")
     assert job["status"] == "completed"
     state = Path(f"/proc/{job['result']['pid']}/stat")
@@ -198,7 +202,7 @@ def test_what_a_handler_started_ends_with_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["ok", "no such deed", "sys_exit_0"])
-def test_a_copy_that_a_handler_forked_and_let_return_touches_nothing(world: World, end: str) -> None:
+def test_a_copy_that_a_handler_forked_and_let_return_touches_nothing(world: ExampleInstallation, end: str) -> None:
     job = run(world, "fork_twice_and_return", text=end)
     assert (job["status"], job["attempt"], job["result"]) == ("completed", 1, {"copy": None}), job["log"]
     assert written(world) == 1
@@ -211,7 +215,7 @@ def gone(pid: int) -> bool:
 @pytest.mark.parametrize("backend", ["exec", "pool"])
 @pytest.mark.parametrize("end", ["ok", "error", "os_exit_0", "kill_self", "segfault"])
 def test_nothing_stays_of_what_daemonised_however_its_job_ends(
-    world: World, tmp_path: Path, end: str, backend: str
+    world: ExampleInstallation, tmp_path: Path, end: str, backend: str
 ) -> None:
     world.backend = backend
     world.extra["ESCAPED"] = str(tmp_path / "pid")
@@ -221,39 +225,39 @@ def test_nothing_stays_of_what_daemonised_however_its_job_ends(
     else:
         world.start_pool(POOL_MAX_CHILDREN="1")
     escaped = tmp_path / "pid"
-    assert becomes_true(lambda: escaped.exists() and escaped.read_text() != "", within=20)
-    assert becomes_true(lambda: gone(int(escaped.read_text())), within=10)
+    assert wait_until(lambda: escaped.exists() and escaped.read_text() != "", within=20)
+    assert wait_until(lambda: gone(int(escaped.read_text())), within=10)
     after = world.enqueue({"how": "ok"}, handler=Odd)
     if backend == "exec":
         world.work(after)
-    assert becomes_true(lambda: world.job(after)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(after)["status"] == "completed", within=20)
 
 
 def test_what_daemonised_ends_with_the_time_limit_and_other_children_s_processes_stay(
-    world: World, tmp_path: Path
+    world: ExampleInstallation, tmp_path: Path
 ) -> None:
     world.backend = "pool"
     busy = world.enqueue({"how": "wait_with_a_process"}, handler=Odd)
     pool = world.start_pool(POOL_MAX_CHILDREN="2", KILL_AFTER_SECONDS="0.1", ESCAPED=str(tmp_path / "pid"))
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     (kept,) = world.rows("SELECT state FROM background_job_checkpoints")
     overdue = world.enqueue({"how": "escape", "text": "loop_forever"}, handler=OddHurried)
-    assert becomes_true((tmp_path / "pid").exists, within=20)
-    assert becomes_true(lambda: world.job(overdue)["crashes"] >= 1, within=20)
-    assert becomes_true(lambda: gone(int((tmp_path / "pid").read_text())), within=10)
+    assert wait_until((tmp_path / "pid").exists, within=20)
+    assert wait_until(lambda: world.job(overdue)["crashes"] >= 1, within=20)
+    assert wait_until(lambda: gone(int((tmp_path / "pid").read_text())), within=10)
     assert not gone(kept["state"])
     assert world.job(busy)["status"] == "running"
     assert pool.poll() is None
     world.cancel(busy)
-    assert becomes_true(lambda: world.job(busy)["status"] == "cancelled", within=20)
+    assert wait_until(lambda: world.job(busy)["status"] == "cancelled", within=20)
     assert gone(kept["state"])
 
 
 ADOPT = """
 import os, subprocess, sys
 from app.queues.interface import LAUNCHED
-from app.work import limits, strays
-limits.adopt_orphans()
+from app.runner import leftover_processes, resource_limits
+resource_limits.adopt_orphans()
 LEAVE = "import os, subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=2).pid)"
 FORK = "import os, sys, time; pid = os.fork(); print(pid, flush=True) if pid else (os.close(1), time.sleep(60))"
 def orphan(*command):
@@ -262,9 +266,9 @@ def orphan(*command):
 launch = LEAVE.replace("'sleep', '60'", "sys.executable, *%r, '-c', 'import time; time.sleep(60)'" % (LAUNCHED,))
 launched, stray, spared = (orphan(sys.executable, "-c", code) for code in (launch, LEAVE, LEAVE))
 fork = orphan(sys.executable, *LAUNCHED, "-c", FORK)
-assert strays.children() == {launched, stray, spared, fork}
-strays.end(spare={spared})
-assert strays.children() == {launched, spared}
+assert leftover_processes.children() == {launched, stray, spared, fork}
+leftover_processes.end(spare={spared})
+assert leftover_processes.children() == {launched, spared}
 os.kill(launched, 9)
 os.kill(spared, 9)
 """
@@ -277,5 +281,5 @@ def test_of_adopted_processes_those_that_a_queue_launched_stay() -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_customers(world: World) -> None:
+def no_customers(world: ExampleInstallation) -> None:
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")

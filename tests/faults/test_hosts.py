@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.deadline import becomes_true
-from tests.world import ROOT
+from cli.wait import wait_until
+from tests.installation import ROOT
 
 MAKE = """
 import os, sys, time
@@ -28,4 +28,4 @@ def test_when_their_process_is_killed_hosts_vanish_with_all_that_runs_there() ->
         there = (Path("/sys/class/net") / link, Path("/proc") / inside)
         assert all(path.exists() for path in there)
         maker.kill()
-    assert becomes_true(lambda: not any(path.exists() for path in there), within=20)
+    assert wait_until(lambda: not any(path.exists() for path in there), within=20)

@@ -15,22 +15,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import errors, sql
 
-from tenants.access import reset_login
-from tenants.catalog import check
-from tenants.directory import Directory, UnknownTenant, read_tenant
-from tenants.install import install
-from tenants.provision import add_company, add_tenant, read_company
-from tenants.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
-from tenants.tenant import HandlerLogin, Tenant
+from tenants.catalog.check import check
+from tenants.identity.directory import Directory, UnknownTenant, read_tenant
+from tenants.identity.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
+from tenants.identity.tenant import HandlerLogin, Tenant
+from tenants.provisioning.access import reset_login
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import add_company, add_tenant, read_company
 from tests.faults.attacks import ATTACKS, NO_MEMBER, OUT_OF_B, Guard
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 CANARY = "the secret of the tenant next door"
 Session = psycopg.Connection[Any]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def sealed(module_world: World) -> Iterator[None]:
+def sealed(module_world: ExampleInstallation) -> Iterator[None]:
     """Put a secret next door; afterwards every guard stands again."""
     insert = sql.SQL("INSERT INTO {} VALUES ('SECRT', %s, 'exempt', NULL, NULL, 'AR')")
     module_world.admin.execute(insert.format(sql.Identifier(module_world.other.schema, "customers")), [CANARY])
@@ -39,26 +39,26 @@ def sealed(module_world: World) -> Iterator[None]:
 
 
 @pytest.fixture
-def session(module_world: World) -> Iterator[Session]:
+def session(module_world: ExampleInstallation) -> Iterator[Session]:
     """A session of the handler of A, as a worker opens it."""
     with log_in(module_world, module_world.one) as session:
         yield session
 
 
 @pytest.fixture
-def quiet(module_world: World) -> World:
+def quiet(module_world: ExampleInstallation) -> ExampleInstallation:
     """The module's world, with nothing left of the test before."""
     module_world.forget()
     return module_world
 
 
-def log_in(world: World, tenant: Tenant) -> Session:
+def log_in(world: ExampleInstallation, tenant: Tenant) -> Session:
     current = read_tenant(world.admin, tenant.slug)
     assert current
     return handler_session(world.logins, HandlerLogin.of(current), application="test", kind=psycopg.Connection)
 
 
-def raw_log_in(world: World, tenant: Tenant) -> Session:
+def raw_log_in(world: ExampleInstallation, tenant: Tenant) -> Session:
     """Log in without asking whether the session is confined."""
     current = read_tenant(world.admin, tenant.slug)
     assert current
@@ -72,7 +72,7 @@ def raw_log_in(world: World, tenant: Tenant) -> Session:
     return psycopg.connect(conninfo)
 
 
-def fill(world: World, statement: LiteralString) -> sql.Composed:
+def fill(world: ExampleInstallation, statement: LiteralString) -> sql.Composed:
     a, b = world.one, world.other
     database = world.admin.info.dbname
     names = {
@@ -98,7 +98,7 @@ def fill(world: World, statement: LiteralString) -> sql.Composed:
     )
 
 
-def by_version(world: World) -> dict[str, sql.SQL]:
+def by_version(world: ExampleInstallation) -> dict[str, sql.SQL]:
     """What PostgreSQL 16 made a matter of each membership is a role's attribute before; 17 gave a function a flag."""
     options = world.admin.info.server_version >= 160000
     flag = world.admin.info.server_version >= 170000
@@ -115,7 +115,7 @@ def by_version(world: World) -> dict[str, sql.SQL]:
 
 
 @contextmanager
-def without(world: World, guard: Guard) -> Iterator[None]:
+def without(world: ExampleInstallation, guard: Guard) -> Iterator[None]:
     world.admin.execute(fill(world, guard.off))
     try:
         yield
@@ -124,7 +124,7 @@ def without(world: World, guard: Guard) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_is_refused(module_world: World, attack: str) -> None:
+def test_an_attack_is_refused(module_world: ExampleInstallation, attack: str) -> None:
     statement, _ = ATTACKS[attack]
     with raw_log_in(module_world, module_world.one) as session:
         with pytest.raises(errors.InsufficientPrivilege):
@@ -134,7 +134,7 @@ def test_an_attack_is_refused(module_world: World, attack: str) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_the_attack_works_without_its_guard(module_world: World, attack: str) -> None:
+def test_the_attack_works_without_its_guard(module_world: ExampleInstallation, attack: str) -> None:
     statement, guard = ATTACKS[attack]
     with without(module_world, guard), raw_log_in(module_world, module_world.one) as session:
         session.execute(fill(module_world, statement))
@@ -158,25 +158,27 @@ def test_the_attack_works_without_its_guard(module_world: World, attack: str) ->
         "DO $do$ BEGIN RESET ROLE; COMMIT; END $do$",
     ],
 )
-def test_there_is_nobody_to_fall_back_to(module_world: World, session: Session, statement: LiteralString) -> None:
+def test_there_is_nobody_to_fall_back_to(
+    module_world: ExampleInstallation, session: Session, statement: LiteralString
+) -> None:
     session.execute(fill(module_world, statement))
     assert_confined(session, module_world.one.handler_role)
 
 
-def test_what_holds_the_web_would_not_hold_a_handler(module_world: World) -> None:
+def test_what_holds_the_web_would_not_hold_a_handler(module_world: ExampleInstallation) -> None:
     with as_api(module_world.web, module_world.one) as cursor:
         cursor.execute("RESET ROLE")
         cursor.execute("SELECT current_user AS me")
         assert cursor.fetchone() == {"me": module_world.logins.web}
 
 
-def test_a_session_with_memberships_is_not_used(module_world: World) -> None:
+def test_a_session_with_memberships_is_not_used(module_world: ExampleInstallation) -> None:
     with without(module_world, NO_MEMBER), pytest.raises(NotConfined):
         log_in(module_world, module_world.one)
 
 
 @pytest.mark.parametrize("power", ["SUPERUSER", "BYPASSRLS"])
-def test_a_session_with_powers_is_not_used(module_world: World, power: LiteralString) -> None:
+def test_a_session_with_powers_is_not_used(module_world: ExampleInstallation, power: LiteralString) -> None:
     guard = Guard("ALTER ROLE {r_a} " + power, "ALTER ROLE {r_a} NO" + power)
     with without(module_world, guard), pytest.raises(NotConfined):
         log_in(module_world, module_world.one)
@@ -186,14 +188,14 @@ PATHS: list[LiteralString] = ["{b}", "{b}, {a}", "{a}, {b}", "{b}, pg_catalog", 
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_no_path_leads_to_the_other_schema(module_world: World, path: LiteralString) -> None:
+def test_no_path_leads_to_the_other_schema(module_world: ExampleInstallation, path: LiteralString) -> None:
     assert CANARY not in seen_by(module_world, path)
     with without(module_world, OUT_OF_B):
         leads_there = not path.startswith("{a}")
         assert (CANARY in seen_by(module_world, path)) is leads_there
 
 
-def seen_by(world: World, path: LiteralString) -> set[str]:
+def seen_by(world: ExampleInstallation, path: LiteralString) -> set[str]:
     with raw_log_in(world, world.one) as session:
         session.execute(sql.SQL("SET search_path = ") + fill(world, path))
         try:
@@ -202,13 +204,13 @@ def seen_by(world: World, path: LiteralString) -> set[str]:
             return set()
 
 
-def test_a_list_in_one_string_leads_nowhere_either(module_world: World, session: Session) -> None:
+def test_a_list_in_one_string_leads_nowhere_either(module_world: ExampleInstallation, session: Session) -> None:
     session.execute("SELECT set_config('search_path', %s, false)", [f"{module_world.other.schema}, pg_catalog"])
     with pytest.raises(errors.UndefinedTable):
         session.execute("SELECT FROM customers")
 
 
-def claimed_job(world: World, tenant: Tenant) -> tuple[UUID, UUID]:
+def claimed_job(world: ExampleInstallation, tenant: Tenant) -> tuple[UUID, UUID]:
     """Enqueue a job of this tenant, claim it, and return its id and its real token."""
     job_id = world.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=tenant)
     token = uuid4()
@@ -219,7 +221,7 @@ def claimed_job(world: World, tenant: Tenant) -> tuple[UUID, UUID]:
     return job_id, token
 
 
-def test_the_real_token_of_another_tenant_opens_nothing(quiet: World, session: Session) -> None:
+def test_the_real_token_of_another_tenant_opens_nothing(quiet: ExampleInstallation, session: Session) -> None:
     job_id, token = claimed_job(quiet, quiet.other)
     complete = sql.SQL("SELECT {}(%s, %s, NULL)").format(sql.Identifier(quiet.other.schema, "job_complete"))
     with pytest.raises(errors.InsufficientPrivilege):
@@ -229,7 +231,7 @@ def test_the_real_token_of_another_tenant_opens_nothing(quiet: World, session: S
     assert quiet.job(job_id, tenant=quiet.other)["status"] == "pending"
 
 
-def test_it_is_row_security_that_refuses_the_token(quiet: World, session: Session) -> None:
+def test_it_is_row_security_that_refuses_the_token(quiet: ExampleInstallation, session: Session) -> None:
     job_id, token = claimed_job(quiet, quiet.other)
     guard = Guard(
         "ALTER POLICY own_tickets ON turno.tickets USING (true)",
@@ -239,7 +241,7 @@ def test_it_is_row_security_that_refuses_the_token(quiet: World, session: Sessio
         session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
 
 
-def test_an_owner_sees_and_makes_its_own_tickets_only(quiet: World) -> None:
+def test_an_owner_sees_and_makes_its_own_tickets_only(quiet: ExampleInstallation) -> None:
     mine, theirs = (quiet.enqueue({"order_ids": [1], "point_of_sale": 1}, tenant=t) for t in (quiet.one, quiet.other))
     with quiet.admin.transaction(force_rollback=True):
         quiet.admin.execute(fill(quiet, "SET LOCAL ROLE {o_a}"))
@@ -249,7 +251,7 @@ def test_an_owner_sees_and_makes_its_own_tickets_only(quiet: World) -> None:
             quiet.admin.execute("UPDATE turno.tickets SET tenant_id = %s", [quiet.other.id])
 
 
-def test_a_temporary_table_shadows_nothing(quiet: World) -> None:
+def test_a_temporary_table_shadows_nothing(quiet: ExampleInstallation) -> None:
     """TEMP is revoked; were it not, the pinned path would still have temporary objects last."""
     temp = Guard("GRANT TEMP ON DATABASE {database} TO {r_a}", "REVOKE TEMP ON DATABASE {database} FROM {r_a}")
     unpinned = Guard(
@@ -262,7 +264,7 @@ def test_a_temporary_table_shadows_nothing(quiet: World) -> None:
             assert enqueued_under_a_shadow(quiet) == 0
 
 
-def enqueued_under_a_shadow(world: World) -> int:
+def enqueued_under_a_shadow(world: ExampleInstallation) -> int:
     """Return how many of one job's rows reach the real table while a temporary one has its name."""
     world.forget()
     with raw_log_in(world, world.one) as session:
@@ -294,14 +296,14 @@ POISON = {
 
 
 @pytest.fixture
-def mended(module_world: World) -> Iterator[None]:
+def mended(module_world: ExampleInstallation) -> Iterator[None]:
     yield
     reset_login(module_world.admin, module_world.logins, module_world.one.slug)
 
 
 @pytest.mark.usefixtures("mended")
 @pytest.mark.parametrize("setting", POISON)
-def test_a_poisoned_default_does_not_reach_the_next_session(module_world: World, setting: str) -> None:
+def test_a_poisoned_default_does_not_reach_the_next_session(module_world: ExampleInstallation, setting: str) -> None:
     name = sql.Identifier(setting)
     with log_in(module_world, module_world.one) as session:
         before = session.execute("SELECT current_setting(%s)", [setting]).fetchone()
@@ -311,7 +313,7 @@ def test_a_poisoned_default_does_not_reach_the_next_session(module_world: World,
     assert unguarded_login(module_world, setting) != before
 
 
-def unguarded_login(world: World, setting: str) -> tuple[str] | None:
+def unguarded_login(world: ExampleInstallation, setting: str) -> tuple[str] | None:
     """Log in without startup options and return what the setting is, or None if that is not even possible."""
     tenant = read_tenant(world.admin, world.one.slug)
     assert tenant
@@ -324,7 +326,7 @@ def unguarded_login(world: World, setting: str) -> tuple[str] | None:
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_session_fills_no_disk_with_temporary_files(module_world: World) -> None:
+def test_a_session_fills_no_disk_with_temporary_files(module_world: ExampleInstallation) -> None:
     handler = sql.Identifier(module_world.one.handler_role)
     module_world.admin.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = '1MB'").format(handler))
     install(module_world.admin, module_world.logins)  # a bound that somebody has chosen stays
@@ -339,7 +341,7 @@ def test_a_session_fills_no_disk_with_temporary_files(module_world: World) -> No
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_role_set_as_a_default_is_not_taken(module_world: World) -> None:
+def test_a_role_set_as_a_default_is_not_taken(module_world: ExampleInstallation) -> None:
     with log_in(module_world, module_world.one) as session:
         session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
     # Not even by one that could: whoever logs in is who was asked for.
@@ -348,7 +350,7 @@ def test_a_role_set_as_a_default_is_not_taken(module_world: World) -> None:
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: World) -> None:
+def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: ExampleInstallation) -> None:
     with without(module_world, NO_MEMBER):
         with raw_log_in(module_world, module_world.one) as session:
             session.execute(fill(module_world, "ALTER ROLE CURRENT_USER SET role = {text_r_b}"))
@@ -357,7 +359,7 @@ def test_a_role_set_as_a_default_is_not_even_taken_by_a_member(module_world: Wor
 
 
 @pytest.mark.usefixtures("mended")
-def test_a_changed_password_locks_out_only_until_the_reset(module_world: World) -> None:
+def test_a_changed_password_locks_out_only_until_the_reset(module_world: ExampleInstallation) -> None:
     with log_in(module_world, module_world.one) as session:
         session.execute("ALTER ROLE CURRENT_USER PASSWORD 'mine'")
     with pytest.raises(LoginRefused):
@@ -371,7 +373,7 @@ END = {"terminated": "SELECT pg_terminate_backend(%s)", "cancelled": "SELECT pg_
 
 
 @pytest.mark.parametrize("how", END)
-def test_another_tenants_session_cannot_be_ended(module_world: World, session: Session, how: str) -> None:
+def test_another_tenants_session_cannot_be_ended(module_world: ExampleInstallation, session: Session, how: str) -> None:
     with log_in(module_world, module_world.other) as victim, pytest.raises(errors.InsufficientPrivilege):
         session.execute(END[how].encode(), [victim.info.backend_pid])
     with log_in(module_world, module_world.one) as own:
@@ -383,7 +385,7 @@ def test_another_tenants_session_cannot_be_ended(module_world: World, session: S
         assert session.execute(END[how].encode(), [victim.info.backend_pid]).fetchone() == (True,)
 
 
-def test_what_another_tenant_runs_is_not_shown(module_world: World, session: Session) -> None:
+def test_what_another_tenant_runs_is_not_shown(module_world: ExampleInstallation, session: Session) -> None:
     with log_in(module_world, module_world.other) as neighbour:
         neighbour.execute(sql.SQL("SELECT {}").format(sql.Literal(CANARY)))
         shown = session.execute(
@@ -392,7 +394,9 @@ def test_what_another_tenant_runs_is_not_shown(module_world: World, session: Ses
         assert shown == ("<insufficient privilege>",)
 
 
-def test_a_prepared_statement_follows_the_path_and_finds_nothing(module_world: World, session: Session) -> None:
+def test_a_prepared_statement_follows_the_path_and_finds_nothing(
+    module_world: ExampleInstallation, session: Session
+) -> None:
     session.execute("PREPARE names AS SELECT company_name FROM customers")
     mine = session.execute("EXECUTE names").fetchall()
     assert mine
@@ -403,7 +407,7 @@ def test_a_prepared_statement_follows_the_path_and_finds_nothing(module_world: W
         session.execute("EXECUTE names")
 
 
-def test_discard_all_brings_back_what_the_worker_pinned(module_world: World, session: Session) -> None:
+def test_discard_all_brings_back_what_the_worker_pinned(module_world: ExampleInstallation, session: Session) -> None:
     session.execute("SET search_path = pg_catalog; SET statement_timeout = 1; SET synchronous_commit = off")
     session.execute("DISCARD ALL")
     pinned = {"search_path": f"{module_world.one.schema},pg_temp", "statement_timeout": "0", "synchronous_commit": "on"}
@@ -411,7 +415,7 @@ def test_discard_all_brings_back_what_the_worker_pinned(module_world: World, ses
         assert session.execute("SELECT current_setting(%s)", [name]).fetchone() == (value,)
 
 
-def test_giving_everything_away_gives_nothing_away(module_world: World, session: Session) -> None:
+def test_giving_everything_away_gives_nothing_away(module_world: ExampleInstallation, session: Session) -> None:
     # Rights on columns are not its to drop: the server refuses the whole of it.
     for statement in ("DROP OWNED BY CURRENT_USER", "REASSIGN OWNED BY CURRENT_USER TO {r_b}"):
         with pytest.raises(errors.InsufficientPrivilege):
@@ -421,7 +425,7 @@ def test_giving_everything_away_gives_nothing_away(module_world: World, session:
         again.execute("SELECT FROM orders")
 
 
-def test_the_web_itself_reads_no_tenant(module_world: World) -> None:
+def test_the_web_itself_reads_no_tenant(module_world: ExampleInstallation) -> None:
     read = fill(module_world, "SELECT FROM {a}.background_jobs")
     with pytest.raises(errors.InsufficientPrivilege):
         module_world.web.execute(read)
@@ -434,20 +438,20 @@ def test_the_web_itself_reads_no_tenant(module_world: World) -> None:
 
 
 @pytest.mark.parametrize("table", ["orders", "invoices", "customers", "background_job_checkpoints"])
-def test_the_web_as_a_tenant_reads_no_business(module_world: World, table: str) -> None:
+def test_the_web_as_a_tenant_reads_no_business(module_world: ExampleInstallation, table: str) -> None:
     with pytest.raises(errors.InsufficientPrivilege), as_api(module_world.web, module_world.one) as cursor:
         cursor.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(table)))
 
 
 @pytest.mark.parametrize("table", ["background_jobs", "orders"])
-def test_the_engine_reads_no_tenant(module_world: World, table: str) -> None:
+def test_the_engine_reads_no_tenant(module_world: ExampleInstallation, table: str) -> None:
     with pytest.raises(errors.InsufficientPrivilege):
         module_world.engine.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(module_world.one.schema, table)))
     with pytest.raises(errors.InsufficientPrivilege):
         module_world.engine.execute("SELECT FROM turno.tickets")
 
 
-def test_a_report_reads_the_branches_of_its_own_company(module_world: World) -> None:
+def test_a_report_reads_the_branches_of_its_own_company(module_world: ExampleInstallation) -> None:
     admin, logins = module_world.admin, module_world.logins
     add_company(admin, logins, "rival", "Rival")
     stranger = add_tenant(admin, logins, "rival0001", "rival")
@@ -467,7 +471,7 @@ def test_a_report_reads_the_branches_of_its_own_company(module_world: World) -> 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(slug=st.text(max_size=60) | st.from_regex(r"[a-z][a-z0-9_-]{0,39}", fullmatch=True))
-def test_no_slug_opens_a_tenant_but_its_own(module_world: World, slug: str) -> None:
+def test_no_slug_opens_a_tenant_but_its_own(module_world: ExampleInstallation, slug: str) -> None:
     @contextmanager
     def lent() -> Iterator[Session]:
         yield module_world.web
@@ -478,7 +482,7 @@ def test_no_slug_opens_a_tenant_but_its_own(module_world: World, slug: str) -> N
         Directory(lent).find(slug)
 
 
-def test_a_name_that_the_server_would_cut_is_refused(module_world: World) -> None:
+def test_a_name_that_the_server_would_cut_is_refused(module_world: ExampleInstallation) -> None:
     logins = module_world.logins
     prefix = len(logins.role(""))
     assert len(logins.role("x" * (63 - prefix))) == 63

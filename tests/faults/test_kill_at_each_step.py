@@ -5,17 +5,17 @@ from uuid import UUID
 
 import pytest
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from tenants.tenant import Tenant
-from tests.world import World
+from tenants.identity.tenant import Tenant
+from tests.installation import ExampleInstallation
 
 # In the child, where `parent` is its supervisor; chunks are of 50 items, so each batch has several.
 CHILD_STEPS = ["started", "chunk_recorded", "chunk_committed", "completing", "completed", "leaving"]
 NET_TOTAL = Decimal("1265793.29")
 
 
-def mend_until_ended(world: World, jobs: dict[UUID, Tenant]) -> None:
+def mend_until_ended(world: ExampleInstallation, jobs: dict[UUID, Tenant]) -> None:
     def ended() -> bool:
         if all(world.job(job_id, tenant=tenant)["finished_at"] for job_id, tenant in jobs.items()):
             return True
@@ -23,10 +23,10 @@ def mend_until_ended(world: World, jobs: dict[UUID, Tenant]) -> None:
         world.sweep()
         return False
 
-    assert becomes_true(ended, within=90, every=0.3)
+    assert wait_until(ended, within=90, every=0.3)
 
 
-def assert_exactly_once(world: World, jobs: dict[UUID, Tenant]) -> None:
+def assert_exactly_once(world: ExampleInstallation, jobs: dict[UUID, Tenant]) -> None:
     net_total = Decimal(0)
     for job_id, tenant in jobs.items():
         job = world.job(job_id, tenant=tenant)
@@ -44,14 +44,14 @@ def assert_exactly_once(world: World, jobs: dict[UUID, Tenant]) -> None:
     assert world.rows("SELECT 1 FROM turno.tickets") == []
 
 
-def enqueue_all(world: World) -> dict[UUID, Tenant]:
+def enqueue_all(world: ExampleInstallation) -> dict[UUID, Tenant]:
     return {
         world.enqueue({"order_ids": world.order_ids(tenant)}, tenant=tenant): tenant
         for tenant in world.tenants.values()
     }
 
 
-def run_and_mend(world: World, crash_at: str) -> dict[UUID, Tenant]:
+def run_and_mend(world: ExampleInstallation, crash_at: str) -> dict[UUID, Tenant]:
     jobs = enqueue_all(world)
     world.work(next(iter(jobs)), crash_at=crash_at)
     mend_until_ended(world, jobs)
@@ -60,23 +60,25 @@ def run_and_mend(world: World, crash_at: str) -> dict[UUID, Tenant]:
 
 @pytest.mark.parametrize("whom", ["self", "parent", "both"])
 @pytest.mark.parametrize("step", CHILD_STEPS)
-def test_a_kill_in_the_child_s_life_neither_loses_nor_doubles(northwind: World, step: str, whom: str) -> None:
+def test_a_kill_in_the_child_s_life_neither_loses_nor_doubles(
+    northwind: ExampleInstallation, step: str, whom: str
+) -> None:
     assert_exactly_once(northwind, run_and_mend(northwind, f"{step}:{whom}"))
 
 
-def test_a_kill_in_a_later_chunk_keeps_the_earlier_ones(northwind: World) -> None:
+def test_a_kill_in_a_later_chunk_keeps_the_earlier_ones(northwind: ExampleInstallation) -> None:
     jobs = run_and_mend(northwind, "chunk_recorded:self:7")
     assert_exactly_once(northwind, jobs)
     assert northwind.job(next(iter(jobs)))["crashes"] == 1
 
 
-def test_a_supervisor_killed_after_its_claim_costs_the_job_nothing(northwind: World) -> None:
+def test_a_supervisor_killed_after_its_claim_costs_the_job_nothing(northwind: ExampleInstallation) -> None:
     jobs = run_and_mend(northwind, "claimed")
     assert_exactly_once(northwind, jobs)
     assert northwind.job(next(iter(jobs)))["crashes"] == 0
 
 
-def test_jobs_that_were_accepted_and_never_launched_are_found(northwind: World) -> None:
+def test_jobs_that_were_accepted_and_never_launched_are_found(northwind: ExampleInstallation) -> None:
     jobs = enqueue_all(northwind)
     mend_until_ended(northwind, jobs)
     assert_exactly_once(northwind, jobs)

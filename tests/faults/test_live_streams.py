@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from tests.integration.test_streams import ask, end, headers_of, move, web_of
 from tests.stream_client import StreamClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cli.demo_web import DemoWeb
-    from tests.world import World
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
 
 STREAMS = 30
 
@@ -36,7 +36,7 @@ def worker_of(web: DemoWeb) -> int:
 
 
 def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
-    world: World,
+    world: ExampleInstallation,
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def test_sigterm_ends_every_stream_and_the_next_process_tells_the_rest(
     assert [body["job_id"] for kind, body in told if kind == "notification"] == [str(job_id)]
 
 
-def test_a_killed_web_process_loses_no_state_for_those_who_come_back(world: World) -> None:
+def test_a_killed_web_process_loses_no_state_for_those_who_come_back(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with web_of(world) as web:
         with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
@@ -80,7 +80,9 @@ def test_a_killed_web_process_loses_no_state_for_those_who_come_back(world: Worl
             assert again.until("job", lambda job: job["status"] == "completed")
 
 
-def test_while_the_hub_has_no_database_streams_stay_open_and_then_tell_what_they_missed(world: World) -> None:
+def test_while_the_hub_has_no_database_streams_stay_open_and_then_tell_what_they_missed(
+    world: ExampleInstallation,
+) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     sessions = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'turno-watch'"
     with web_of(world) as web, StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
@@ -92,7 +94,7 @@ def test_while_the_hub_has_no_database_streams_stay_open_and_then_tell_what_they
         assert len(world.rows("SELECT 1 FROM pg_stat_activity WHERE application_name = 'turno-watch'")) == 1
 
 
-def test_clients_that_never_read_harm_nobody_and_are_dropped(world: World) -> None:
+def test_clients_that_never_read_harm_nobody_and_are_dropped(world: ExampleInstallation) -> None:
     """Each is owed megabytes: results of jobs that ended. Memory stays, others hear at once, no session is held."""
     with web_of(world) as web, ExitStack() as stack:
         jobs = [world.enqueue({"order_ids": [number]}, user_id="deaf", pending_limit=None) for number in range(20)]
@@ -115,7 +117,7 @@ def test_clients_that_never_read_harm_nobody_and_are_dropped(world: World) -> No
             assert reader.until("job", at_least(number), within=10)
             assert ask(web, "GET", "/healthz", {})[0] == 200
         assert resident_kb(web) - before < 60_000, "of what many are owed, each job is kept once"
-        assert becomes_true(lambda: open_sockets(web) < 20, within=40, every=0.2)
+        assert wait_until(lambda: open_sockets(web) < 20, within=40, every=0.2)
         move(world, watched, 50)
         assert reader.until("job", lambda job: job["progress"]["done"] == 50)
         rows = world.rows(
@@ -134,7 +136,7 @@ def open_sockets(web: DemoWeb) -> int:
     return sum(str(entry.readlink()).startswith("socket:") for entry in folder.iterdir() if entry.is_symlink())
 
 
-def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(world: World) -> None:
+def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(world: ExampleInstallation) -> None:
     """Readers that hang up at any moment, also before their first byte: streams, descriptors and sessions go."""
     job_id = world.enqueue({"order_ids": [1]})
     with web_of(world) as web:
@@ -160,12 +162,12 @@ def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(world: World) -> None
             thread.join()
         assert errors == []
         # The pool of the requests may have grown to its 16 sessions.
-        assert becomes_true(lambda: open_sockets(web) <= settled + 16, within=20)
+        assert wait_until(lambda: open_sockets(web) <= settled + 16, within=20)
         with ExitStack() as stack:
             for _ in range(60):
                 assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world))).status == 200
 
 
 @pytest.fixture(autouse=True)
-def room_for_many(world: World) -> None:
+def room_for_many(world: ExampleInstallation) -> None:
     world.extra["WEB_STREAMS_PER_USER"] = "60"

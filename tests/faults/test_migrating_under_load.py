@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psycopg
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from tenants.migration_files import Migrations
-from tenants.migrations import failed, migrate, status
-from tests.world import KEY, ROOT, World
+from tenants.schema_migrations.all_schemas import failed, migrate, status
+from tenants.schema_migrations.files import Migrations
+from tests.installation import KEY, ROOT, ExampleInstallation
 
 # In the tenant that the session names it lasts until somebody ends it.
 STEP = """
@@ -24,21 +24,21 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import psycopg
-from tenants.logins import Logins
-from tenants.migration_files import Migrations
-from tenants.migrations import migrate
+from tenants.identity.logins import Logins
+from tenants.schema_migrations.files import Migrations
+from tenants.schema_migrations.all_schemas import migrate
 url, key, folder, slow = sys.argv[1:]
 connect = lambda: psycopg.connect(url, options=f"-c test.slow={slow}")
 migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(folder)))
 """
 
 
-def versions(world: World, migrations: Migrations) -> dict[str, int]:
+def versions(world: ExampleInstallation, migrations: Migrations) -> dict[str, int]:
     return {one.slug: one.at for one in status(world.admin, world.logins, migrations=migrations) if one.slug}
 
 
 def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_again(
-    world: World, tmp_path: Path
+    world: ExampleInstallation, tmp_path: Path
 ) -> None:
     world.backend = "pool"
     folder = tmp_path / "migrations"
@@ -55,9 +55,9 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     arguments = [sys.executable, "-c", PROGRAM, world.url, KEY, str(folder), world.other.schema]
     migrating = subprocess.Popen(arguments, cwd=ROOT)
     sleeping = "FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()"
-    assert becomes_true(lambda: world.rows(f"SELECT 1 {sleeping}") != [], within=60)
+    assert wait_until(lambda: world.rows(f"SELECT 1 {sleeping}") != [], within=60)
     # The first may still wait for a lock that a job holds.
-    assert becomes_true(lambda: versions(world, steps)["suc0001"] == 9000, within=60)
+    assert wait_until(lambda: versions(world, steps)["suc0001"] == 9000, within=60)
     migrating.kill()
     migrating.wait()
     world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
@@ -66,7 +66,7 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     assert failed(outcomes) == []
     assert versions(world, steps) == {"suc0001": 9000, "suc0002": 9000}
     tenants = [world.one, world.other] * 8
-    assert becomes_true(
+    assert wait_until(
         lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),
         within=90,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd
-from tests.world import World
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 # What the deed does, how its job ends, and the class of its error; `text` is the deed's word.
 DEEDS: list[tuple[str, str, str | None, str]] = [
@@ -32,13 +32,13 @@ DEEDS: list[tuple[str, str, str | None, str]] = [
 ]
 
 
-def finished(world: World, how: str, text: str = "") -> dict[str, Any]:
+def finished(world: ExampleInstallation, how: str, text: str = "") -> dict[str, Any]:
     job_id: UUID = world.enqueue({"how": how, "text": text}, handler=Odd)
-    assert becomes_true(lambda: world.job(job_id)["finished_at"] is not None, within=30), how
+    assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=30), how
     return world.job(job_id)
 
 
-def test_the_next_job_of_the_tenant_is_unharmed(world: World) -> None:
+def test_the_next_job_of_the_tenant_is_unharmed(world: ExampleInstallation) -> None:
     world.backend, world.odd = "pool", True
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")

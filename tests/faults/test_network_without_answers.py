@@ -10,11 +10,11 @@ from time import monotonic
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cli.embedded_postgres import Cluster
 from cli.nemesis.network import Network
+from cli.servers.embedded_postgres import Cluster
 from tests.faults.own_server import own_world
 from tests.faults.tcp_proxy import bad_link
-from tests.world import ROOT, World
+from tests.installation import ROOT, ExampleInstallation
 
 HOLD = """
 import psycopg, sys
@@ -38,14 +38,16 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture(scope="module")
-def tcp_world(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[World]:
+def tcp_world(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[ExampleInstallation]:
     with own_world(tmp_path_factory.mktemp("veth"), postgres_template, tcp=True) as (_, world):
         yield world
 
 
 @pytest.mark.root
 @pytest.mark.parametrize("question", ["SELECT 1", "SELECT pg_sleep(60)"])
-def test_a_session_into_nothing_is_given_up_by_its_client(tcp_world: World, network: Network, question: str) -> None:
+def test_a_session_into_nothing_is_given_up_by_its_client(
+    tcp_world: ExampleInstallation, network: Network, question: str
+) -> None:
     conninfo = tcp_world.logins.conninfo(
         tcp_world.logins.engine, search_path="turno,pg_temp", application="swallowed", timeouts={}
     )

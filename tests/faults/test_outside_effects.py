@@ -19,12 +19,12 @@ from uuid import UUID
 
 import pytest
 
-from app.store import effect_review
-from cli.deadline import becomes_true
-from cli.testing.world import FOREVER
+from app.store.api import effect_review
+from cli.testing.installation import FOREVER
+from cli.wait import wait_until
 from tests.authority import MOODS, Authority, tax_authority
-from tests.odd_handlers import HurriedSync, StoppedSync
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import HurriedSync, StoppedSync
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ FIRST_ORDER = 1_000_000
 
 
 @pytest.fixture
-def authority(world: World) -> Iterator[Authority]:
+def authority(world: ExampleInstallation) -> Iterator[Authority]:
     world.odd = True
     world.backend = "pool"
     with tax_authority() as authority:
@@ -44,7 +44,7 @@ def authority(world: World) -> Iterator[Authority]:
         yield authority
 
 
-def invoices(world: World, count: int) -> list[int]:
+def invoices(world: ExampleInstallation, count: int) -> list[int]:
     """Make as many invoices, of orders of their own."""
     world.rows("DELETE FROM orders WHERE id >= %s", FIRST_ORDER)
     world.rows(
@@ -63,7 +63,7 @@ def invoices(world: World, count: int) -> list[int]:
     return [row["id"] for row in made]
 
 
-def settle(world: World, authority: Authority) -> int:
+def settle(world: ExampleInstallation, authority: Authority) -> int:
     """Do what a person does: look at the authority's books, and say what is in them."""
     waiting = world.rows("SELECT key, outside_key, waiting FROM external_effects WHERE waiting <> '{}'")
     for effect in waiting:
@@ -75,7 +75,7 @@ def settle(world: World, authority: Authority) -> int:
     return len(waiting)
 
 
-def continued(world: World) -> int:
+def continued(world: ExampleInstallation) -> int:
     """Do what a user does: retry what failed, until nothing is left."""
     ended = world.rows(
         "SELECT id FROM background_jobs j WHERE successor_id IS NULL AND (status = 'failed' OR status = 'completed'"
@@ -86,14 +86,14 @@ def continued(world: World) -> int:
     return len(ended)
 
 
-def open_jobs(world: World, *, parked: bool = True) -> int:
+def open_jobs(world: ExampleInstallation, *, parked: bool = True) -> int:
     condition = "" if parked else " AND run_at < 'infinity'"
     (row,) = world.rows(f"SELECT count(*) FROM background_jobs WHERE finished_at IS NULL{condition}")  # noqa: S608
     return int(row["count"])
 
 
 @pytest.mark.timeout(120 + 2 * AUTHORISATIONS)
-def test_no_authorisation_is_asked_for_twice_whatever_fails(world: World, authority: Authority) -> None:
+def test_no_authorisation_is_asked_for_twice_whatever_fails(world: ExampleInstallation, authority: Authority) -> None:
     authority.moods, authority.chance = MOODS, random.Random(AUTHORISATIONS)  # noqa: S311
     wanted = invoices(world, AUTHORISATIONS)
     for first in range(0, len(wanted), BATCH):
@@ -102,11 +102,11 @@ def test_no_authorisation_is_asked_for_twice_whatever_fails(world: World, author
     for death in cycle(DEATHS):
         pool = world.start_pool(POOL_MAX_CHILDREN="6", TURNO_CRASH_AT=death)
         pools += 1
-        becomes_true(lambda: pool.poll() is not None or not open_jobs(world, parked=False), within=15)  # noqa: B023
+        wait_until(lambda: pool.poll() is not None or not open_jobs(world, parked=False), within=15)  # noqa: B023
         pool.kill()
         pool.communicate()
         # Whoever was calling is dead, and what it had sent is decided.
-        assert becomes_true(lambda: authority.in_flight == 0, within=10)
+        assert wait_until(lambda: authority.in_flight == 0, within=10)
         world.time_passes()
         world.sweep()
         parked += settle(world, authority)
@@ -137,12 +137,12 @@ def stopped(pid: int) -> bool:
 
 
 def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_nothing(
-    world: World, authority: Authority
+    world: ExampleInstallation, authority: Authority
 ) -> None:
     (invoice,) = invoices(world, 1)
     job_id: UUID = world.enqueue({"invoice_ids": [invoice]}, handler=StoppedSync)
     old = world.start_pool(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: any(stopped(pid) for pid in children(old)), within=30)
+    assert wait_until(lambda: any(stopped(pid) for pid in children(old)), within=30)
     (child,) = [pid for pid in children(old) if stopped(pid)]
     os.kill(old.pid, signal.SIGSTOP)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour'")
@@ -150,30 +150,32 @@ def test_a_process_that_was_stopped_before_its_call_and_wakes_up_late_doubles_no
     world.time_passes()
     new = world.start_pool(POOL_MAX_CHILDREN="1")
     # Not found, and nobody has seen the old process end: it may yet call, so a person is asked.
-    assert becomes_true(lambda: world.job(job_id)["run_at"] == FOREVER, within=30)
+    assert wait_until(lambda: world.job(job_id)["run_at"] == FOREVER, within=30)
     os.kill(child, signal.SIGCONT)
-    assert becomes_true(lambda: sum(authority.grants.values()) == 1, within=30)
+    assert wait_until(lambda: sum(authority.grants.values()) == 1, within=30)
     os.kill(old.pid, signal.SIGCONT)
     old.communicate(timeout=30)
     (effect,) = world.rows("SELECT state FROM external_effects")
     assert effect["state"] == "intended"  # what a zombie knows is not written
     assert settle(world, authority) == 1
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
     assert list(authority.grants.values()) == [1]
     assert new.poll() is None
 
 
-def test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on(world: World, authority: Authority) -> None:
+def test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on(
+    world: ExampleInstallation, authority: Authority
+) -> None:
     authority.moods = ("never",)
     (invoice,) = invoices(world, 1)
     job_id = world.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync)
     pool = world.start_pool(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT="intended:self:1")
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM external_effects WHERE caller_gone") != [], within=30)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM external_effects WHERE caller_gone") != [], within=30)
     pool.kill()
     pool.communicate()
     authority.moods = ("grant",)
     world.time_passes()
     world.sweep()
     world.start_pool(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
     assert list(authority.grants.values()) == [1]

@@ -12,16 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import ClaimLost
-from app.store import attempts, recovery, tickets
-from app.work.session import HandlerConnection
-from tenants.session import handler_session, service_session
+from app.runner.session import HandlerConnection
+from app.store.engine import recovery, tickets
+from app.store.handler import attempts
+from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 KINDS = (("batch_invoicing", 1),)
 
 
-def lose_workers(world: World, number: int) -> None:
+def lose_workers(world: ExampleInstallation, number: int) -> None:
     for _ in range(number):
         job_id = world.enqueue({"order_ids": [1]})
         worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
@@ -33,11 +34,11 @@ def lose_workers(world: World, number: int) -> None:
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
-def no_slots(world: World) -> None:
+def no_slots(world: ExampleInstallation) -> None:
     world.extra["REOFFER_AFTER_SECONDS"] = "3600"
 
 
-def test_four_crons_at_once_take_each_lost_job_back_once(world: World) -> None:
+def test_four_crons_at_once_take_each_lost_job_back_once(world: ExampleInstallation) -> None:
     lose_workers(world, 8)
     start = Barrier(4)
 
@@ -55,7 +56,7 @@ def test_four_crons_at_once_take_each_lost_job_back_once(world: World) -> None:
     )
 
 
-def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: World) -> None:
+def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: ExampleInstallation) -> None:
     lose_workers(world, 3)
     world.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 day'")
     world.rows("UPDATE turno.leases SET until = until - interval '1 day'")
@@ -65,7 +66,7 @@ def test_a_cron_that_was_missed_for_a_day_catches_up_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: World, seed: int) -> None:
+def test_of_a_reaper_and_a_finishing_attempt_one_wins(world: ExampleInstallation, seed: int) -> None:
     chance = Random(seed)  # noqa: S311 - a seed, not a secret
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
@@ -116,7 +117,9 @@ JOBS = st.lists(st.tuples(ENDED | st.sampled_from(["pending", "running"]), st.in
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 @given(jobs=JOBS)
-def test_only_what_ended_longer_ago_than_the_retention_is_removed(world: World, jobs: list[tuple[str, int]]) -> None:
+def test_only_what_ended_longer_ago_than_the_retention_is_removed(
+    world: ExampleInstallation, jobs: list[tuple[str, int]]
+) -> None:
     world.forget()
     kept = set()
     for status, days in jobs:

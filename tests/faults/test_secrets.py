@@ -8,13 +8,13 @@ import pytest
 from psycopg import sql
 
 from app.jobs.job import JobRef
-from cli.deadline import becomes_true
 from cli.testing import processes
+from cli.wait import wait_until
 from cli.wiring import exec_queue
-from tenants.provision import read_company
-from tests.odd_handlers import Odd
+from tenants.provisioning.provision import read_company
+from tests.installation import KEY, ExampleInstallation
+from tests.misbehaving_handlers import Odd
 from tests.spying_handlers import Spy
-from tests.world import KEY, World
 
 SECRETS = {
     "ADMIN_DATABASE_URL": "postgresql://provisioner:password-of-the-provisioner@db.example/turno",
@@ -25,7 +25,7 @@ SECRETS = {
     "MASTER_KEY": KEY,
 }
 OWN = {"SHOP_URL": "https://shop.example", "TURNO_VISIBLE": ""}
-Start = Callable[[World, UUID], object]
+Start = Callable[[ExampleInstallation, UUID], object]
 STARTS: dict[str, Start] = {
     "a pool": lambda world, _job: world.start_pool(POOL_MAX_CHILDREN="1", **SECRETS, **OWN),
     "a worker by hand": lambda world, job: world.start_worker(job, **SECRETS, **OWN),
@@ -35,7 +35,7 @@ STARTS: dict[str, Start] = {
 }
 
 
-def spied(world: World, start: Start) -> dict[str, Any]:
+def spied(world: ExampleInstallation, start: Start) -> dict[str, Any]:
     """Run the spy in a worker, and return what it found."""
     world.registry = "tests.spying_handlers:REGISTRY"
     world.backend = "pool" if start is STARTS["a pool"] else "exec"
@@ -46,13 +46,15 @@ def spied(world: World, start: Start) -> dict[str, Any]:
     halves = {name: (secret[:9], secret[9:]) for name, secret in (SECRETS | passwords).items()}
     job_id = world.enqueue({"halves": halves}, handler=Spy)
     start(world, job_id)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30), world.job(job_id)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30), world.job(job_id)
     result: dict[str, Any] = world.job(job_id)["result"]
     return result
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(world: World, start: Start) -> None:
+def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(
+    world: ExampleInstallation, start: Start
+) -> None:
     found = spied(world, start)
     assert found["found"] == []
     assert found["own"] == "https://shop.example"
@@ -61,11 +63,11 @@ def test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach(wor
     assert found["in memory"] == ["the handler of suc0001"]
 
 
-def test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves(world: World) -> None:
+def test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves(world: ExampleInstallation) -> None:
     world.odd, world.backend = True, "pool"
     pool = world.start_pool(POOL_MAX_CHILDREN="1")
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
     # It was forked first, and leads no group, unlike those that run jobs.
     forks = min(pid for pid in processes.below(pool.pid) if not processes.leads_a_group(pid))
     processes.kill(forks)
@@ -86,7 +88,7 @@ END $$
 """
 
 
-def test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions(world: World) -> None:
+def test_no_default_that_a_handler_sets_ends_its_tenant_s_later_sessions(world: ExampleInstallation) -> None:
     world.odd = True
     poisoned = world.enqueue({"how": "run_sql", "text": LOCKED_OUT}, handler=Odd)
     try:

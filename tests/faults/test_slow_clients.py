@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from tests.faults.test_live_streams import resident_kb
 from tests.integration.test_streams import ask, headers_of, web_of
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from cli.demo_web import DemoWeb
-    from tests.world import World
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
 
 EACH = 20  # sockets of a kind; the web has 16 threads
 PROMPT = 1.5  # seconds in which somebody else's request is answered meanwhile, on a busy machine
@@ -62,7 +62,7 @@ def head(method: str, path: str, headers: dict[str, str]) -> bytes:
     return "\r\n".join([*lines, ""]).encode()
 
 
-def slow_kinds(world: World) -> dict[str, Callable[[DemoWeb], Slow]]:
+def slow_kinds(world: ExampleInstallation) -> dict[str, Callable[[DemoWeb], Slow]]:
     json_body = headers_of(world) | {"Content-Type": "application/json"}
     form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
     sign_in = head("POST", "/sign-in", form | {"Content-Length": "1000"})
@@ -81,12 +81,12 @@ def slow_kinds(world: World) -> dict[str, Callable[[DemoWeb], Slow]]:
 
 
 @pytest.fixture
-def web(world: World) -> Iterator[DemoWeb]:
+def web(world: ExampleInstallation) -> Iterator[DemoWeb]:
     with web_of(world) as running:
         yield running
 
 
-def large_job(world: World) -> UUID:
+def large_job(world: ExampleInstallation) -> UUID:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
     world.rows("SELECT job_end(%s, 'completed', NULL, jsonb_build_object('a', repeat('x', 200000)), NULL)", job_id)
@@ -104,7 +104,7 @@ def healthy(web: DemoWeb) -> float:
     return monotonic() - began
 
 
-def test_slow_clients_hold_no_thread_and_are_ended(world: World, web: DemoWeb) -> None:
+def test_slow_clients_hold_no_thread_and_are_ended(world: ExampleInstallation, web: DemoWeb) -> None:
     clients = {kind: [begin(web) for _ in range(EACH)] for kind, begin in slow_kinds(world).items()}
     everybody = [client for some in clients.values() for client in some]
     slowest = 0.0
@@ -119,7 +119,7 @@ def test_slow_clients_hold_no_thread_and_are_ended(world: World, web: DemoWeb) -
     with ExitStack() as stack:
         for client in everybody:
             stack.enter_context(client.socket)
-        assert becomes_true(all_ended, within=20, every=0.25)
+        assert wait_until(all_ended, within=20, every=0.25)
         assert slowest < PROMPT
         status = {kind: {client.answer[9:12] for client in some} for kind, some in clients.items()}
         assert status.pop("reads nothing") == {b""}

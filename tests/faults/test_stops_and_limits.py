@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from app.jobs.job import JobRef
-from app.queues.exec import ExecQueue
-from app.queues.slots import SlotFolder
-from cli.deadline import becomes_true
-from tests.odd_handlers import Odd, OddOnce
-from tests.world import ROOT, World
+from app.queues.exec.launcher import ExecQueue
+from app.queues.exec.slots import SlotFolder
+from cli.wait import wait_until
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd, OddOnce
 
 
 @pytest.fixture(autouse=True)
-def odd_pool(world: World) -> None:
+def odd_pool(world: ExampleInstallation) -> None:
     world.odd = True
     world.backend = "pool"
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
@@ -32,7 +32,7 @@ def children(pid: int) -> list[int]:
     return [child for child in found if Path(f"/proc/{child}").exists() and os.getpgid(child) == child]
 
 
-def checkpointed(world: World) -> bool:
+def checkpointed(world: ExampleInstallation) -> bool:
     return world.rows("SELECT 1 FROM background_job_checkpoints") != []
 
 
@@ -41,23 +41,23 @@ def peak_kilobytes(pid: int) -> int:
     return int(line.split()[1])
 
 
-def test_sigterm_to_a_child_alone_hands_its_job_back_uncounted(world: World) -> None:
+def test_sigterm_to_a_child_alone_hands_its_job_back_uncounted(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     pool = world.start_pool(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: checkpointed(world), within=20)
+    assert wait_until(lambda: checkpointed(world), within=20)
     (child,) = children(pool.pid)
     os.kill(child, signal.SIGTERM)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     job = world.job(job_id)
     assert (job["errors"], job["crashes"], job["attempt"]) == (0, 0, 2)
     assert job["result"]["resumed_from"] >= 1
     assert pool.poll() is None
 
 
-def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_nothing(world: World) -> None:
+def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_nothing(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
-    assert becomes_true(lambda: checkpointed(world), within=20)
+    assert wait_until(lambda: checkpointed(world), within=20)
     os.kill(old.pid, signal.SIGSTOP)
 
     def taken_back() -> bool:
@@ -67,10 +67,10 @@ def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_noth
         world.sweep()
         return bool(world.job(job_id)["status"] == "pending")
 
-    assert becomes_true(taken_back, within=20)
+    assert wait_until(taken_back, within=20)
     world.time_passes()
     world.start_pool()
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     finished = world.job(job_id)
     os.kill(old.pid, signal.SIGCONT)
     log, _ = old.communicate(timeout=20)
@@ -79,33 +79,33 @@ def test_a_parent_that_was_stopped_finds_its_job_taken_and_its_child_writes_noth
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_an_interrupt_drains_like_sigterm(world: World) -> None:
+def test_an_interrupt_drains_like_sigterm(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     pool = world.start_pool()
-    assert becomes_true(lambda: checkpointed(world), within=20)
+    assert wait_until(lambda: checkpointed(world), within=20)
     pool.send_signal(signal.SIGINT)
     log, _ = pool.communicate(timeout=20)
     assert pool.returncode == 0, log
     assert (world.job(job_id)["status"], world.job(job_id)["errors"]) == ("pending", 0)
 
 
-def test_a_parent_rests_while_every_child_is_busy(world: World) -> None:
+def test_a_parent_rests_while_every_child_is_busy(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
     pool = world.start_pool(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
 
     def switches() -> int:
         lines = Path(f"/proc/{pool.pid}/status").read_text().splitlines()
         return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
     before, beats = switches(), world.rows("SELECT clock_timestamp() AS at")[0]["at"]
-    assert becomes_true(
+    assert wait_until(
         lambda: world.rows("SELECT clock_timestamp() - %s > interval '1 s' AS over", beats)[0]["over"], within=10
     )
     assert switches() - before < 200  # it would be a thousand a second
 
 
-def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: World) -> None:
+def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "print_much", "number": 200}, handler=Odd)
     with Path(os.devnull).open("w") as nowhere:
         pool = subprocess.Popen(
@@ -113,7 +113,7 @@ def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: World)
             stderr=nowhere, start_new_session=True,
         )  # fmt: skip
     try:
-        assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+        assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
         assert peak_kilobytes(pool.pid) < 150 * 1024
     finally:
         pool.kill()
@@ -121,20 +121,20 @@ def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: World)
 
 
 @pytest.mark.parametrize(("how", "says"), [("huge_result", "at most 262144"), ("huge_error", "xxx")])
-def test_a_huge_answer_stays_in_the_child(world: World, how: str, says: str) -> None:
+def test_a_huge_answer_stays_in_the_child(world: ExampleInstallation, how: str, says: str) -> None:
     job_id = world.enqueue({"how": how, "number": 200}, handler=OddOnce)
     pool = world.start_pool(POOL_MAX_CHILDREN="1")
-    assert becomes_true(lambda: world.job(job_id)["finished_at"] is not None, within=30)
+    assert wait_until(lambda: world.job(job_id)["finished_at"] is not None, within=30)
     job = world.job(job_id)
     assert (job["status"], says in job["error"]["message"]) == ("failed", True)
     assert len(job["error"]["message"]) <= 2000
     assert peak_kilobytes(pool.pid) < 150 * 1024
     after = world.enqueue({"how": "ok"}, handler=Odd)
-    assert becomes_true(lambda: world.job(after)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(after)["status"] == "completed", within=20)
 
 
 @pytest.mark.parametrize("backend", ["exec", "pool"])
-def test_a_log_that_cannot_be_written_stops_no_job(world: World, backend: str) -> None:
+def test_a_log_that_cannot_be_written_stops_no_job(world: ExampleInstallation, backend: str) -> None:
     world.backend = backend
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     argument = "pool" if backend == "pool" else str(job_id)
@@ -144,13 +144,13 @@ def test_a_log_that_cannot_be_written_stops_no_job(world: World, backend: str) -
             stderr=full, start_new_session=True,
         )  # fmt: skip
     try:
-        assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+        assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
     finally:
         worker.kill()
         worker.wait()
 
 
-def test_a_log_file_that_cannot_be_opened_leaves_the_job_waiting(world: World, tmp_path: Path) -> None:
+def test_a_log_file_that_cannot_be_opened_leaves_the_job_waiting(world: ExampleInstallation, tmp_path: Path) -> None:
     world.backend = "exec"
     job_id = world.enqueue({"order_ids": [1]})
     queue = ExecQueue(
@@ -165,7 +165,7 @@ def test_a_log_file_that_cannot_be_opened_leaves_the_job_waiting(world: World, t
         root=ROOT, slots=SlotFolder(tmp_path / "slots", 1), log_file=tmp_path / "log", environment=world.environment
     )
     assert whole.offer(JobRef("suc0001", job_id)) is True
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
 
 
 @contextmanager
@@ -192,7 +192,9 @@ def few_descriptors(more: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("more", [1, 2, 4])
-def test_without_descriptors_no_worker_is_launched_and_the_job_waits(world: World, tmp_path: Path, more: int) -> None:
+def test_without_descriptors_no_worker_is_launched_and_the_job_waits(
+    world: ExampleInstallation, tmp_path: Path, more: int
+) -> None:
     world.backend = "exec"
     job_id = world.enqueue({"order_ids": [1]})
     queue = ExecQueue(
@@ -203,19 +205,19 @@ def test_without_descriptors_no_worker_is_launched_and_the_job_waits(world: Worl
         assert queue.offer(JobRef("suc0001", job_id)) is False
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert queue.offer(JobRef("suc0001", job_id)) is True
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
 
 
-def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: World) -> None:
+def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     pool = world.start_pool(POOL_MIN_CHILDREN="0")
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=20)
-    assert becomes_true(lambda: len(children(pool.pid)) >= 1, within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
+    assert wait_until(lambda: len(children(pool.pid)) >= 1, within=20)
     open_now = max(int(entry.name) for entry in Path(f"/proc/{pool.pid}/fd").iterdir())
     limits = resource.prlimit(pool.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(pool.pid, resource.RLIMIT_NOFILE, (open_now + 1, limits[1]))
     busy = world.enqueue({"how": "hold_a_lock", "text": "SELECT 1"}, handler=Odd)
-    assert becomes_true(lambda: world.job(busy)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(busy)["status"] == "running", within=20)
     starved = world.enqueue({"how": "ok"}, handler=Odd)
     assert pool.stdout is not None
     assert any("no process could be had" in line for line in pool.stdout)
@@ -224,11 +226,11 @@ def test_a_pool_that_cannot_fork_gives_the_job_back_and_stays(world: World) -> N
     assert (world.job(starved)["status"], world.job(starved)["crashes"]) == ("pending", 0)
     resource.prlimit(pool.pid, resource.RLIMIT_NOFILE, limits)
     world.time_passes()
-    assert becomes_true(lambda: world.job(starved)["status"] == "completed", within=20)
+    assert wait_until(lambda: world.job(starved)["status"] == "completed", within=20)
 
 
 @pytest.mark.root
-def test_a_child_that_the_kernel_ends_for_memory_costs_its_parent_nothing(world: World) -> None:
+def test_a_child_that_the_kernel_ends_for_memory_costs_its_parent_nothing(world: ExampleInstallation) -> None:
     bad = world.enqueue({"how": "exhaust_memory"}, handler=Odd)
     good = world.enqueue({"how": "ok"}, handler=Odd)
     with memory_group(180) as group:
@@ -237,8 +239,8 @@ def test_a_child_that_the_kernel_ends_for_memory_costs_its_parent_nothing(world:
             resource.prlimit(pool.pid, resource.RLIMIT_AS, (2**30, 2**30))
         else:
             (group / "cgroup.procs").write_text(str(pool.pid))
-        assert becomes_true(lambda: world.job(good)["finished_at"] is not None, within=30)
-        assert becomes_true(lambda: world.job(bad)["finished_at"] is not None, within=30)
+        assert wait_until(lambda: world.job(good)["finished_at"] is not None, within=30)
+        assert wait_until(lambda: world.job(bad)["finished_at"] is not None, within=30)
         assert pool.poll() is None
         world.stop_workers()
     assert (world.job(bad)["status"], world.job(bad)["crashes"]) == ("failed", 3)
@@ -266,5 +268,5 @@ def memory_group(megabytes: int) -> Iterator[Path | None]:
     group = next(filter(None, (made_group(Path(root), limit, megabytes) for root, limit in GROUPS)), None)
     yield group
     if group is not None:
-        assert becomes_true(lambda: (group / "cgroup.procs").read_text() == "", within=10)
+        assert wait_until(lambda: (group / "cgroup.procs").read_text() == "", within=10)
         group.rmdir()

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from tests.integration.test_streams import ask, headers_of, web_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.demo_web import DemoWeb
-    from tests.world import World
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
 
 CLIENTS = 32  # of the web's 16 threads
 HELD_UP = 0.15  # seconds by which others may answer later, of the 0.3 and 1 that a lock is waited for
 
 
 @contextmanager
-def locked(world: World) -> Iterator[None]:
+def locked(world: ExampleInstallation) -> Iterator[None]:
     with psycopg.connect(world.url) as connection:
         table = sql.Identifier(world.one.schema, "background_jobs")
         connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(table))
@@ -41,7 +41,7 @@ def timed(web: DemoWeb, method: str, path: str, headers: dict[str, str], body: s
     return status, answer, monotonic() - began
 
 
-def median_of(world: World, web: DemoWeb) -> float:
+def median_of(world: ExampleInstallation, web: DemoWeb) -> float:
     """Return the seconds that one of the other tenant's requests takes, as a rule."""
     answers = [timed(web, "GET", "/api/jobs", headers_of(world, tenant="suc0002")) for _ in range(30)]
     assert {status for status, _, _ in answers} == {200}
@@ -49,7 +49,7 @@ def median_of(world: World, web: DemoWeb) -> float:
     return found
 
 
-def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: World) -> None:
+def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: ExampleInstallation) -> None:
     over, told = Event(), []
     body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}})
     requests = (("GET", "/api/jobs", None), ("POST", "/api/jobs/batch_invoicing", body))
@@ -65,7 +65,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: World) -> None
             for number in range(CLIENTS):
                 clients.submit(insist, number)
             try:
-                assert becomes_true(lambda: len(told) >= CLIENTS, within=20)
+                assert wait_until(lambda: len(told) >= CLIENTS, within=20)
                 held_up = median_of(world, web) - calm
             finally:
                 over.set()
@@ -75,7 +75,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: World) -> None
         assert ask(web, "GET", "/api/jobs", headers_of(world))[0] == 200
 
 
-def test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered(world: World) -> None:
+def test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered(world: ExampleInstallation) -> None:
     with web_of(world, WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
         stream = clients.map(lambda _: ask(web, "GET", "/api/jobs", headers_of(world))[0], range(60))
         assert set(stream) == {200}

@@ -15,33 +15,33 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.deadline import becomes_true
 from cli.testing.processes import children
-from tenants.provision import add_tenant
-from tenants.removal import remove_tenant
-from tenants.tenant import Tenant
-from tests.odd_handlers import Odd
-from tests.world import World
+from cli.wait import wait_until
+from tenants.identity.tenant import Tenant
+from tenants.provisioning.provision import add_tenant
+from tenants.provisioning.removal import remove_tenant
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
 @pytest.fixture(autouse=True)
-def pool_backend(world: World) -> None:
+def pool_backend(world: ExampleInstallation) -> None:
     world.odd, world.backend = True, "pool"
 
 
 @pytest.fixture
-def company(world: World, tmp_path: Path) -> Path:
+def company(world: ExampleInstallation, tmp_path: Path) -> Path:
     """Where jobs that wait for each other meet; see `wait_for_company`."""
     world.extra["MEET"] = str(tmp_path)
     return tmp_path
 
 
-def completed(world: World, job_id: UUID, tenant: Tenant) -> bool:
+def completed(world: ExampleInstallation, job_id: UUID, tenant: Tenant) -> bool:
     return bool(world.job(job_id, tenant=tenant)["status"] == "completed")
 
 
 @contextmanager
-def locked(world: World, table: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+def locked(world: ExampleInstallation, table: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """Hold the first tenant's table as a migration does that builds an index."""
     with psycopg.connect(world.url) as session:
         name = sql.Identifier(world.one.schema, table)
@@ -50,10 +50,10 @@ def locked(world: World, table: str) -> Iterator[psycopg.Connection[tuple[object
         session.rollback()
 
 
-def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: World, company: Path) -> None:
+def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: ExampleInstallation, company: Path) -> None:
     victim = world.enqueue({"how": "wait_for_company"}, handler=Odd)
     pool = world.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
-    assert becomes_true((company / str(victim)).exists, within=20)
+    assert wait_until((company / str(victim)).exists, within=20)
     running = [pid for pid in children(pool.pid) if str(victim).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
     said: list[str] = []
     with locked(world, "background_jobs"):
@@ -65,26 +65,26 @@ def test_while_a_tenant_s_rescue_is_refused_the_others_are_served(world: World, 
             if "job not taken back yet" in line:
                 break
         others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(10)]
-        assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=4), said
-    assert becomes_true(lambda: world.job(victim)["crashes"] == 1, within=10)
+        assert wait_until(lambda: all(completed(world, job, world.other) for job in others), within=4), said
+    assert wait_until(lambda: world.job(victim)["crashes"] == 1, within=10)
     assert pool.poll() is None
 
 
-def test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child(world: World) -> None:
+def test_while_a_tenant_s_jobs_cannot_be_started_the_others_are_served_by_one_child(world: ExampleInstallation) -> None:
     pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
     waiting = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(5)]
     with locked(world, "background_jobs"):
         assert pool.stdout is not None
         assert any("attempt not started" in line for line in pool.stdout)
         others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(10)]
-        assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=4)
-    assert becomes_true(lambda: all(completed(world, job, world.one) for job in waiting), within=20)
+        assert wait_until(lambda: all(completed(world, job, world.other) for job in others), within=4)
+    assert wait_until(lambda: all(completed(world, job, world.one) for job in waiting), within=20)
     assert {(job["errors"], job["crashes"]) for job in map(world.job, waiting)} == {(0, 0)}
     assert pool.poll() is None
 
 
 @contextmanager
-def locked_out(world: World) -> Iterator[None]:
+def locked_out(world: ExampleInstallation) -> Iterator[None]:
     """Let the server refuse the first tenant's login."""
     role = sql.Identifier(world.one.handler_role)
     world.admin.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(role))
@@ -94,14 +94,14 @@ def locked_out(world: World) -> Iterator[None]:
         world.admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(role))
 
 
-def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it(world: World) -> None:
+def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it(world: ExampleInstallation) -> None:
     with locked_out(world):
         refused = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(20)]
         others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(40)]
         pool = world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="2", LOG_LEVEL="ERROR")
-        assert becomes_true(lambda: all(completed(world, job, world.other) for job in others), within=20)
+        assert wait_until(lambda: all(completed(world, job, world.other) for job in others), within=20)
         unsettled = "SELECT 1 FROM turno.tickets WHERE state <> 'scheduled'"
-        assert becomes_true(lambda: world.rows(unsettled) == [], within=20)
+        assert wait_until(lambda: world.rows(unsettled) == [], within=20)
         pool.send_signal(signal.SIGTERM)
         said, _ = pool.communicate(timeout=20)
     assert 1 <= said.count("is not permitted to log in") <= 4, said
@@ -109,7 +109,7 @@ def test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_i
     assert {(job["status"], job["errors"], job["crashes"], job["attempt"]) for job in jobs} == {("pending", 0, 0, 0)}
 
 
-def test_a_child_that_dies_before_its_start_is_recorded_each_time_ends_its_job(world: World) -> None:
+def test_a_child_that_dies_before_its_start_is_recorded_each_time_ends_its_job(world: ExampleInstallation) -> None:
     world.backend = "exec"
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     world.work(job_id, crash_at="handed")
@@ -119,7 +119,7 @@ def test_a_child_that_dies_before_its_start_is_recorded_each_time_ends_its_job(w
 
 
 @pytest.fixture
-def brief_tenant(world: World) -> Iterator[Tenant]:
+def brief_tenant(world: ExampleInstallation) -> Iterator[Tenant]:
     """A tenant that is removed while its job runs."""
     tenant = add_tenant(world.admin, world.logins, "suc0009", "northwind")
     yield tenant
@@ -128,18 +128,18 @@ def brief_tenant(world: World) -> Iterator[Tenant]:
 
 
 def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
-    world: World, company: Path, brief_tenant: Tenant
+    world: ExampleInstallation, company: Path, brief_tenant: Tenant
 ) -> None:
     theirs = world.enqueue({"how": "wait_for_company"}, handler=Odd, tenant=brief_tenant)
     ours = world.enqueue({"how": "wait_for_company"}, handler=Odd)
     pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
-    assert becomes_true(lambda: {str(theirs), str(ours)} <= {file.name for file in company.iterdir()}, within=20)
+    assert wait_until(lambda: {str(theirs), str(ours)} <= {file.name for file in company.iterdir()}, within=20)
     world.admin.execute("RESET search_path")
     remove_tenant(world.admin, "suc0009")
     (company / "go").touch()
     assert pool.stdout is not None
     assert any("its tenant is gone" in line for line in pool.stdout)
-    assert becomes_true(lambda: completed(world, ours, world.one), within=10)
+    assert wait_until(lambda: completed(world, ours, world.one), within=10)
     assert (world.job(ours)["attempt"], world.job(ours)["crashes"]) == (1, 0)
     assert pool.poll() is None
 
@@ -148,28 +148,30 @@ BROKEN = """
 import sys
 from pathlib import Path
 import cli.worker_wiring
-from app.work.vigil import Vigil
+from app.worker.liveness import Liveness
 from cli.testing.worker import main
 
-class Broken(Vigil):
+class Broken(Liveness):
     def turn(self):
         if Path(sys.argv[1], "break").exists():
             raise RuntimeError("a fault of the program's")
 
 cli.worker_wiring.vigil = lambda _settings: Broken()
-sys.exit(main(["tests.odd_handlers:REGISTRY", "pool"]))
+sys.exit(main(["tests.misbehaving_handlers:REGISTRY", "pool"]))
 """
 
 
-def broken_pool(world: World, company: Path) -> Popen[str]:
+def broken_pool(world: ExampleInstallation, company: Path) -> Popen[str]:
     environment = world.environment | {"POOL_MIN_CHILDREN": "1", "POOL_MAX_CHILDREN": "2", "HEARTBEAT_SECONDS": "0.2"}
     return world._spawn([sys.executable, "-c", BROKEN, str(company)], environment)
 
 
-def test_a_worker_that_ends_unexpectedly_hands_its_jobs_back_uncounted(world: World, company: Path) -> None:
+def test_a_worker_that_ends_unexpectedly_hands_its_jobs_back_uncounted(
+    world: ExampleInstallation, company: Path
+) -> None:
     jobs = [world.enqueue({"how": "wait_for_company"}, handler=Odd) for _ in range(2)]
     pool = broken_pool(world, company)
-    assert becomes_true(lambda: {str(job) for job in jobs} <= {file.name for file in company.iterdir()}, within=20)
+    assert wait_until(lambda: {str(job) for job in jobs} <= {file.name for file in company.iterdir()}, within=20)
     mine = children(pool.pid)
     (company / "break").touch()
     said, _ = pool.communicate(timeout=20)

@@ -12,18 +12,18 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
+from cli.demo.web import DemoWeb
 from cli.development_token import development_token
-from cli.free_port import free_port
-from tests.world import World
+from cli.servers.free_port import free_port
+from cli.wait import wait_until
+from tests.installation import ExampleInstallation
 
 # Where the web dies, and whether the job was committed by then.
 STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launched", True)]
 
 
 @contextmanager
-def web_that_dies(world: World, step: str) -> Iterator[DemoWeb]:
+def web_that_dies(world: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
     """Serve with gunicorn; its process kills itself at the step, and its successors would too."""
     port = free_port()
     environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
@@ -37,7 +37,7 @@ def web_that_dies(world: World, step: str) -> Iterator[DemoWeb]:
         web.stop()
 
 
-def submit(world: World, web: DemoWeb) -> tuple[int, UUID]:
+def submit(world: ExampleInstallation, web: DemoWeb) -> tuple[int, UUID]:
     token = development_token(world.settings, user="ana", tenants=["suc0001"])
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
                "Idempotency-Key": "the-same-each-time"}  # fmt: skip
@@ -60,7 +60,7 @@ def web_processes(web: DemoWeb) -> list[int]:
 
 @pytest.mark.parametrize(("step", "committed"), STEPS)
 def test_a_killed_web_process_leaves_a_whole_job_or_none_and_a_retry_finds_it(
-    world: World,
+    world: ExampleInstallation,
     step: str,
     committed: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
@@ -74,13 +74,13 @@ def test_a_killed_web_process_leaves_a_whole_job_or_none_and_a_retry_finds_it(
         assert status == 202
         assert left in ([], [job_id])
         world.sweep()
-        assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+        assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
     assert len(world.rows("SELECT 1 FROM background_jobs")) == 1
     assert len(world.rows("SELECT 1 FROM invoices")) == 2
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: World) -> None:
+def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: ExampleInstallation) -> None:
     """Between insert and commit: the session's end is the transaction's, whoever ended it."""
     with web_that_dies(world, "") as web:
         blocker = psycopg.connect(world.url)
@@ -92,14 +92,14 @@ def test_a_web_process_that_dies_inside_the_transaction_leaves_nothing(world: Wo
             {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"},
         )  # fmt: skip
         waiting = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'turno-web' AND wait_event_type = 'Lock'"
-        assert becomes_true(lambda: world.rows(waiting) != [], within=20)
+        assert wait_until(lambda: world.rows(waiting) != [], within=20)
         for child in web_processes(web):
             os.kill(child, signal.SIGKILL)
         with pytest.raises((http.client.HTTPException, OSError)):
             connection.getresponse()
         connection.close()
         # The server notices within its check interval, lock or no lock.
-        assert becomes_true(lambda: world.rows(waiting) == [], within=10)
+        assert wait_until(lambda: world.rows(waiting) == [], within=10)
         blocker.close()
     assert world.rows("SELECT 1 FROM background_jobs") == []
     assert world.rows("SELECT 1 FROM turno.tickets") == []

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from cli.embedded_postgres import Cluster
+from cli.servers.embedded_postgres import Cluster
 
 
 def main(data: str, how: str) -> None:

@@ -18,25 +18,16 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from app.store import (
-    attempts,
-    broker,
-    effect_review,
-    effects,
-    jobs,
-    notifications,
-    recovery,
-    routing,
-    tickets,
-    turns,
-    watched,
-)
-from app.web.job_body import error_body, job_body
-from app.work.session import HandlerConnection
-from tenants.grants import TENANT, Role
-from tenants.session import as_api, handler_session, service_session
+from app.runner.session import HandlerConnection
+from app.store.api import effect_review, jobs, notifications, watched_jobs
+from app.store.engine import broker, recovery, tickets
+from app.store.handler import attempts, effects
+from app.store.operator import fairness, routing
+from app.web.api.job_body import error_body, job_body
+from tenants.identity.session import as_api, handler_session, service_session
+from tenants.rights.grants import TENANT, Role
 from tests import attempt_steps
-from tests.world import LOOK_ALIKE, World, build_world
+from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +52,7 @@ WHERE p.pronamespace = %s::regnamespace AND p.proname = %s ORDER BY a.place
 class Scene:
     """A world with one attempt at work, one job that failed, and one that waits; the names that calls may use."""
 
-    world: World
+    world: ExampleInstallation
     session: HandlerConnection
     operator: psycopg.Connection[Any]
     signatures: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -153,7 +144,7 @@ class Scene:
     def operator_s_views_can_be_read(self) -> None:
         """What `turno backend status`, `turno tenant shares` and /admin read."""
         routing.counts(self.operator)
-        turns.shares(self.operator)
+        fairness.shares(self.operator)
         for view in ("ticket_counts", "backend_counts", "fairness"):
             self.operator.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(view))).fetchall()
 
@@ -165,9 +156,9 @@ class Scene:
             told: list[Any] = [job_body(row, operator=True) for row in found]
             told += [jobs.dead_letters(reader, replayed=False, before=None, limit=100)]
             for user in users:
-                watched.of_user(reader, user)
+                watched_jobs.of_user(reader, user)
                 told += [notifications.search(reader, user, unread=False, before=None, limit=100)]
-            watched.standings(reader, [row["id"] for row in found], users)
+            watched_jobs.standings(reader, [row["id"] for row in found], users)
             for row in found:
                 told += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
                 told += [effect_review.of_job(reader, row["id"], after="", limit=100)]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tenants.access import revoke_tokens
-from tenants.install import install
-from tenants.logins import Logins
-from tenants.provision import add_tenant
-from tenants.removal import remove_tenant
+from tenants.identity.logins import Logins
+from tenants.provisioning.access import revoke_tokens
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import add_tenant
+from tenants.provisioning.removal import remove_tenant
 from tests.api import SETTINGS, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of, without_instance

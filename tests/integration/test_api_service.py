@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flask import Response
 
     from app.dispatch.dispatcher import Submission
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
     from tests.api import Service
 
 

@@ -14,17 +14,17 @@ from app.errors import NotStarted
 from app.jobs.handler import JobContext, JobHandler
 from app.jobs.outcome import Cancel, Reschedule
 from app.jobs.registry import Registry
-from app.work.executor import COLLISIONS
-from app.work.session import HandlerConnection, JobTransaction
-from app.work.sessions import Sessions
-from app.work.stop import StopRequest
-from cli.testing.here import Here
+from app.runner.executor import COLLISIONS
+from app.runner.session import HandlerConnection, JobTransaction
+from app.runner.session_cache import Sessions
+from app.runner.stop_request import StopRequest
+from cli.testing.in_process_worker import InProcessWorker
 from cli.wiring import sessions
-from tenants.session import LoginRefused, handler_session
+from tenants.identity.session import LoginRefused, handler_session
 from tests.attempt_here import attempt, claim_here
 from tests.grouped_here import claim_groups_here, execute_group_here
-from tests.odd_handlers import TRIES, Odd, OddGrouped, OddPayload
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import TRIES, Odd, OddGrouped, OddPayload
 
 
 class Unmade(JobHandler[OddPayload]):
@@ -47,13 +47,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_handler_that_cannot_be_loaded_is_an_error_and_counted(world: World, name: str) -> None:
+def test_a_handler_that_cannot_be_loaded_is_an_error_and_counted(world: ExampleInstallation, name: str) -> None:
     place, error = BROKEN[name]
     world.odd = True
     job_id = world.enqueue({"how": "ok"}, handler=Odd, max_attempts=2)
     world.rows("UPDATE background_jobs SET type = %s", name)
     world.rows("UPDATE turno.tickets SET type = %s", name)
-    here = Here(world, Registry({name: place}))
+    here = InProcessWorker(world, Registry({name: place}))
     for status, errors in (("pending", 1), ("failed", 2)):
         world.make_due()
         claim = here.claim(job_id)
@@ -70,7 +70,9 @@ def test_a_handler_that_cannot_be_loaded_is_an_error_and_counted(world: World, n
         "SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = on",
     ],
 )
-def test_what_a_handler_sets_in_its_session_does_not_reach_its_record(world: World, settings: str) -> None:
+def test_what_a_handler_sets_in_its_session_does_not_reach_its_record(
+    world: ExampleInstallation, settings: str
+) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "leave_settings", "text": settings}, handler=Odd)
     job = attempt(world, job_id)
@@ -78,7 +80,7 @@ def test_what_a_handler_sets_in_its_session_does_not_reach_its_record(world: Wor
 
 
 @pytest.fixture
-def meeting(world: World) -> Iterator[World]:
+def meeting(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
     """A tenant with a table that refuses every commit as a collision."""
     world.odd = True
     TRIES.clear()
@@ -97,20 +99,20 @@ def meeting(world: World) -> Iterator[World]:
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
-def test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing(meeting: World) -> None:
+def test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing(meeting: ExampleInstallation) -> None:
     job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "a", "number": 2}, handler=Odd))
     assert (job["status"], job["errors"], job["attempt"]) == ("completed", 0, 1)
     assert job["result"] == {"runs": 3}
     assert len(meeting.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_what_collides_each_time_is_an_error(meeting: World) -> None:
+def test_what_collides_each_time_is_an_error(meeting: ExampleInstallation) -> None:
     job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "b", "number": 99}, handler=Odd))
     assert (job["status"], job["errors"], job["error"]["sqlstate"]) == ("pending", 1, "40001")
     assert TRIES["b"] == COLLISIONS
 
 
-def test_a_job_of_a_group_that_goes_on_alone_begins_no_other(meeting: World) -> None:
+def test_a_job_of_a_group_that_goes_on_alone_begins_no_other(meeting: ExampleInstallation) -> None:
     """The session is the next member's: what was begun in it would be lost."""
     meeting.backend = "pool"
     jobs = [
@@ -127,7 +129,7 @@ def test_a_job_of_a_group_that_goes_on_alone_begins_no_other(meeting: World) -> 
 
 
 def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ExampleInstallation, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.odd = True
     insert = "INSERT INTO customers SELECT * FROM customers LIMIT 1"
@@ -142,13 +144,15 @@ def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
 
 
 @pytest.fixture
-def lent(world: World) -> Iterator[Sessions]:
+def lent(world: ExampleInstallation) -> Iterator[Sessions]:
     lent = sessions(world.settings, keep=2)
     yield lent
     lent.close()
 
 
-def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(world: World, lent: Sessions) -> None:
+def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(
+    world: ExampleInstallation, lent: Sessions
+) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with (
         closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction,
@@ -163,7 +167,7 @@ def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(world
     assert world.job(claim.job_id)["status"] == "pending"
 
 
-def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(world: World) -> None:
+def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(world: ExampleInstallation) -> None:
     def log_in(logins: Any, password_epoch: int = 0) -> None:
         login = world.handler_login()
         login = type(login)(slug=login.slug, schema=login.schema, role=login.role, epoch=login.epoch + password_epoch)

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime, timedelta
 
 from tests.attempt_here import attempt, claim_here, execute_here
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 
-def test_a_job_that_expired_while_it_was_claimed_does_not_run(world: World) -> None:
+def test_a_job_that_expired_while_it_was_claimed_does_not_run(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd, expires_at=datetime.now(UTC) + timedelta(hours=1))
     claim = claim_here(world, job_id)
     world.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s'")
@@ -15,7 +15,7 @@ def test_a_job_that_expired_while_it_was_claimed_does_not_run(world: World) -> N
     assert (job["status"], job["reason"], job["result"]) == ("cancelled", "expired", None)
 
 
-def test_a_job_that_is_to_be_cancelled_does_not_run_again(world: World) -> None:
+def test_a_job_that_is_to_be_cancelled_does_not_run_again(world: ExampleInstallation) -> None:
     """It ran when it was asked to stop, then lost its ticket, and was put back to wait."""
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     world.rows("UPDATE background_jobs SET cancel_requested_at = now()")

@@ -11,35 +11,36 @@ from click.testing import CliRunner
 
 from app.dispatch.backend_choice import BackendChoice
 from app.queues.interface import QueueInterface
-from app.store import routing, tickets
-from app.store.routing import Defaults
+from app.store.engine import tickets
+from app.store.operator import routing
+from app.store.operator.routing import Defaults
 from cli.main import main
-from tenants.session import service_session
+from tenants.identity.session import service_session
 from tests.fakes import RecordingQueue
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 EXEC = Defaults("exec")
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(world: World) -> Iterator[None]:
+def nothing_set(world: ExampleInstallation) -> Iterator[None]:
     yield
     world.rows("TRUNCATE turno.settings")
     world.rows("UPDATE turno.tenants SET backend = NULL, cap = NULL")
 
 
 @pytest.fixture
-def operator(world: World) -> Iterator[psycopg.Connection[Any]]:
+def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     with service_session(world.logins, world.logins.operator, application="test") as session:
         yield session
 
 
-def backends(world: World) -> list[str]:
+def backends(world: ExampleInstallation) -> list[str]:
     return [row["backend"] for row in world.rows("SELECT backend FROM turno.tickets ORDER BY job_id")]
 
 
 def test_what_was_set_wins_over_the_environment_and_a_tenant_s_own_over_both(
-    world: World, operator: psycopg.Connection[Any]
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     assert routing.chosen(operator, EXEC) == {"suc0001": "exec", "suc0002": "exec"}
     routing.set_for_all(operator, "queue_backend", "pool")
@@ -63,7 +64,9 @@ def test_an_unknown_value_is_refused_by_the_table_itself(
         routing.set_for_all(operator, name, value)
 
 
-def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_grows(world: World) -> None:
+def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_grows(
+    world: ExampleInstallation,
+) -> None:
     with psycopg.connect(world.url) as admin:  # rolled back
         admin.execute(
             "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role, state)"
@@ -88,7 +91,7 @@ def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_g
 
 
 def test_a_choice_is_believed_for_a_moment_and_each_queue_opened_once(
-    world: World, operator: psycopg.Connection[Any]
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
 ) -> None:
     opened: list[str] = []
     now = [0.0]
@@ -111,7 +114,9 @@ def test_a_choice_is_believed_for_a_moment_and_each_queue_opened_once(
     assert opened == ["exec", "pool"]
 
 
-def test_what_waits_goes_along_and_what_runs_stays(world: World, operator: psycopg.Connection[Any]) -> None:
+def test_what_waits_goes_along_and_what_runs_stays(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
     running = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
     assert tickets.claim_job(world.engine, worker, running, types=[("batch_invoicing", 1)])
@@ -125,7 +130,7 @@ def test_what_waits_goes_along_and_what_runs_stays(world: World, operator: psyco
     assert routing.reroute(operator, EXEC) == 0
 
 
-def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not(world: World) -> None:
+def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not(world: ExampleInstallation) -> None:
     for backend in ("pool", "rabbitmq"):
         world.backend = backend
         world.enqueue({"order_ids": [1]})
@@ -141,7 +146,7 @@ def test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_
     assert tickets.restamp(world.engine, "exec", a_while, dry_run=False) == 0
 
 
-def test_the_command_changes_shows_and_takes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_changes_shows_and_takes_back(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
 

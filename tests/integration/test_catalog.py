@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tenants.catalog import check
-from tenants.finding import Finding
-from tenants.grants import CONTROL, TENANT, Kind
-from tenants.live_rights import live_things
-from tenants.session import service_session
-from tests.world import World
+from tenants.catalog.check import check
+from tenants.catalog.finding import Finding
+from tenants.identity.session import service_session
+from tenants.rights.grants import CONTROL, TENANT, Kind
+from tenants.rights.privileges import live_objects
+from tests.installation import ExampleInstallation
 
 # What was done, and a part of what must be said about it; names in braces are this world's.
 TAMPERED: dict[str, tuple[LiteralString, str]] = {
@@ -168,7 +168,7 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
 
 
 @pytest.fixture
-def names(module_world: World) -> dict[str, str]:
+def names(module_world: ExampleInstallation) -> dict[str, str]:
     logins, one, other = module_world.logins, module_world.one, module_world.other
     row = module_world.admin.execute("SELECT report_role, current_user FROM turno.companies").fetchone()
     assert row
@@ -198,16 +198,16 @@ def tampered(admin: psycopg.Connection[Any], statement: LiteralString, names: Ma
         yield
 
 
-def findings(world: World) -> list[Finding]:
+def findings(world: ExampleInstallation) -> list[Finding]:
     return check(world.admin, world.logins)
 
 
-def test_a_fresh_installation_is_as_designed(module_world: World) -> None:
+def test_a_fresh_installation_is_as_designed(module_world: ExampleInstallation) -> None:
     assert findings(module_world) == []
 
 
 @pytest.mark.parametrize("what", TAMPERED)
-def test_tampering_is_found(module_world: World, names: dict[str, str], what: str) -> None:
+def test_tampering_is_found(module_world: ExampleInstallation, names: dict[str, str], what: str) -> None:
     statement, said = TAMPERED[what]
     with tampered(module_world.admin, statement, names):
         found = findings(module_world)
@@ -215,7 +215,7 @@ def test_tampering_is_found(module_world: World, names: dict[str, str], what: st
     assert all(finding.remedy for finding in found)
 
 
-def test_grants_with_one_use_are_told_from_wider_ones(module_world: World, names: dict[str, str]) -> None:
+def test_grants_with_one_use_are_told_from_wider_ones(module_world: ExampleInstallation, names: dict[str, str]) -> None:
     if module_world.admin.info.server_version < 160000:
         statement: LiteralString = "ALTER ROLE {web} INHERIT"
         said = "{web}: LOGIN is True, INHERIT is True"
@@ -227,18 +227,18 @@ def test_grants_with_one_use_are_told_from_wider_ones(module_world: World, names
     assert any(said.format(**names) in str(finding) for finding in found), found
 
 
-def test_values_of_settings_are_not_told(module_world: World, names: dict[str, str]) -> None:
+def test_values_of_settings_are_not_told(module_world: ExampleInstallation, names: dict[str, str]) -> None:
     with tampered(module_world.admin, "ALTER ROLE {handler} SET application_name = 'secret'", names):
         assert "secret" not in str(findings(module_world))
 
 
-def test_the_operator_may_ask(module_world: World) -> None:
+def test_the_operator_may_ask(module_world: ExampleInstallation) -> None:
     logins = module_world.logins
     with service_session(logins, logins.operator, application="test") as operator:
         assert check(operator, module_world.logins) == []
 
 
-def test_whoever_asks_is_checked_as_well(module_world: World) -> None:
+def test_whoever_asks_is_checked_as_well(module_world: ExampleInstallation) -> None:
     logins = module_world.logins
     names = {"operator": logins.operator, "owners": logins.owners, "schema": ""}
     with tampered(module_world.admin, "GRANT {owners} TO {operator}; SET LOCAL ROLE {operator}", names):
@@ -246,9 +246,9 @@ def test_whoever_asks_is_checked_as_well(module_world: World) -> None:
     assert [finding.object for finding in found] == [f"role {logins.operator}"]
 
 
-def test_all_that_the_matrix_names_exists(module_world: World) -> None:
+def test_all_that_the_matrix_names_exists(module_world: ExampleInstallation) -> None:
     for schema, matrix in (("turno", CONTROL), (module_world.one.schema, TENANT)):
-        live = {found.thing for found in live_things(module_world.admin, [schema])}
+        live = {found.thing for found in live_objects(module_world.admin, [schema])}
         functions = {thing.name for thing in live if thing.kind is Kind.FUNCTION}
         relations = {thing.name for thing in live if thing.kind in {Kind.TABLE, Kind.VIEW}}
         assert matrix.functions.keys() | matrix.invokers <= functions
@@ -256,8 +256,8 @@ def test_all_that_the_matrix_names_exists(module_world: World) -> None:
         assert {table for table, _ in matrix.columns} <= relations
 
 
-def test_every_table_of_jobs_is_named_in_the_matrix(module_world: World) -> None:
-    live = [found.thing for found in live_things(module_world.admin, [module_world.one.schema])]
+def test_every_table_of_jobs_is_named_in_the_matrix(module_world: ExampleInstallation) -> None:
+    live = [found.thing for found in live_objects(module_world.admin, [module_world.one.schema])]
     tables = {thing.name for thing in live if thing.kind is Kind.TABLE}
     jobs = {name for name in tables if name.startswith(("background_", "job_", "schema_", "notification"))}
     assert jobs <= TENANT.relations.keys()

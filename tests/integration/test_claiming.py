@@ -9,20 +9,22 @@ import pytest
 
 from app.jobs.claim import Claim
 from app.jobs.job import Priority
-from app.store import tickets
-from tenants.session import service_session
-from tests.world import World
+from app.store.engine import tickets
+from tenants.identity.session import service_session
+from tests.installation import ExampleInstallation
 
 
-def worker(world: World) -> UUID:
+def worker(world: ExampleInstallation) -> UUID:
     return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
 
 
-def claim(world: World, slots: int, *, types: tuple[tuple[str, int], ...] = (("batch_invoicing", 1),)) -> list[Claim]:
+def claim(
+    world: ExampleInstallation, slots: int, *, types: tuple[tuple[str, int], ...] = (("batch_invoicing", 1),)
+) -> list[Claim]:
     return tickets.claim(world.engine, worker(world), queues=["cold"], types=types, backend="exec", slots=slots)
 
 
-def test_tenants_take_turns_whatever_waits_behind_them(world: World) -> None:
+def test_tenants_take_turns_whatever_waits_behind_them(world: ExampleInstallation) -> None:
     for _ in range(20):
         world.enqueue({"order_ids": [1]})
     for _ in range(4):
@@ -31,19 +33,19 @@ def test_tenants_take_turns_whatever_waits_behind_them(world: World) -> None:
     assert Counter(held.login.slug for held in taken) == {"suc0001": 3, "suc0002": 3}
 
 
-def test_a_lone_tenant_may_use_every_slot(world: World) -> None:
+def test_a_lone_tenant_may_use_every_slot(world: ExampleInstallation) -> None:
     for _ in range(5):
         world.enqueue({"order_ids": [1]})
     assert len(claim(world, 8)) == 5
 
 
-def test_the_oldest_of_a_band_first(world: World) -> None:
+def test_the_oldest_of_a_band_first(world: ExampleInstallation) -> None:
     """Over the bands there is chance in it: one claim in eight takes the oldest of all."""
     jobs = [world.enqueue({"order_ids": [1]}, priority=Priority.LOW) for _ in range(4)]
     assert [held.job_id for held in claim(world, 4)] == jobs
 
 
-def test_a_future_job_is_not_taken_before_its_time(world: World) -> None:
+def test_a_future_job_is_not_taken_before_its_time(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     assert claim(world, 1) == []
     assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
@@ -51,7 +53,7 @@ def test_a_future_job_is_not_taken_before_its_time(world: World) -> None:
     assert [held.job_id for held in claim(world, 1)] == [job_id]
 
 
-def test_a_type_nobody_knows_here_is_left_alone(world: World) -> None:
+def test_a_type_nobody_knows_here_is_left_alone(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert claim(world, 1, types=(("other", 1),)) == []
     assert tickets.claim_job(world.engine, worker(world), job_id, types=[("other", 1)]) is None
@@ -60,7 +62,7 @@ def test_a_type_nobody_knows_here_is_left_alone(world: World) -> None:
     assert ticket["state"] == "ready"
 
 
-def test_a_paused_tenant_waits_and_the_others_do_not(world: World) -> None:
+def test_a_paused_tenant_waits_and_the_others_do_not(world: ExampleInstallation) -> None:
     paused = world.enqueue({"order_ids": [1]})
     other = world.enqueue({"order_ids": [1]}, tenant=world.other)
     world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
@@ -72,7 +74,7 @@ def test_a_paused_tenant_waits_and_the_others_do_not(world: World) -> None:
     assert [held.job_id for held in claim(world, 4)] == [paused]
 
 
-def test_a_tenant_that_is_not_active_is_left_alone(world: World) -> None:
+def test_a_tenant_that_is_not_active_is_left_alone(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
     try:
@@ -82,7 +84,7 @@ def test_a_tenant_that_is_not_active_is_left_alone(world: World) -> None:
         world.rows("UPDATE turno.tenants SET state = 'active'")
 
 
-def test_a_claimed_ticket_is_not_taken_again(world: World) -> None:
+def test_a_claimed_ticket_is_not_taken_again(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert len(claim(world, 1)) == 1
     before = world.ticket(job_id)
@@ -92,7 +94,7 @@ def test_a_claimed_ticket_is_not_taken_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("run_at", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["ready", "due"])
-def test_a_ticket_that_somebody_holds_is_stepped_over(world: World, run_at: datetime | None) -> None:
+def test_a_ticket_that_somebody_holds_is_stepped_over(world: ExampleInstallation, run_at: datetime | None) -> None:
     """A cancellation or another claimer has it; nobody waits for that."""
     held, free = (world.enqueue({"order_ids": [1]}, run_at=run_at) for _ in range(2))
     world.time_passes()
@@ -101,7 +103,7 @@ def test_a_ticket_that_somebody_holds_is_stepped_over(world: World, run_at: date
         assert [taken.job_id for taken in claim(world, 2)] == [free]
 
 
-def test_eight_claimers_never_take_the_same_ticket(world: World) -> None:
+def test_eight_claimers_never_take_the_same_ticket(world: ExampleInstallation) -> None:
     jobs = {world.enqueue({"order_ids": [1]}, tenant=tenant) for tenant in world.tenants.values() for _ in range(100)}
 
     def drain(_: int) -> list[UUID]:

@@ -6,22 +6,22 @@ import pytest
 from psycopg import sql
 from psycopg.errors import ProgramLimitExceeded
 
-from app.store import tickets
-from cli.deadline import becomes_true
-from tenants.provision import add_company, add_tenant, read_company
-from tenants.removal import remove_tenant
-from tenants.tenant import Tenant
+from app.store.engine import tickets
+from cli.wait import wait_until
+from tenants.identity.tenant import Tenant
+from tenants.provisioning.provision import add_company, add_tenant, read_company
+from tenants.provisioning.removal import remove_tenant
+from tests.installation import ExampleInstallation
 from tests.reporting_handlers import Consolidated, Curious
-from tests.world import World
 
 
 @pytest.fixture(autouse=True)
-def reports(world: World) -> None:
+def reports(world: ExampleInstallation) -> None:
     world.registry = "tests.reporting_handlers:REGISTRY"
 
 
 @pytest.fixture
-def rival(world: World) -> Iterator[Tenant]:
+def rival(world: ExampleInstallation) -> Iterator[Tenant]:
     """A branch of another company."""
     add_company(world.admin, world.logins, "rival", "Rival")
     yield add_tenant(world.admin, world.logins, "rival0001", "rival")
@@ -29,7 +29,7 @@ def rival(world: World) -> Iterator[Tenant]:
     remove_tenant(world.admin, "rival0001")
 
 
-def attacks(world: World, rival: Tenant) -> dict[str, str]:
+def attacks(world: ExampleInstallation, rival: Tenant) -> dict[str, str]:
     nothing = sql.SQL(", ").join([sql.NULL] * len(world.new_job({}, handler=Consolidated).parameters()))
     one, other = (sql.Identifier(tenant.schema) for tenant in (world.one, world.other))
     statements = {
@@ -47,7 +47,9 @@ def attacks(world: World, rival: Tenant) -> dict[str, str]:
     return {name: statement.as_string(world.admin) for name, statement in statements.items()}
 
 
-def test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest(world: World, rival: Tenant) -> None:
+def test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest(
+    world: ExampleInstallation, rival: Tenant
+) -> None:
     tried = attacks(world, rival)
     job_id = world.enqueue({"attacks": tried}, handler=Consolidated)
     log = world.work(job_id)
@@ -59,25 +61,25 @@ def test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest
     assert found["attacks"] == dict.fromkeys(tried, "InsufficientPrivilege")
 
 
-def count(world: World, tenant: Tenant) -> int:
+def count(world: ExampleInstallation, tenant: Tenant) -> int:
     (row,) = world.rows("SELECT count(*) AS orders FROM orders", tenant=tenant)
     return int(row["orders"])
 
 
-def test_the_session_ends_with_the_attempt(world: World) -> None:
+def test_the_session_ends_with_the_attempt(world: ExampleInstallation) -> None:
     job = world.attempt(world.enqueue({}, handler=Consolidated))
     assert job["status"] == "completed", job
     role = read_company(world.admin, "northwind").report_role
     assert world.rows("SELECT FROM pg_stat_activity WHERE usename = %s", role) == []
 
 
-def test_whoever_has_not_said_so_is_given_no_report_login(world: World) -> None:
+def test_whoever_has_not_said_so_is_given_no_report_login(world: ExampleInstallation) -> None:
     job = world.attempt(world.enqueue({}, handler=Curious))
     assert job["status"] == "failed"
     assert job["error"]["class"] == "HandlerMisuse"
 
 
-def test_a_report_whose_login_cannot_be_had_waits_alone(world: World) -> None:
+def test_a_report_whose_login_cannot_be_had_waits_alone(world: ExampleInstallation) -> None:
     world.backend = "pool"
     granted = "EXECUTE ON FUNCTION turno.company_of(integer)"
     engine = world.logins.engine
@@ -85,8 +87,8 @@ def test_a_report_whose_login_cannot_be_had_waits_alone(world: World) -> None:
     try:
         report, other = world.enqueue({}, handler=Consolidated), world.enqueue({}, handler=Curious)
         pool = world.start_pool(POOL_MAX_CHILDREN="1")
-        assert becomes_true(lambda: world.job(other)["status"] == "failed", within=20)
-        assert becomes_true(lambda: (world.ticket(report) or {}).get("state") == "scheduled", within=20)
+        assert wait_until(lambda: world.job(other)["status"] == "failed", within=20)
+        assert wait_until(lambda: (world.ticket(report) or {}).get("state") == "scheduled", within=20)
         job = world.job(report)
         assert (job["status"], job["attempt"], job["errors"], job["crashes"]) == ("pending", 0, 0, 0)
         assert pool.poll() is None
@@ -94,7 +96,9 @@ def test_a_report_whose_login_cannot_be_had_waits_alone(world: World) -> None:
         world.admin.execute(sql.SQL(f"GRANT {granted} TO {{}}").format(sql.Identifier(engine)))
 
 
-def test_what_a_message_cannot_hold_is_refused_by_a_sentence(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_message_cannot_hold_is_refused_by_a_sentence(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tickets, "MOST_BRANCHES", 1)
     claim = world.here.claim(world.enqueue({}, handler=Consolidated))
     assert claim is not None

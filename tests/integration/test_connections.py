@@ -13,8 +13,8 @@ from tests.integration.test_streams import headers_of, web_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.demo_web import DemoWeb
-    from tests.world import World
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
 
 LIMIT = 20_000
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -22,12 +22,12 @@ BODY = b'{"payload": {"order_ids": [1]}}'
 
 
 @pytest.fixture(scope="module")
-def web(module_world: World) -> Iterator[DemoWeb]:
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
     with web_of(module_world, MAX_BODY_BYTES=str(LIMIT)) as running:
         yield running
 
 
-def post(world: World, *more: str, path: str = "/api/jobs/batch_invoicing") -> bytes:
+def post(world: ExampleInstallation, *more: str, path: str = "/api/jobs/batch_invoicing") -> bytes:
     headers = headers_of(world) | {"Content-Type": "application/json"}
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {text}" for name, text in headers.items()), *more]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -72,13 +72,13 @@ def client(web: DemoWeb) -> Iterator[Client]:
     made.socket.close()
 
 
-def test_requests_that_come_together_are_answered_in_order(world: World, client: Client) -> None:
+def test_requests_that_come_together_are_answered_in_order(world: ExampleInstallation, client: Client) -> None:
     submit = post(world, f"Content-Length: {len(BODY)}") + BODY
     client.send(HEALTH + submit + HEALTH + HEALTH[:10], HEALTH[10:])
     assert [client.status() for _ in range(4)] == [200, 202, 200, 200]
 
 
-def test_a_body_may_come_in_pieces(world: World, client: Client) -> None:
+def test_a_body_may_come_in_pieces(world: ExampleInstallation, client: Client) -> None:
     for head, body in (
         (post(world, f"Content-Length: {len(BODY)}"), BODY),
         (post(world, "Transfer-Encoding: chunked"), chunks(BODY[:5], BODY[5:])),
@@ -89,7 +89,7 @@ def test_a_body_may_come_in_pieces(world: World, client: Client) -> None:
     assert client.status() == 200
 
 
-def test_who_waits_to_be_told_to_go_on_is_told(world: World, client: Client) -> None:
+def test_who_waits_to_be_told_to_go_on_is_told(world: ExampleInstallation, client: Client) -> None:
     client.send(post(world, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
     assert client.status() == 100
     client.send(BODY)
@@ -98,7 +98,7 @@ def test_who_waits_to_be_told_to_go_on_is_told(world: World, client: Client) -> 
     assert status == 202
 
 
-def test_a_body_that_nobody_reads_is_not_the_next_request(world: World, client: Client) -> None:
+def test_a_body_that_nobody_reads_is_not_the_next_request(world: ExampleInstallation, client: Client) -> None:
     client.send(post(world, f"Content-Length: {len(HEALTH)}", path="/api/jobs/unknown") + HEALTH)
     client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + chunks(HEALTH))
     client.send(HEALTH)
@@ -106,7 +106,9 @@ def test_a_body_that_nobody_reads_is_not_the_next_request(world: World, client: 
 
 
 @pytest.mark.parametrize("path", ["/api/jobs/batch_invoicing", "/api/jobs/unknown", "/nowhere"])
-def test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request(world: World, client: Client, path: str) -> None:
+def test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request(
+    world: ExampleInstallation, client: Client, path: str
+) -> None:
     refused = {"/nowhere": 404, "/api/jobs/unknown": 422}.get(path, 413)
     client.send(post(world, f"Content-Length: {LIMIT + 1}", path=path) + HEALTH)
     assert client.status() == refused
@@ -115,7 +117,7 @@ def test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request(world: World
     assert client.status() is None
 
 
-def test_a_large_body_in_chunks_is_refused(world: World, client: Client) -> None:
+def test_a_large_body_in_chunks_is_refused(world: ExampleInstallation, client: Client) -> None:
     client.send(post(world, "Transfer-Encoding: chunked") + b"%x\r\n" % (10 * LIMIT) + b" " * (LIMIT + 1))
     assert [client.status(), client.status()] == [413, None]
 
@@ -134,7 +136,7 @@ def test_a_large_body_in_chunks_is_refused(world: World, client: Client) -> None
     ids=lambda part: str(part)[:40],
 )
 def test_what_makes_no_sense_is_refused_and_ends_the_connection(
-    world: World, client: Client, head: list[str], body: bytes
+    world: ExampleInstallation, client: Client, head: list[str], body: bytes
 ) -> None:
     client.send(post(world, *head) + body + HEALTH)
     status = client.status()

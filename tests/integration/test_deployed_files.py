@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.world import ROOT, World
+from tests.installation import ROOT, ExampleInstallation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,9 @@ def as_root_s_cron(command: str, settings: Path, log: Path) -> str:
     return command
 
 
-def test_the_crontab_s_line_does_the_passes_and_no_shell_reads_the_settings(world: World, tmp_path: Path) -> None:
+def test_the_crontab_s_line_does_the_passes_and_no_shell_reads_the_settings(
+    world: ExampleInstallation, tmp_path: Path
+) -> None:
     settings, log, executed = tmp_path / "turno.env", tmp_path / "cleanup.log", tmp_path / "executed"
     # The tests' own address has an & in it, as `?sslmode=verify-full&sslrootcert=…` does.
     assert "&" in world.url

@@ -6,9 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tenants.access import revoke_tokens
-from tenants.directory import Directory, UnknownTenant
-from tests.world import World
+from tenants.identity.directory import Directory, UnknownTenant
+from tenants.provisioning.access import revoke_tokens
+from tests.installation import ExampleInstallation
 
 
 class Clock:
@@ -40,7 +40,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def lender(module_world: World) -> Lender:
+def lender(module_world: ExampleInstallation) -> Lender:
     return Lender(module_world.web)
 
 
@@ -49,13 +49,13 @@ def directory(lender: Lender, clock: Clock) -> Directory:
     return Directory(lender, ttl=2.0, clock=clock)
 
 
-def test_a_tenant_is_found_by_its_slug(module_world: World, directory: Directory) -> None:
+def test_a_tenant_is_found_by_its_slug(module_world: ExampleInstallation, directory: Directory) -> None:
     assert directory.find("suc0001") == module_world.one
     assert directory.list_active() == [module_world.one, module_world.other]
 
 
 def test_who_is_not_there_is_an_error_and_never_remembered(
-    module_world: World, directory: Directory, lender: Lender
+    module_world: ExampleInstallation, directory: Directory, lender: Lender
 ) -> None:
     for _ in range(2):
         with pytest.raises(UnknownTenant, match="nobody"):
@@ -73,7 +73,7 @@ def test_what_cannot_be_a_slug_is_not_even_asked_for(directory: Directory, lende
     assert lender.lent == 0
 
 
-def test_a_schema_is_no_slug(module_world: World, directory: Directory) -> None:
+def test_a_schema_is_no_slug(module_world: ExampleInstallation, directory: Directory) -> None:
     with pytest.raises(UnknownTenant):
         directory.find(module_world.one.schema)
 
@@ -89,7 +89,7 @@ def test_an_answer_is_believed_for_a_while(directory: Directory, lender: Lender,
 
 
 def test_a_tenant_that_is_no_longer_active_is_lost_after_that(
-    module_world: World, directory: Directory, clock: Clock
+    module_world: ExampleInstallation, directory: Directory, clock: Clock
 ) -> None:
     directory.find("suc0001")
     module_world.admin.execute("UPDATE turno.tenants SET state = 'provisioning' WHERE slug = 'suc0001'")
@@ -105,7 +105,9 @@ def test_a_tenant_that_is_no_longer_active_is_lost_after_that(
     assert directory.find("suc0001") == module_world.one
 
 
-def test_revoked_tokens_come_with_the_tenant(module_world: World, directory: Directory, clock: Clock) -> None:
+def test_revoked_tokens_come_with_the_tenant(
+    module_world: ExampleInstallation, directory: Directory, clock: Clock
+) -> None:
     assert directory.find("suc0001").tokens_valid_from == float("-inf")
     revoke_tokens(module_world.admin, "suc0001")
     clock.now = 2.0
@@ -113,7 +115,7 @@ def test_revoked_tokens_come_with_the_tenant(module_world: World, directory: Dir
     assert directory.find("suc0002").tokens_valid_from == float("-inf")
 
 
-def test_many_threads_ask_at_once(module_world: World) -> None:
+def test_many_threads_ask_at_once(module_world: ExampleInstallation) -> None:
     directory = Directory(lambda: psycopg.connect(module_world.url, autocommit=True), ttl=0.0)
     found: list[int] = []
 

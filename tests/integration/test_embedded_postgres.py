@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from cli.deadline import becomes_true
-from cli.embedded_postgres import Cluster, ClusterError
-from cli.folder_lock import FolderInUseError
-from cli.postgres_files import DataFolderError
-from cli.postgres_processes import processes_in
+from cli.servers.embedded_postgres import Cluster, ClusterError
+from cli.servers.folder_lock import FolderInUseError
+from cli.servers.postgres_files import DataFolderError
+from cli.servers.postgres_processes import processes_in
+from cli.wait import wait_until
 from tests.integration.elsewhere import kill, start_elsewhere
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_a_server_left_by_a_killed_run_is_replaced(own: Cluster) -> None:
 
 def test_a_server_ends_with_the_process_that_started_it(own: Cluster) -> None:
     kill(start_elsewhere(own.data, how="in the main thread"))
-    assert becomes_true(lambda: not processes_in(own.data), within=20)
+    assert wait_until(lambda: not processes_in(own.data), within=20)
 
 
 def test_a_second_start_on_the_folder_is_refused(own: Cluster) -> None:

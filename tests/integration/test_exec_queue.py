@@ -12,21 +12,21 @@ import pytest
 
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.jobs.job import JobRef
-from app.queues.exec import ExecQueue
+from app.queues.exec.launcher import ExecQueue
+from app.queues.exec.slots import SlotFolder
 from app.queues.interface import LAUNCHED
-from app.queues.slots import SlotFolder
-from app.store import tickets
-from app.work.engine import EngineLink
-from app.work.exec_source import ExecSource
-from cli.deadline import becomes_true
+from app.store.engine import tickets
+from app.store.engine_link import EngineLink
+from app.worker.sources.spawned import ExecSource
 from cli.testing import processes
+from cli.wait import wait_until
 from handlers.batch_invoicing import BatchInvoicing
-from tests.odd_handlers import REGISTRY, Odd
-from tests.world import ROOT, World
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import REGISTRY, Odd
 
 
 @pytest.fixture
-def queue(world: World) -> Iterator[ExecQueue]:
+def queue(world: ExampleInstallation) -> Iterator[ExecQueue]:
     slots = SlotFolder(world.folder / "two-slots", 2)
     environment = world.environment | {"HEARTBEAT_SECONDS": "1", "DEAD_AFTER_SECONDS": "4"}
     yield ExecQueue(root=ROOT, slots=slots, log_file=world.folder / "log", environment=environment)
@@ -51,7 +51,9 @@ def _parent(entry: Path) -> int:
     return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(world: World, queue: ExecQueue) -> None:
+def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(
+    world: ExampleInstallation, queue: ExecQueue
+) -> None:
     job_id = world.enqueue({"order_ids": world.order_ids()})
     assert queue.offer(JobRef("suc0001", job_id))
     (pid, words), *_ = workers().items()
@@ -59,27 +61,29 @@ def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(world: W
     assert os.getsid(pid) == pid
     assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
     assert Path(f"/proc/{pid}/fd/1").readlink() == world.folder / "log"
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
-    assert becomes_true(lambda: workers() == {}, within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: workers() == {}, within=30)
 
 
-def test_beyond_the_cap_jobs_wait_and_a_worker_that_finishes_takes_them(world: World, queue: ExecQueue) -> None:
+def test_beyond_the_cap_jobs_wait_and_a_worker_that_finishes_takes_them(
+    world: ExampleInstallation, queue: ExecQueue
+) -> None:
     jobs = [world.enqueue({"order_ids": [order]}) for order in world.order_ids()[:8]]
     launched = [queue.offer(JobRef("suc0001", job_id)) for job_id in jobs]
     assert launched[:2] == [True, True]
     assert launched.count(True) < len(jobs)
-    assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=30)
-    assert becomes_true(lambda: workers() == {}, within=30)
+    assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=30)
+    assert wait_until(lambda: workers() == {}, within=30)
 
 
-def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: World, queue: ExecQueue) -> None:
+def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: ExampleInstallation, queue: ExecQueue) -> None:
     """Offered again and again while workers come and go: whoever finds no slot relies on one that is leaving."""
     jobs = []
     for order in world.order_ids():
         jobs.append(world.enqueue({"order_ids": [order]}))
         queue.offer(JobRef("suc0001", jobs[-1]))
-        becomes_true(lambda: len(workers()) < 2, within=0.2)
-    assert becomes_true(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
+        wait_until(lambda: len(workers()) < 2, within=0.2)
+    assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
 
 
 class SoundPlace:
@@ -103,7 +107,7 @@ class SoundPlace:
 class LastPlace(SoundPlace):
     """The only place on this host; while it is given up, somebody who found none leaves a job."""
 
-    def __init__(self, world: World, *, regained: bool) -> None:
+    def __init__(self, world: ExampleInstallation, *, regained: bool) -> None:
         self._world = world
         self._regained = regained
         self.left: UUID | None = None
@@ -119,7 +123,7 @@ class LastPlace(SoundPlace):
 
 
 @pytest.mark.parametrize("regained", [True, False])
-def test_who_leaves_looks_once_more_after_giving_up_its_place(world: World, *, regained: bool) -> None:
+def test_who_leaves_looks_once_more_after_giving_up_its_place(world: ExampleInstallation, *, regained: bool) -> None:
     world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until somebody has swept
     place = LastPlace(world, regained=regained)
     engine = EngineLink(lambda: world.engine)
@@ -148,7 +152,7 @@ class FreePlace(SoundPlace):
 class Idler:
     """A launched worker with nothing to do, whose clock the test moves."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ExampleInstallation) -> None:
         self.now = 0.0
         self.place = FreePlace()
         engine = EngineLink(lambda: world.engine)
@@ -166,13 +170,15 @@ class Idler:
 
 
 @pytest.fixture
-def idler(world: World) -> Idler:
+def idler(world: ExampleInstallation) -> Idler:
     world.odd = True
     world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # somebody has just swept
     return Idler(world)
 
 
-def test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place(world: World, idler: Idler) -> None:
+def test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place(
+    world: ExampleInstallation, idler: Idler
+) -> None:
     world.enqueue({"how": "ok"}, handler=Odd)
     other = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
     idler.place.in_reserve, idler.place.neighbours = True, frozenset({"suc0001"})
@@ -182,7 +188,7 @@ def test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place(world
     assert (idler.place.used_for, idler.place.held) == ("", False)
 
 
-def test_in_an_ordinary_place_tenants_without_any_other_go_first(world: World, idler: Idler) -> None:
+def test_in_an_ordinary_place_tenants_without_any_other_go_first(world: ExampleInstallation, idler: Idler) -> None:
     mine = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(3)]
     others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
     idler.place.neighbours = frozenset({"suc0001"})
@@ -203,7 +209,7 @@ def _words(pid: int) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("no_worker_left")
-def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: World, tmp_path: Path) -> None:
+def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: ExampleInstallation, tmp_path: Path) -> None:
     world.odd = True
     queue = ExecQueue(
         root=ROOT,
@@ -215,37 +221,35 @@ def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: World, tmp
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(3)]
     assert [queue.offer(JobRef("suc0001", job_id)) for job_id in long] == [True, True, False]
     running = "SELECT id FROM background_jobs WHERE status = 'running'"
-    assert becomes_true(lambda: len(world.rows(running)) == 2, within=20)
+    assert wait_until(lambda: len(world.rows(running)) == 2, within=20)
     others = [world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other) for _ in range(3)]
     # The others find the place in reserve taken: whoever has that takes them next.
     assert queue.offer(JobRef("suc0002", others[0]))
     for job_id in others[1:]:
         queue.offer(JobRef("suc0002", job_id))
-    assert becomes_true(
-        lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20
-    )
+    assert wait_until(lambda: all(world.job(job_id, tenant=world.other)["finished_at"] for job_id in others), within=20)
     assert world.job(long[2])["attempt"] == 0
     for job_id in long[:2]:
         world.cancel(job_id)
-    assert becomes_true(lambda: world.job(long[2])["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(long[2])["status"] == "running", within=20)
     world.cancel(long[2])
-    assert becomes_true(lambda: world.job(long[2])["finished_at"] is not None, within=20)
+    assert wait_until(lambda: world.job(long[2])["finished_at"] is not None, within=20)
 
 
-def due_in(world: World, seconds: float) -> UUID:
+def due_in(world: ExampleInstallation, seconds: float) -> UUID:
     job_id = world.enqueue({"how": "ok"}, handler=Odd, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE turno.tickets SET run_at = now() + %s * interval '1 s' WHERE job_id = %s", seconds, job_id)
     return job_id
 
 
-def test_a_worker_with_nothing_to_wait_for_leaves(world: World, idler: Idler) -> None:
+def test_a_worker_with_nothing_to_wait_for_leaves(world: ExampleInstallation, idler: Idler) -> None:
     due_in(world, 3600)
     assert idler.looks() == []
     assert not idler.stays
     assert not idler.place.held
 
 
-def test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it(world: World, idler: Idler) -> None:
+def test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it(world: ExampleInstallation, idler: Idler) -> None:
     job_id = due_in(world, 30)
     assert idler.looks() == []
     assert idler.stays
@@ -257,7 +261,7 @@ def test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it(world: World
     assert idler.place.held
 
 
-def test_a_worker_stays_for_a_minute_and_no_longer(world: World, idler: Idler) -> None:
+def test_a_worker_stays_for_a_minute_and_no_longer(world: ExampleInstallation, idler: Idler) -> None:
     due_in(world, 50)
     idler.looks()
     idler.now = 20
@@ -265,7 +269,7 @@ def test_a_worker_stays_for_a_minute_and_no_longer(world: World, idler: Idler) -
     assert not idler.stays  # what is due 50 s from now is due after its minute
 
 
-def test_of_several_workers_the_last_to_become_idle_stays(world: World, idler: Idler) -> None:
+def test_of_several_workers_the_last_to_become_idle_stays(world: ExampleInstallation, idler: Idler) -> None:
     due_in(world, 30)
     other = Idler(world)
     idler.looks()
@@ -276,7 +280,7 @@ def test_of_several_workers_the_last_to_become_idle_stays(world: World, idler: I
     assert (idler.stays, other.stays) == (False, True)
 
 
-def test_a_worker_stays_until_somebody_has_swept(world: World, idler: Idler) -> None:
+def test_a_worker_stays_until_somebody_has_swept(world: ExampleInstallation, idler: Idler) -> None:
     world.rows("UPDATE turno.leases SET until = now() - interval '1 s'")
     idler.looks()
     assert idler.stays
@@ -285,7 +289,7 @@ def test_a_worker_stays_until_somebody_has_swept(world: World, idler: Idler) -> 
     assert not idler.stays
 
 
-def test_a_worker_stays_while_another_at_work_is_silent(world: World, idler: Idler) -> None:
+def test_a_worker_stays_while_another_at_work_is_silent(world: ExampleInstallation, idler: Idler) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     other = tickets.start_worker(world.engine, backend="exec", host="test", pid=2)
     assert tickets.claim_job(world.engine, other, job_id, types=REGISTRY.versions)
@@ -300,7 +304,7 @@ def test_a_worker_stays_while_another_at_work_is_silent(world: World, idler: Idl
 
 
 def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one(
-    world: World, queue: ExecQueue
+    world: ExampleInstallation, queue: ExecQueue
 ) -> None:
     """No cron and nobody resident; the next job is a later one, which nobody has to run yet."""
     world.rows("DELETE FROM turno.leases")
@@ -316,44 +320,44 @@ def test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_
         run_at=datetime.now(UTC) + timedelta(hours=1),
     )
     assert dispatcher.submit(world.one, batch).word == "accepted"
-    assert becomes_true(lambda: world.job(retry)["status"] == "completed", within=15)
-    assert becomes_true(lambda: world.job(killed)["status"] == "completed", within=35)
+    assert wait_until(lambda: world.job(retry)["status"] == "completed", within=15)
+    assert wait_until(lambda: world.job(killed)["status"] == "completed", within=35)
 
 
-def test_a_heartbeat_that_a_handler_cannot_block(world: World) -> None:
+def test_a_heartbeat_that_a_handler_cannot_block(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     world.start_worker(job_id, HEARTBEAT_SECONDS="0.1")
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     beats = {row["alive_at"] for row in world.rows("SELECT alive_at FROM turno.workers")}
 
     def three_more() -> bool:
         beats.update(row["alive_at"] for row in world.rows("SELECT alive_at FROM turno.workers"))
         return len(beats) >= 4
 
-    assert becomes_true(three_more, within=10)
+    assert wait_until(three_more, within=10)
 
 
-def test_a_child_s_death_is_recorded_within_a_second(world: World) -> None:
+def test_a_child_s_death_is_recorded_within_a_second(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     world.start_worker(job_id)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     (worker,) = world.workers
     (child,) = processes.children(worker.pid)
     os.kill(child, 9)
-    assert becomes_true(lambda: world.job(job_id)["crashes"] == 1, within=1)
+    assert wait_until(lambda: world.job(job_id)["crashes"] == 1, within=1)
 
 
-def test_a_child_does_not_outlive_its_supervisor(world: World) -> None:
+def test_a_child_does_not_outlive_its_supervisor(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "loop_forever"}, handler=Odd)
     worker = world.start_worker(job_id)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     below = processes.below(worker.pid)
     worker.kill()
     try:
-        assert becomes_true(lambda: not any(map(runs, below)), within=5)
+        assert wait_until(lambda: not any(map(runs, below)), within=5)
     finally:
         processes.kill(*filter(runs, below))
         worker.communicate()
@@ -366,11 +370,11 @@ def runs(pid: int) -> bool:
         return False
 
 
-def test_a_worker_that_others_declared_dead_stops_itself(world: World) -> None:
+def test_a_worker_that_others_declared_dead_stops_itself(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"how": "sleep_in_sql", "number": 5}, handler=Odd)
     worker = world.start_worker(job_id, HEARTBEAT_SECONDS="0.1")
-    assert becomes_true(lambda: world.job(job_id)["status"] == "running", within=20)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=20)
     world.rows("DELETE FROM turno.workers")
     log, _ = worker.communicate(timeout=20)
     assert worker.returncode == 1, log

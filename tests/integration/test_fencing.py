@@ -11,11 +11,12 @@ from psycopg import sql
 
 from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
-from app.store import attempts, recovery, tickets
-from app.work.session import HandlerConnection
-from tenants.session import handler_session, service_session
+from app.runner.session import HandlerConnection
+from app.store.engine import recovery, tickets
+from app.store.handler import attempts
+from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 Write = Callable[[HandlerConnection, Claim], Any]
 
@@ -35,7 +36,7 @@ WRITES: dict[str, Write] = {
 class Hands:
     """Claims jobs and opens handler sessions, closed after the test."""
 
-    def __init__(self, world: World, stack: ExitStack) -> None:
+    def __init__(self, world: ExampleInstallation, stack: ExitStack) -> None:
         self._world = world
         self._stack = stack
         self.worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
@@ -73,12 +74,12 @@ class Hands:
 
 
 @pytest.fixture
-def hands(world: World) -> Iterator[Hands]:
+def hands(world: ExampleInstallation) -> Iterator[Hands]:
     with ExitStack() as stack:
         yield Hands(world, stack)
 
 
-def snapshot(world: World, claim: Claim) -> tuple[Any, ...]:
+def snapshot(world: ExampleInstallation, claim: Claim) -> tuple[Any, ...]:
     return (
         world.job(claim.job_id),
         world.ticket(claim.job_id),
@@ -91,7 +92,9 @@ def snapshot(world: World, claim: Claim) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_a_zombie_writes_nothing_while_another_attempt_runs(world: World, hands: Hands, name: str) -> None:
+def test_a_zombie_writes_nothing_while_another_attempt_runs(
+    world: ExampleInstallation, hands: Hands, name: str
+) -> None:
     old = hands.claim()
     attempt_steps.start(hands.session(old), old, "old")
     assert hands.rescue(old) == "pending"
@@ -106,7 +109,7 @@ def test_a_zombie_writes_nothing_while_another_attempt_runs(world: World, hands:
     assert snapshot(world, new) == before
 
 
-def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: World, hands: Hands) -> None:
+def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     assert hands.rescue(old) == "pending"
     new = hands.claim_again(old.job_id)
@@ -116,7 +119,7 @@ def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: World, ha
     assert snapshot(world, new) == before
 
 
-def test_a_claim_is_started_once(world: World, hands: Hands) -> None:
+def test_a_claim_is_started_once(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     attempt_steps.start(hands.session(claim), claim, "test")
     before = snapshot(world, claim)
@@ -126,7 +129,7 @@ def test_a_claim_is_started_once(world: World, hands: Hands) -> None:
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_an_attempt_writes_nothing_after_its_job_ended(world: World, hands: Hands, name: str) -> None:
+def test_an_attempt_writes_nothing_after_its_job_ended(world: ExampleInstallation, hands: Hands, name: str) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -142,7 +145,9 @@ def test_an_attempt_writes_nothing_after_its_job_ended(world: World, hands: Hand
 
 
 @pytest.mark.parametrize("name", ["items", "checkpoint", "complete"])
-def test_work_outside_the_job_s_transaction_is_refused_by_name(world: World, hands: Hands, name: str) -> None:
+def test_work_outside_the_job_s_transaction_is_refused_by_name(
+    world: ExampleInstallation, hands: Hands, name: str
+) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -152,7 +157,7 @@ def test_work_outside_the_job_s_transaction_is_refused_by_name(world: World, han
     assert snapshot(world, claim) == before
 
 
-def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: World, hands: Hands) -> None:
+def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     session = hands.session(old)
     attempt_steps.start(session, old, "old")
@@ -164,7 +169,7 @@ def test_a_rescue_ends_the_old_backend_and_frees_its_locks(world: World, hands: 
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_second_rescue_with_the_same_token_does_nothing(world: World, hands: Hands) -> None:
+def test_a_second_rescue_with_the_same_token_does_nothing(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     attempt_steps.start(hands.session(claim), claim, "test")
     assert hands.rescue(claim) == "pending"
@@ -172,7 +177,7 @@ def test_a_second_rescue_with_the_same_token_does_nothing(world: World, hands: H
     assert world.job(claim.job_id)["crashes"] == 1
 
 
-def test_a_late_rescue_harms_no_later_attempt(world: World, hands: Hands) -> None:
+def test_a_late_rescue_harms_no_later_attempt(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     attempt_steps.start(hands.session(old), old, "old")
     assert hands.rescue(old) == "pending"
@@ -187,7 +192,7 @@ def test_a_late_rescue_harms_no_later_attempt(world: World, hands: Hands) -> Non
     assert session.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: World, hands: Hands) -> None:
+def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -196,7 +201,7 @@ def test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid(world: World, 
     assert session.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: World, hands: Hands) -> None:
+def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: ExampleInstallation, hands: Hands) -> None:
     """An attempt that had to open a new session works in one that is not written down.
 
     For a moment only: whoever rescues has other tenants to look after.
@@ -215,7 +220,7 @@ def test_a_rescue_waits_for_a_session_that_it_cannot_end(world: World, hands: Ha
     assert len(world.rows("SELECT 1 FROM background_job_items")) == 1
 
 
-def test_the_third_crash_is_the_last(world: World, hands: Hands) -> None:
+def test_the_third_crash_is_the_last(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for crash in (1, 2, 3):
         attempt_steps.start(hands.session(claim), claim, "test")
@@ -227,7 +232,7 @@ def test_the_third_crash_is_the_last(world: World, hands: Hands) -> None:
     assert (letter["cause"], len(letter["attempts"])) == ("test", 3)
 
 
-def test_a_job_taken_back_without_blame_is_never_worn_out(world: World, hands: Hands) -> None:
+def test_a_job_taken_back_without_blame_is_never_worn_out(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for _ in range(5):
         attempt_steps.start(hands.session(claim), claim, "test")
@@ -237,7 +242,7 @@ def test_a_job_taken_back_without_blame_is_never_worn_out(world: World, hands: H
     assert (job["crashes"], job["errors"], job["attempt"]) == (0, 0, 5)
 
 
-def test_a_job_that_has_ended_does_not_end_again(world: World) -> None:
+def test_a_job_that_has_ended_does_not_end_again(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     end = "SELECT job_end(%s, 'cancelled', 'because', NULL, NULL) AS ended"
     assert world.rows(end, job_id) == [{"ended": True}]
@@ -247,14 +252,14 @@ def test_a_job_that_has_ended_does_not_end_again(world: World) -> None:
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_the_tables_refuse_a_second_notification_of_one_job(world: World) -> None:
+def test_the_tables_refuse_a_second_notification_of_one_job(world: ExampleInstallation) -> None:
     world.cancel(world.enqueue({"order_ids": [1]}))
     with pytest.raises(psycopg.errors.UniqueViolation):
         world.rows("INSERT INTO notifications (job_id, user_id, kind, data) SELECT job_id, user_id, kind, data"
                    " FROM notifications")  # fmt: skip
 
 
-def test_an_item_is_entered_into_the_ledger_once(world: World, hands: Hands) -> None:
+def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     session = hands.session(claim)
     attempt_steps.start(session, claim, "test")
@@ -266,7 +271,7 @@ def test_an_item_is_entered_into_the_ledger_once(world: World, hands: Hands) -> 
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_death_before_the_start_counts_if_it_was_seen(world: World, hands: Hands) -> None:
+def test_a_death_before_the_start_counts_if_it_was_seen(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for crash in (1, 2, 3):
         assert hands.rescue(claim, seen=True) == ("failed" if crash == 3 else "pending")
@@ -282,7 +287,7 @@ def test_a_death_before_the_start_counts_if_it_was_seen(world: World, hands: Han
 
 @pytest.mark.parametrize(("counted", "seen"), [(True, False), (False, True), (False, False)])
 def test_a_claim_that_never_started_goes_back_uncounted_otherwise(
-    world: World, hands: Hands, *, counted: bool, seen: bool
+    world: ExampleInstallation, hands: Hands, *, counted: bool, seen: bool
 ) -> None:
     claim = hands.claim()
     assert hands.rescue(claim, counted=counted, seen=seen) == "pending"
@@ -292,7 +297,7 @@ def test_a_claim_that_never_started_goes_back_uncounted_otherwise(
 
 @pytest.mark.parametrize("wait", [0, 30])
 def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has_locked(
-    world: World, hands: Hands, wait: int
+    world: ExampleInstallation, hands: Hands, wait: int
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     before = world.rows("SELECT * FROM turno.tickets")[0]
@@ -310,7 +315,7 @@ def test_a_claim_that_was_handed_to_nobody_is_given_back_whatever_its_tenant_has
     assert world.job(job_id)["status"] == "pending"
 
 
-def test_a_claim_that_another_has_is_not_given_back(world: World, hands: Hands) -> None:
+def test_a_claim_that_another_has_is_not_given_back(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
     tickets.unclaim(world.engine, old.job_id, old.token, timedelta(0))
     new = hands.claim_again(old.job_id)
@@ -319,7 +324,7 @@ def test_a_claim_that_another_has_is_not_given_back(world: World, hands: Hands) 
     assert snapshot(world, new) == before
 
 
-def test_a_buried_worker_claims_nothing(world: World, hands: Hands) -> None:
+def test_a_buried_worker_claims_nothing(world: ExampleInstallation, hands: Hands) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     tickets.bury_workers(world.engine, timedelta(0), dry_run=False)
     assert tickets.claim_job(world.engine, hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
@@ -339,7 +344,9 @@ ROADS: dict[str, Callable[[Hands, Any], Claim]] = {
 
 
 @pytest.mark.parametrize("road", ROADS)
-def test_every_claim_has_a_fresh_token_and_a_higher_attempt(world: World, hands: Hands, road: str) -> None:
+def test_every_claim_has_a_fresh_token_and_a_higher_attempt(
+    world: ExampleInstallation, hands: Hands, road: str
+) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     claims = [ROADS[road](hands, job_id)]
     for _ in range(3):
@@ -353,7 +360,7 @@ def test_every_claim_has_a_fresh_token_and_a_higher_attempt(world: World, hands:
 
 @pytest.mark.parametrize("road", ROADS)
 def test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives(
-    world: World, hands: Hands, road: str
+    world: ExampleInstallation, hands: Hands, road: str
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with service_session(world.logins, world.logins.engine, application="test") as cron:

@@ -12,13 +12,14 @@ import pytest
 from psycopg import sql
 
 from app.jobs.claim import Claim
-from app.store import attempts, effects, recovery, tickets
-from app.work.session import HandlerConnection
-from tenants.provision import add_tenant
-from tenants.removal import remove_tenant
-from tenants.session import handler_session
+from app.runner.session import HandlerConnection
+from app.store.engine import recovery, tickets
+from app.store.handler import attempts, effects
+from tenants.identity.session import handler_session
+from tenants.provisioning.provision import add_tenant
+from tenants.provisioning.removal import remove_tenant
 from tests import attempt_steps
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 NOW = timedelta(0)
 
@@ -26,7 +27,7 @@ NOW = timedelta(0)
 class Attempts:
     """Starts attempts, each in a session of its own."""
 
-    def __init__(self, world: World, stack: ExitStack) -> None:
+    def __init__(self, world: ExampleInstallation, stack: ExitStack) -> None:
         self._world = world
         self._stack = stack
         self._worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
@@ -43,7 +44,7 @@ class Attempts:
 
 
 @pytest.fixture
-def running(world: World) -> Iterator[Attempts]:
+def running(world: ExampleInstallation) -> Iterator[Attempts]:
     with ExitStack() as stack:
         yield Attempts(world, stack)
 
@@ -56,7 +57,7 @@ def test_a_handler_reads_the_record_and_no_token(running: Attempts, table: str) 
         session.execute(sql.SQL("SELECT token FROM {}").format(sql.Identifier(table)))
 
 
-def test_an_effect_is_settled_by_its_own_type_only(world: World, running: Attempts) -> None:
+def test_an_effect_is_settled_by_its_own_type_only(world: ExampleInstallation, running: Attempts) -> None:
     session, victim = running.start()
     effects.intend(session, victim, "cae", uuid4())
     other = world.enqueue({"order_ids": [1]})
@@ -83,7 +84,7 @@ def test_an_effect_is_not_settled_while_another_attempt_may_be_at_it(running: At
     assert effects.settle(session, victim, "cae", victim.token, result='{"code": 1}', by="its call")
 
 
-def test_a_retry_begins_at_the_checkpoint(world: World, running: Attempts) -> None:
+def test_a_retry_begins_at_the_checkpoint(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     attempts.begin(session, claim)
     attempts.checkpoint(session, claim, {"page": 3})
@@ -112,7 +113,7 @@ def test_what_others_rely_on_is_on_the_disk_whatever_the_handler_has_set(running
     psycopg.Connection.rollback(session)
 
 
-def test_a_poller_s_crashes_are_forgotten_when_it_is_well(world: World, running: Attempts) -> None:
+def test_a_poller_s_crashes_are_forgotten_when_it_is_well(world: ExampleInstallation, running: Attempts) -> None:
     _, claim = running.start()
     recovery.rescue(world.engine, world.one.schema, claim.job_id, claim.token, cause="killed", retry_in=NOW)
     assert world.job(claim.job_id)["crashes"] == 1
@@ -123,7 +124,7 @@ def test_a_poller_s_crashes_are_forgotten_when_it_is_well(world: World, running:
     assert (world.job(claim.job_id)["crashes"], ticket["crashes"]) == (0, 0)
 
 
-def test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter(world: World, running: Attempts) -> None:
+def test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     world.rows(
         "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, finished_at,"
@@ -142,7 +143,7 @@ def test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter(world: World, r
     assert [letter["attempts"][0]["attempt"], letter["attempts"][-1]["attempt"]] == [202, 301]
 
 
-def test_a_purge_of_large_ledgers_is_done_in_parts(world: World) -> None:
+def test_a_purge_of_large_ledgers_is_done_in_parts(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"order_ids": [n]}) for n in range(3)]
     for job_id in jobs:
         world.cancel(job_id)
@@ -156,7 +157,7 @@ def test_a_purge_of_large_ledgers_is_done_in_parts(world: World) -> None:
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_slug_added_again_starts_as_any_other(world: World) -> None:
+def test_a_slug_added_again_starts_as_any_other(world: ExampleInstallation) -> None:
     add_tenant(world.admin, world.logins, "again", "northwind")
     world.admin.execute(
         "UPDATE turno.tenants SET paused_at = now(), cap = 1, weight = 7, backend = 'exec' WHERE slug = 'again'"
@@ -182,7 +183,7 @@ CHILD = (
 )
 
 
-def test_a_handler_enqueues_for_its_own_job_s_user_only(world: World, running: Attempts) -> None:
+def test_a_handler_enqueues_for_its_own_job_s_user_only(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         session.execute("SELECT job_enqueue('t', 1::smallint, 'q', 'pool', 1::smallint, 4, '{}', '', 'carla',"

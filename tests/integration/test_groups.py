@@ -12,20 +12,21 @@ import psycopg
 import pytest
 from psycopg.pq import PipelineStatus
 
-from app.jobs.claim import Group
+from app.jobs.claim import Batch
 from app.jobs.handler import JobContext, JobHandler
-from app.store import groups, recovery
-from app.work.session import HandlerConnection
-from app.work.stop import StopRequest
+from app.runner.session import HandlerConnection
+from app.runner.stop_request import StopRequest
+from app.store.engine import recovery
+from app.store.handler import batches
 from cli.testing.invariants import judge_of
-from tenants.session import handler_session
+from tenants.identity.session import handler_session
 from tests.grouped_here import claim_groups_here, execute_group_here, worker_here
-from tests.odd_handlers import HOOKS, RUNS, TRIES, Odd, OddGrouped
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import HOOKS, RUNS, TRIES, Odd, OddGrouped
 
 
 @pytest.fixture(autouse=True)
-def grouped(world: World) -> Iterator[None]:
+def grouped(world: ExampleInstallation) -> Iterator[None]:
     world.backend = "pool"
     TRIES.clear()
     RUNS.clear()
@@ -37,17 +38,17 @@ def grouped(world: World) -> Iterator[None]:
         assert [rule for rule in judge.broken() if not rule.startswith("I2: an end and its effect")] == []
 
 
-def put(world: World, *deeds: str, **options: Any) -> list[UUID]:
+def put(world: ExampleInstallation, *deeds: str, **options: Any) -> list[UUID]:
     """Enqueue a job for each deed; each makes a customer named for its place first."""
     return [world.enqueue({"how": how, "text": f"G{n}"}, handler=OddGrouped, **options) for n, how in enumerate(deeds)]
 
 
-def claim(world: World) -> Group:
+def claim(world: ExampleInstallation) -> Batch:
     (claims,) = claim_groups_here(world)
     return claims
 
 
-def run(world: World, *deeds: str) -> list[dict[str, Any]]:
+def run(world: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
     """Run a job for each deed as one group and return them."""
     jobs = put(world, *deeds)
     claims = claim(world)
@@ -56,11 +57,11 @@ def run(world: World, *deeds: str) -> list[dict[str, Any]]:
     return [world.job(job_id) for job_id in jobs]
 
 
-def written(world: World) -> set[str]:
+def written(world: ExampleInstallation) -> set[str]:
     return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'grouped'")}
 
 
-def test_a_turn_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: World) -> None:
+def test_a_turn_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: ExampleInstallation) -> None:
     jobs = put(world, *["ok"] * 11)
     world.enqueue({"how": "ok"}, handler=Odd)
     world.enqueue({"how": "ok"}, handler=OddGrouped, tenant=world.other)
@@ -76,14 +77,14 @@ def test_a_turn_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: Wo
     assert [one.job_id for one in whole] == jobs[:8]
 
 
-def test_free_children_are_given_work_before_any_gets_more_than_its_share(world: World) -> None:
+def test_free_children_are_given_work_before_any_gets_more_than_its_share(world: ExampleInstallation) -> None:
     put(world, *["ok"] * 6)
     assert sorted(map(len, claim_groups_here(world, slots=8))) == [1] * 6
     put(world, *["ok"] * 6)
     assert sorted(map(len, claim_groups_here(world, slots=2))) == [1, 5]
 
 
-def test_a_group_is_one_turn(world: World) -> None:
+def test_a_group_is_one_turn(world: ExampleInstallation) -> None:
     for tenant in world.tenants.values():
         for _ in range(16):
             world.enqueue({"how": "ok"}, handler=OddGrouped, tenant=tenant)
@@ -93,7 +94,7 @@ def test_a_group_is_one_turn(world: World) -> None:
 
 
 @pytest.mark.parametrize("whose", ["tenant", "type"])
-def test_a_cap_holds_for_groups(world: World, whose: str) -> None:
+def test_a_cap_holds_for_groups(world: ExampleInstallation, whose: str) -> None:
     put(world, *["ok"] * 8)
     if whose == "tenant":
         world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
@@ -106,7 +107,7 @@ def test_a_cap_holds_for_groups(world: World, whose: str) -> None:
         world.rows("UPDATE turno.tenants SET cap = NULL; DELETE FROM turno.job_types")
 
 
-def test_a_job_that_a_worker_died_with_runs_alone(world: World) -> None:
+def test_a_job_that_a_worker_died_with_runs_alone(world: ExampleInstallation) -> None:
     jobs = put(world, *["ok"] * 4)
     start_and_take_back(world, claim(world), blamed=[jobs[0], jobs[2]])
     assert [world.job(job_id)["crashes"] for job_id in jobs] == [1, 0, 1, 0]
@@ -114,7 +115,7 @@ def test_a_job_that_a_worker_died_with_runs_alone(world: World) -> None:
     assert sorted(turns) == sorted([[jobs[0]], [jobs[2]], [jobs[1], jobs[3]]])
 
 
-def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: World) -> None:
+def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: ExampleInstallation) -> None:
     first, _ = put(world, "ok", "ok")
     start_and_take_back(world, claim(world), blamed=[first])
     world.rows("DELETE FROM turno.tickets WHERE job_id = %s", first)
@@ -122,7 +123,7 @@ def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: World) -> N
     assert [len(claim(world)), len(claim(world))] == [1, 1]
 
 
-def test_they_share_a_transaction_and_keep_their_own_history(world: World) -> None:
+def test_they_share_a_transaction_and_keep_their_own_history(world: ExampleInstallation) -> None:
     jobs = run(world, *["transaction"] * 8)
     assert len({job["result"]["transaction"] for job in jobs}) == 1
     assert {(job["status"], job["attempt"], job["errors"], job["crashes"]) for job in jobs} == {("completed", 1, 0, 0)}
@@ -145,7 +146,7 @@ def test_they_share_a_transaction_and_keep_their_own_history(world: World) -> No
     assert len(world.rows("SELECT 1 FROM turno.outcomes WHERE outcome = 'completed'")) == 8
 
 
-def test_each_has_its_own_end_and_the_others_keep_theirs(world: World) -> None:
+def test_each_has_its_own_end_and_the_others_keep_theirs(world: ExampleInstallation) -> None:
     deeds = ["ok", "error", "permanent", "reschedule_after", "cancel", "nan", "leave_aborted", "ok"]
     jobs = run(world, *deeds)
     ends = [(job["status"], job["reason"]) for job in jobs]
@@ -166,19 +167,19 @@ def test_each_has_its_own_end_and_the_others_keep_theirs(world: World) -> None:
     assert world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL") == []
 
 
-def test_what_a_failed_one_wrote_is_undone(world: World) -> None:
+def test_what_a_failed_one_wrote_is_undone(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "error", "ok")
     assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
     assert written(world) == {"G0", "G2"}
 
 
-def test_one_that_aborts_the_transaction_costs_the_others_no_second_run(world: World) -> None:
+def test_one_that_aborts_the_transaction_costs_the_others_no_second_run(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "leave_aborted", "ok")
     assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
     assert set(RUNS.values()) == {1}
 
 
-def test_a_payload_that_no_longer_fits_fails_alone(world: World) -> None:
+def test_a_payload_that_no_longer_fits_fails_alone(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "ok", "ok")
     world.rows("""UPDATE background_jobs SET payload = '{"unheard_of": 1}' WHERE id = %s""", jobs[1])
     execute_group_here(world, claim(world))
@@ -187,7 +188,7 @@ def test_a_payload_that_no_longer_fits_fails_alone(world: World) -> None:
 
 
 @pytest.mark.parametrize("why", ["cancelled on request", "expired"])
-def test_what_is_no_longer_wanted_does_not_run(world: World, why: str) -> None:
+def test_what_is_no_longer_wanted_does_not_run(world: ExampleInstallation, why: str) -> None:
     jobs = put(world, "ok", "ok", "ok", expires_at=datetime.now(UTC) + timedelta(hours=1))
     claims = claim(world)
     if why == "expired":
@@ -200,7 +201,7 @@ def test_what_is_no_longer_wanted_does_not_run(world: World, why: str) -> None:
     assert written(world) == {"G0", "G2"}
 
 
-def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(world: World) -> None:
+def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "hook", "ok")
 
     def cancel(job: JobContext) -> None:
@@ -213,14 +214,14 @@ def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(w
     assert written(world) == {"G0", "G2"}
 
 
-def test_a_collision_of_one_is_tried_again_after_the_others_have_committed(world: World) -> None:
+def test_a_collision_of_one_is_tried_again_after_the_others_have_committed(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "collide_once", "ok")
     assert [job["status"] for job in jobs] == ["completed"] * 3
     assert (jobs[1]["result"], jobs[1]["errors"], jobs[1]["attempt"]) == ({"runs": 2}, 0, 1)
     assert written(world) == {"G0", "G1", "G2"}
 
 
-def test_what_only_the_commit_refuses_fails_the_one_that_wrote_it(world: World) -> None:
+def test_what_only_the_commit_refuses_fails_the_one_that_wrote_it(world: ExampleInstallation) -> None:
     world.rows("CREATE TABLE refused_at_commit (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     world.rows(f"GRANT INSERT ON refused_at_commit TO {world.one.handler_role}")
     try:
@@ -232,14 +233,14 @@ def test_what_only_the_commit_refuses_fails_the_one_that_wrote_it(world: World) 
     assert written(world) == {"G0", "G2"}
 
 
-def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: World) -> None:
+def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "commit_and_begin", "ok")
     assert [job["status"] for job in jobs] == ["failed"] * 3
     assert {job["error"]["class"] for job in jobs} == {"HandlerMisuse"}
 
 
 @pytest.mark.parametrize("how", ["raw_commit", "raw_rollback", "release_savepoint"])
-def test_one_that_ends_the_transaction_doubles_nothing(world: World, how: str) -> None:
+def test_one_that_ends_the_transaction_doubles_nothing(world: ExampleInstallation, how: str) -> None:
     jobs = run(world, "ok", "error", how, "ok")
     assert [job["status"] for job in jobs] == ["failed", "pending", "failed", "completed"]
     assert {job["error"]["class"] for job in jobs[::2]} == {"TransactionEnded"}
@@ -248,13 +249,15 @@ def test_one_that_ends_the_transaction_doubles_nothing(world: World, how: str) -
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback", "close"])
-def test_ending_the_transaction_by_the_connection_is_refused_and_is_one_s_own_failure(world: World, how: str) -> None:
+def test_ending_the_transaction_by_the_connection_is_refused_and_is_one_s_own_failure(
+    world: ExampleInstallation, how: str
+) -> None:
     jobs = run(world, "ok", how, "ok")
     assert [job["status"] for job in jobs] == ["completed", "failed", "completed"]
     assert jobs[1]["error"]["class"] == "HandlerMisuse"
 
 
-def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: World) -> None:
+def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: ExampleInstallation) -> None:
     jobs = run(world, "ok", "end_own_backend", "ok")
     assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
     assert [job["errors"] for job in jobs] == [0, 1, 0]
@@ -263,7 +266,9 @@ def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: World) ->
 
 @pytest.mark.parametrize(("how", "named"), [("items", "job.each"), ("resume", "job.checkpoint")])
 @pytest.mark.parametrize("company", [1, 3])
-def test_what_commits_by_itself_is_refused_by_name(world: World, how: str, named: str, company: int) -> None:
+def test_what_commits_by_itself_is_refused_by_name(
+    world: ExampleInstallation, how: str, named: str, company: int
+) -> None:
     jobs = [
         world.enqueue({"how": how, "number": 4}, handler=OddGrouped),
         *put(world, *["ok"] * (company - 1)),
@@ -275,18 +280,18 @@ def test_what_commits_by_itself_is_refused_by_name(world: World, how: str, named
     assert all(world.job(job_id)["status"] == "completed" for job_id in jobs[1:])
 
 
-def test_progress_of_one_is_shown(world: World) -> None:
+def test_progress_of_one_is_shown(world: ExampleInstallation) -> None:
     jobs = run(world, "progress", "ok")
     (row,) = world.rows("SELECT job_id, done, total, message FROM background_job_progress")
     assert row == {"job_id": jobs[0]["id"], "done": 1, "total": 2, "message": "half"}
 
 
-def test_the_session_s_python_side_is_clean_for_each(world: World) -> None:
+def test_the_session_s_python_side_is_clean_for_each(world: ExampleInstallation) -> None:
     jobs = run(world, "dict_rows", "dict_rows", "dict_rows")
     assert [job["result"] for job in jobs] == [{"row": [1]}] * 3
 
 
-def test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun(world: World) -> None:
+def test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "ok")
     stop = StopRequest()
     stop.listen()
@@ -301,7 +306,7 @@ def test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun(world: World
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
-def test_one_that_lost_its_claim_before_the_start_is_left_out(world: World, state: str) -> None:
+def test_one_that_lost_its_claim_before_the_start_is_left_out(world: ExampleInstallation, state: str) -> None:
     jobs = put(world, "ok", "ok", "ok")
     claims = claim(world)
     take_away(world, jobs[1], later=state == "pending")
@@ -318,7 +323,7 @@ def test_one_that_lost_its_claim_before_the_start_is_left_out(world: World, stat
 @pytest.mark.parametrize("state", ["pending", "running"])
 @pytest.mark.parametrize("loser", [0, 1, 2])
 def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete(
-    world: World, loser: int, state: str
+    world: ExampleInstallation, loser: int, state: str
 ) -> None:
     jobs = put(world, "hook", "hook", "hook")
     HOOKS.update(dict.fromkeys(["G0", "G1", "G2"], lambda _job: None))
@@ -339,7 +344,9 @@ def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_comple
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(world: World, *, committed: bool) -> None:
+def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
+    world: ExampleInstallation, *, committed: bool
+) -> None:
     jobs = put(world, "ok", "error", "transaction")
     kind: type[Lossy] = ReplyLost if committed else NeverSent
     kind.broke, kind.messages = False, 0
@@ -394,7 +401,7 @@ def test_the_size_of_a_group_is_checked_when_its_class_is_made() -> None:
         type("TooMany", (JobHandler,), {"group": 101})
 
 
-def take_away(world: World, job_id: UUID, *, later: bool) -> None:
+def take_away(world: ExampleInstallation, job_id: UUID, *, later: bool) -> None:
     """Have the job taken back, to run later or at once, by somebody who cannot end the session that works for it."""
     world.rows("UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", job_id)
     (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
@@ -402,13 +409,13 @@ def take_away(world: World, job_id: UUID, *, later: bool) -> None:
     recovery.rescue(world.engine, world.one.schema, job_id, ticket["token"], cause="a test", retry_in=wait)
 
 
-def start_by_another(world: World, claims: Group) -> None:
+def start_by_another(world: ExampleInstallation, claims: Batch) -> None:
     """Somebody starts the attempts and is at work on them."""
     with session(world) as other:
-        groups.start(other, claims, "another", claims[0].token)
+        batches.start(other, claims, "another", claims[0].token)
 
 
-def start_and_take_back(world: World, claims: Group, blamed: list[UUID]) -> None:
+def start_and_take_back(world: ExampleInstallation, claims: Batch, blamed: list[UUID]) -> None:
     """Start the group, then have it taken back as from a dead worker."""
     start_by_another(world, claims)
     for one in claims:
@@ -424,7 +431,7 @@ def start_and_take_back(world: World, claims: Group, blamed: list[UUID]) -> None
 
 
 @contextmanager
-def session(world: World) -> Iterator[HandlerConnection]:
+def session(world: ExampleInstallation) -> Iterator[HandlerConnection]:
     """Log in as the handler."""
     connection = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
     yield connection

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.attempt_here import attempt
-from tests.odd_handlers import DEEDS, HOOKS, Odd, OddHooked
+from tests.misbehaving_handlers import DEEDS, HOOKS, Odd, OddHooked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
     from app.jobs.handler import JobContext
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def hooked(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
+def hooked(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
     """Enqueue a job whose hooks and deed each write a line, and then do what a test wants of them."""
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
@@ -43,7 +43,7 @@ def hooked(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]
     return enqueue
 
 
-def lines(world: World) -> list[str]:
+def lines(world: ExampleInstallation) -> list[str]:
     return sorted(row["address"] for row in world.rows("SELECT address FROM customers WHERE country = 'hooked'"))
 
 
@@ -58,14 +58,14 @@ def fail_once() -> Callable[[], None]:
     return fail
 
 
-def test_hooks_commit_together_with_the_work(world: World, hooked: Callable[..., UUID]) -> None:
+def test_hooks_commit_together_with_the_work(world: ExampleInstallation, hooked: Callable[..., UUID]) -> None:
     assert attempt(world, hooked())["status"] == "completed"
     assert lines(world) == ["1 after", "1 before", "1 handle"]
 
 
 @pytest.mark.parametrize("where", ["before", "handle", "after"])
 def test_whatever_fails_undoes_all_three_and_the_next_attempt_runs_them_again(
-    world: World, hooked: Callable[..., UUID], where: str
+    world: ExampleInstallation, hooked: Callable[..., UUID], where: str
 ) -> None:
     job_id = hooked(**{where: fail_once()})
     job = attempt(world, job_id)
@@ -74,7 +74,7 @@ def test_whatever_fails_undoes_all_three_and_the_next_attempt_runs_them_again(
     assert lines(world) == ["2 after", "2 before", "2 handle"]
 
 
-def test_a_job_that_waits_for_its_retry_expires_too(world: World) -> None:
+def test_a_job_that_waits_for_its_retry_expires_too(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "error"}, handler=Odd, expires_at=datetime.now(UTC) + timedelta(hours=1))
     assert attempt(world, job_id)["status"] == "pending"
     world.rows("UPDATE background_jobs SET expires_at = clock_timestamp()")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tenants.logins import Logins
-from tenants.punctual import PunctualConnection
-from tenants.session import handler_session
-from tenants.tenant import HandlerLogin
+from tenants.identity.answer_timeout import PunctualConnection
+from tenants.identity.logins import Logins
+from tenants.identity.session import handler_session
+from tenants.identity.tenant import HandlerLogin
 from tests.api import Caller
 from tests.integration.test_pages import ORDERS, REGISTRY
 from tests.visitor import Visitor

@@ -13,14 +13,14 @@ import pytest
 
 from app.jobs.changes import Changes
 from app.store import changes
-from app.watch.hub import Crowded, Full, Hub
-from app.watch.viewer import Farewell, Viewer
-from app.web.stream_events import StreamEvents
-from cli.deadline import becomes_true
-from tenants.session import service_session
-from tenants.tenant import Tenant
+from app.streaming.hub import Hub, ServerFull, StreamLimit
+from app.streaming.subscriber import CloseReason, Subscriber
+from app.web.api.stream_events import StreamEvents
+from cli.wait import wait_until
+from tenants.identity.session import service_session
+from tenants.identity.tenant import Tenant
+from tests.installation import ExampleInstallation
 from tests.viewers import viewer
-from tests.world import World
 
 CANARY = "canary-5b1f"
 
@@ -28,10 +28,10 @@ CANARY = "canary-5b1f"
 class Watching:
     """A viewer with everything it was ever shown."""
 
-    def __init__(self, watched: Viewer) -> None:
+    def __init__(self, watched: Subscriber) -> None:
         self.viewer = watched
         self.frames: list[str] = []
-        self.farewell: Farewell | None = None
+        self.farewell: CloseReason | None = None
 
     @property
     def shown(self) -> list[tuple[str, dict[str, Any]]]:
@@ -40,14 +40,14 @@ class Watching:
         return [(frame.split("\n")[0][6:], json.loads(frame.split("data:", 1)[1])) for frame in self.frames]
 
     def sees(self, matches: Callable[[dict[str, Any]], bool], *, kind: str = "job", within: float = 15) -> bool:
-        return becomes_true(lambda: any(name == kind and matches(body) for name, body in self.shown), within=within)
+        return wait_until(lambda: any(name == kind and matches(body) for name, body in self.shown), within=within)
 
-    def ends(self, reason: Farewell) -> bool:
-        return becomes_true(lambda: bool(self.shown) is not None and self.farewell is reason, within=15)
+    def ends(self, reason: CloseReason) -> bool:
+        return wait_until(lambda: bool(self.shown) is not None and self.farewell is reason, within=15)
 
 
 @contextmanager
-def hub_of(world: World, *, sweep: float, **limits: int) -> Iterator[Hub]:
+def hub_of(world: ExampleInstallation, *, sweep: float, **limits: int) -> Iterator[Hub]:
     def connect() -> psycopg.Connection[Any]:
         connection = service_session(world.logins, world.logins.web, application="test-hub")
         connection.execute("SET lock_timeout = '200ms'")
@@ -66,40 +66,40 @@ def hub_of(world: World, *, sweep: float, **limits: int) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def hinted(world: World) -> Iterator[Hub]:
+def hinted(world: ExampleInstallation) -> Iterator[Hub]:
     """A hub that looks once, when it begins to listen, and then for an hour shows only what is hinted at."""
     with hub_of(world, sweep=3600) as hub:
         yield hub
 
 
 @pytest.fixture
-def looking(world: World) -> Iterator[Hub]:
+def looking(world: ExampleInstallation) -> Iterator[Hub]:
     """A hub that looks by itself five times a second."""
     with hub_of(world, sweep=0.2) as hub:
         yield hub
 
 
-def listening(world: World) -> list[int]:
+def listening(world: ExampleInstallation) -> list[int]:
     rows = world.rows("SELECT pid FROM pg_stat_activity WHERE application_name = 'test-hub'"
                       " AND datname = current_database() AND query ~ '^LISTEN'")  # fmt: skip
     return [row["pid"] for row in rows]
 
 
-def join(world: World, hub: Hub, *, tenant: Tenant | None = None, **options: Any) -> Watching:
+def join(world: ExampleInstallation, hub: Hub, *, tenant: Tenant | None = None, **options: Any) -> Watching:
     watched = viewer(tenant=tenant or world.one, **options)
     hub.join(watched)
-    assert becomes_true(lambda: listening(world) != [], within=15)
+    assert wait_until(lambda: listening(world) != [], within=15)
     return Watching(watched)
 
 
-def hint(world: World, *jobs: UUID, tenant: Tenant | None = None) -> None:
+def hint(world: ExampleInstallation, *jobs: UUID, tenant: Tenant | None = None) -> None:
     gathered = Changes()
     for job_id in jobs:
         gathered.add((tenant or world.one).id, job_id)
     changes.announce(world.web, gathered.take())
 
 
-def move(world: World, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:
+def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None) -> None:
     world.rows(
         "INSERT INTO background_job_progress AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
         " ON CONFLICT (job_id) DO UPDATE SET done = excluded.done, revision = p.revision + 1",
@@ -107,7 +107,7 @@ def move(world: World, job_id: UUID, done: int, tenant: Tenant | None = None) ->
     )  # fmt: skip
 
 
-def end(world: World, job_id: UUID) -> None:
+def end(world: ExampleInstallation, job_id: UUID) -> None:
     world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
     world.rows("SELECT job_end(%s, 'completed', NULL, '{}', NULL)", job_id)
 
@@ -120,7 +120,7 @@ def completed(body: dict[str, Any]) -> bool:
     return bool(body["status"] == "completed")
 
 
-def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: World, hinted: Hub) -> None:
+def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: ExampleInstallation, hinted: Hub) -> None:
     job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     mine, job, ben = join(world, hinted), join(world, hinted, job_id=job_id), join(world, hinted, user="ben")
     operator = join(world, hinted, user="boss", operator=True, job_id=job_id)
@@ -134,15 +134,17 @@ def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: World, hinted
     hint(world, job_id)
     assert mine.sees(completed)
     assert mine.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
-    assert job.ends(Farewell.JOB_ENDED)
-    assert operator.ends(Farewell.JOB_ENDED)
+    assert job.ends(CloseReason.JOB_ENDED)
+    assert operator.ends(CloseReason.JOB_ENDED)
     assert {body["job_id"] for _, body in job.shown} == {str(job_id)}
     assert [name for name, _ in job.shown if name == "notification"] == []
     assert mine.farewell is None
     assert ben.shown == []
 
 
-def test_an_operator_may_watch_everybody_s_jobs_and_nobody_s_notifications(world: World, looking: Hub) -> None:
+def test_an_operator_may_watch_everybody_s_jobs_and_nobody_s_notifications(
+    world: ExampleInstallation, looking: Hub
+) -> None:
     before = world.enqueue({"order_ids": [1]}, user_id="ben")
     eva = join(world, looking, user="eva", operator=True, everybody=True)
     one = join(world, looking, user="eva", operator=True)
@@ -160,7 +162,7 @@ def test_an_operator_may_watch_everybody_s_jobs_and_nobody_s_notifications(world
     assert str(elsewhere) not in [body["job_id"] for _, body in eva.shown]
 
 
-def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: World, hinted: Hub) -> None:
+def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     mine = join(world, hinted)
     world.rows("UPDATE background_jobs SET run_at = 'infinity', reason = 'in doubt' WHERE id = %s", job_id)
@@ -171,7 +173,7 @@ def test_a_job_that_waits_for_a_person_tells_its_user_at_once(world: World, hint
     assert mine.sees(lambda told: bool(told["kind"] == "needs_review"), kind="notification")
 
 
-def test_another_tenant_s_changes_never_arrive(world: World, looking: Hub) -> None:
+def test_another_tenant_s_changes_never_arrive(world: ExampleInstallation, looking: Hub) -> None:
     """Look-alike tenants: the same user, orders and payload, and hints that name the one's job as the other's."""
     ours, theirs = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     mine, watching_theirs = join(world, looking), join(world, looking, job_id=theirs)
@@ -182,13 +184,13 @@ def test_another_tenant_s_changes_never_arrive(world: World, looking: Hub) -> No
     assert there.sees(done(9))
     move(world, ours, 5)
     assert mine.sees(done(5))
-    assert watching_theirs.ends(Farewell.JOB_GONE)
+    assert watching_theirs.ends(CloseReason.JOB_GONE)
     assert CANARY in "".join(there.frames)
     assert CANARY not in "".join(mine.frames + watching_theirs.frames)
 
 
 @pytest.mark.parametrize("kind", ["job", "user"])
-def test_a_lost_hint_is_made_good_for(world: World, looking: Hub, kind: str) -> None:
+def test_a_lost_hint_is_made_good_for(world: ExampleInstallation, looking: Hub, kind: str) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, looking, job_id=job_id if kind == "job" else None)
     move(world, job_id, 7)
@@ -199,7 +201,7 @@ def test_a_lost_hint_is_made_good_for(world: World, looking: Hub, kind: str) -> 
         assert watching.sees(lambda told: bool(told["kind"] == "completed"), kind="notification")
 
 
-def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: World, looking: Hub) -> None:
+def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: ExampleInstallation, looking: Hub) -> None:
     watching = join(world, looking)
     job_id = world.enqueue({"order_ids": [1]})
     end(world, job_id)
@@ -207,7 +209,7 @@ def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: World, loo
     assert watching.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
 
 
-def test_a_job_that_becomes_due_changes_its_label_by_time_alone(world: World, looking: Hub) -> None:
+def test_a_job_that_becomes_due_changes_its_label_by_time_alone(world: ExampleInstallation, looking: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]}, run_at=world.rows("SELECT now() + interval '3 s' AS at")[0]["at"])
     watching = join(world, looking)
     assert watching.sees(lambda body: bool(body["label"] == "scheduled"))
@@ -215,7 +217,7 @@ def test_a_job_that_becomes_due_changes_its_label_by_time_alone(world: World, lo
     assert len({body["revision"] for _, body in watching.shown}) == 1
 
 
-def test_a_lost_listener_comes_back_and_shows_what_it_missed(world: World) -> None:
+def test_a_lost_listener_comes_back_and_shows_what_it_missed(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with hub_of(world, sweep=1.0) as hub:
         watching = join(world, hub)
@@ -224,10 +226,10 @@ def test_a_lost_listener_comes_back_and_shows_what_it_missed(world: World) -> No
             world.rows("SELECT pg_terminate_backend(%s, 5000)", before[0])
             move(world, job_id, number)
             assert watching.sees(done(number))
-            assert becomes_true(lambda gone=before: listening(world) not in ([], gone), within=10)  # type: ignore[misc]
+            assert wait_until(lambda gone=before: listening(world) not in ([], gone), within=10)  # type: ignore[misc]
 
 
-def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted: Hub) -> None:
+def test_forged_and_senseless_hints_are_believed_by_nobody(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
@@ -242,7 +244,9 @@ def test_forged_and_senseless_hints_are_believed_by_nobody(world: World, hinted:
     assert set(listening(world)) <= set(sessions)
 
 
-def test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read(world: World, hinted: Hub) -> None:
+def test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read(
+    world: ExampleInstallation, hinted: Hub
+) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id)))  # its one look, when it began to listen
@@ -251,7 +255,7 @@ def test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read(wor
     assert watching.sees(done(8))
 
 
-def test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others(world: World) -> None:
+def test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others(world: ExampleInstallation) -> None:
     busy, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     with hub_of(world, sweep=1.0) as hub:
         watching, mine = join(world, hub, job_id=busy), join(world, hub, job_id=other)
@@ -265,7 +269,9 @@ def test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others(worl
         assert mine.sees(done(9), within=0)
 
 
-def test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address(world: World, hinted: Hub) -> None:
+def test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address(
+    world: ExampleInstallation, hinted: Hub
+) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted, user="boss", operator=True, job_id=job_id)
     mine = join(world, hinted)
@@ -285,7 +291,7 @@ def test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address(world:
     assert max(map(len, mine.frames + watching.frames)) < 4096
 
 
-def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, looking: Hub) -> None:
+def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: ExampleInstallation, looking: Hub) -> None:
     here, there = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
     watching, watching_there = join(world, looking), join(world, looking, tenant=world.other)
     move(world, there, 6, tenant=world.other)
@@ -301,40 +307,40 @@ def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: World, lookin
     assert watching_there.sees(done(6))
 
 
-def test_a_job_that_was_purged_ends_its_stream_and_no_other(world: World, looking: Hub) -> None:
+def test_a_job_that_was_purged_ends_its_stream_and_no_other(world: ExampleInstallation, looking: Hub) -> None:
     job_id, stays = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     watching, mine = join(world, looking, job_id=job_id), join(world, looking)
     move(world, job_id, 1)
     assert mine.sees(done(1))
     world.rows("DELETE FROM background_jobs WHERE id = %s", job_id)
-    assert watching.ends(Farewell.JOB_GONE)
+    assert watching.ends(CloseReason.JOB_GONE)
     move(world, stays, 2)
     assert mine.sees(done(2))
     assert mine.farewell is None
 
 
-def test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes(world: World, looking: Hub) -> None:
+def test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes(world: ExampleInstallation, looking: Hub) -> None:
     old, new = join(world, looking, issued_at=1_000.0), join(world, looking, issued_at=4e9)
     gone = join(world, looking, tenant=world.other)
     world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(2000) WHERE id = %s", world.one.id)
     world.rows("UPDATE turno.tenants SET state = 'removed' WHERE id = %s", world.other.id)
     try:
-        assert old.ends(Farewell.SESSION_OVER)
-        assert gone.ends(Farewell.SESSION_OVER)
+        assert old.ends(CloseReason.SESSION_OVER)
+        assert gone.ends(CloseReason.SESSION_OVER)
         assert new.farewell is None
     finally:
         world.rows("UPDATE turno.tenants SET tokens_valid_from = '-infinity', state = 'active'")
 
 
-def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: World) -> None:
+def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: ExampleInstallation) -> None:
     with hub_of(world, sweep=3600, most=3, most_per_user=2) as hub:
         first, second = viewer(tenant=world.one), viewer(tenant=world.one)
         hub.join(first)
         hub.join(second)
-        with pytest.raises(Crowded):
+        with pytest.raises(StreamLimit):
             hub.join(viewer(tenant=world.one))
         hub.join(viewer(tenant=world.other))
-        with pytest.raises(Full):
+        with pytest.raises(ServerFull):
             hub.join(viewer(tenant=world.one, user="ben"))
         hub.leave(first)
         hub.leave(first)
@@ -342,19 +348,19 @@ def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: World) -> N
         assert len(hub) == 3
 
 
-def test_one_tenant_takes_its_share_of_the_streams(world: World) -> None:
+def test_one_tenant_takes_its_share_of_the_streams(world: ExampleInstallation) -> None:
     with hub_of(world, sweep=3600, most=4, most_per_tenant=2) as hub:
         first = viewer(tenant=world.one, user="ana")
         hub.join(first)
         hub.join(viewer(tenant=world.one, user="ben"))
-        with pytest.raises(Crowded, match="This tenant has 2"):
+        with pytest.raises(StreamLimit, match="This tenant has 2"):
             hub.join(viewer(tenant=world.one, user="eva"))
         hub.join(viewer(tenant=world.other))
         hub.leave(first)
         hub.join(viewer(tenant=world.one, user="eva"))
 
 
-def test_many_viewers_cost_one_session_and_one_reading(world: World, hinted: Hub) -> None:
+def test_many_viewers_cost_one_session_and_one_reading(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     crowd = [join(world, hinted, job_id=job_id) for _ in range(15)]
     assert len(listening(world)) == 1
@@ -365,7 +371,7 @@ def test_many_viewers_cost_one_session_and_one_reading(world: World, hinted: Hub
     assert len({frame for watching in crowd for frame in watching.frames if '"done": 4' in frame}) == 1
 
 
-def test_what_a_process_announces_reaches_another(world: World, hinted: Hub) -> None:
+def test_what_a_process_announces_reaches_another(world: ExampleInstallation, hinted: Hub) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     watching = join(world, hinted)
     with hub_of(world, sweep=3600) as elsewhere:

@@ -19,17 +19,18 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Claim
-from app.store import attempts, groups, recovery, tickets
-from app.store.enqueue import CANCEL, ENQUEUE, RETRY
-from app.store.groups import Result
-from app.work.session import HandlerConnection
+from app.runner.session import HandlerConnection
+from app.store.api.commands import CANCEL, ENQUEUE, RETRY
+from app.store.engine import recovery, tickets
+from app.store.handler import attempts, batches
+from app.store.handler.batches import Result
 from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
 from cli.testing.invariants import Judge, judge_of
-from tenants.session import handler_session
-from tenants.tenant import Tenant
+from tenants.identity.session import handler_session
+from tenants.identity.tenant import Tenant
 from tests import attempt_steps
+from tests.installation import LOOK_ALIKE, ExampleInstallation
 from tests.job_model import Held, Job
-from tests.world import LOOK_ALIKE, World
 
 TYPES = [("batch_invoicing", 1)]
 STEPS = 60
@@ -89,7 +90,9 @@ PAYLOADS = st.sampled_from([{"order_ids": [1]}, {"order_ids": [2]}])
 class JobMachine(RuleBasedStateMachine):
     """Two tenants' jobs under every function that can touch them."""
 
-    def __init__(self, world: World, judges: dict[str, Judge], sessions: dict[str, HandlerConnection]) -> None:
+    def __init__(
+        self, world: ExampleInstallation, judges: dict[str, Judge], sessions: dict[str, HandlerConnection]
+    ) -> None:
         super().__init__()
         self.world = world
         self.judges = judges
@@ -371,7 +374,7 @@ class JobMachine(RuleBasedStateMachine):
         members = [one for one in self.held(started=False) if one.job.tenant.slug == slug][:MOST]
         zombies = [one for one in self.zombies() if one.job.tenant.slug == slug][:1]
         session, mark = self._session(self.world.tenants[slug]), members[0].claim.token
-        found = groups.start(session, [one.claim for one in zombies + members], "worker", mark)
+        found = batches.start(session, [one.claim for one in zombies + members], "worker", mark)
         assert set(found) == {one.job.id for one in members}
         for one in members:
             one.job.start()
@@ -422,7 +425,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=LOST)
     def a_group_s_claims_are_read_again(self, held: Held) -> None:
         of = [one for one in self.claims if one.job.tenant == held.job.tenant]
-        still = groups.held(self._session(held.job.tenant), [one.claim for one in of])
+        still = batches.held(self._session(held.job.tenant), [one.claim for one in of])
         assert still == {one.job.id for one in of if one.live}
 
     # Recovering ------------------------------------------------------------------------------
@@ -683,7 +686,7 @@ class JobMachine(RuleBasedStateMachine):
 
 
 @contextmanager
-def machine_of(world: World) -> Iterator[type[RuleBasedStateMachine]]:
+def machine_of(world: ExampleInstallation) -> Iterator[type[RuleBasedStateMachine]]:
     """Give the machine of a world, with the judges and handler sessions that all its runs share."""
     with ExitStack() as stack:
         open_judges = {
@@ -703,7 +706,7 @@ def machine_of(world: World) -> Iterator[type[RuleBasedStateMachine]]:
 
 
 @pytest.mark.timeout(900)  # finding the smallest failing run takes a while
-def test_any_order_of_calls_keeps_every_promise(world: World) -> None:
+def test_any_order_of_calls_keeps_every_promise(world: ExampleInstallation) -> None:
     bounded = settings(
         max_examples=settings().max_examples // 3,
         stateful_step_count=STEPS,

@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from cli.testing.canaries import Canaries
 from cli.testing.checker import Checker
 from cli.testing.client_log import Asked, ClientLog
 from cli.testing.clock import FrozenClock
+from cli.testing.leak_detector import LeakDetector
 from cli.testing.processes import kill, marked, resume, state, stop, terminate
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 SINGER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
 ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
 
 
-def test_a_canary_is_found_wherever_it_is_not_at_home(world: World, canaries: Canaries) -> None:
+def test_a_canary_is_found_wherever_it_is_not_at_home(world: ExampleInstallation, canaries: LeakDetector) -> None:
     song = canaries.of(world.one)
     canaries.heard(f"{song} at home", by=world.one)
     world.rows(SINGER, "X", song)
@@ -42,7 +42,7 @@ def test_a_canary_is_found_wherever_it_is_not_at_home(world: World, canaries: Ca
     world.rows("DELETE FROM customers WHERE id = 'X'")
 
 
-def test_the_checker_holds_the_database_to_what_clients_were_told(world: World) -> None:
+def test_the_checker_holds_the_database_to_what_clients_were_told(world: ExampleInstallation) -> None:
     log = ClientLog()
     checker = Checker(world.url, [world.one], log=log)
     first = world.enqueue({"order_ids": [10248]}, idempotency_key="a key")
@@ -58,7 +58,7 @@ def test_the_checker_holds_the_database_to_what_clients_were_told(world: World) 
     ]
 
 
-def test_the_checker_says_what_did_not_end_and_what_is_left_behind(world: World) -> None:
+def test_the_checker_says_what_did_not_end_and_what_is_left_behind(world: ExampleInstallation) -> None:
     checker = Checker(world.url, world.tenants.values())
     job_id = world.enqueue({"order_ids": [10248]})
     assert checker.violations(settled=True) == [f"I6: a job did not end: {job_id}"]
@@ -79,7 +79,9 @@ def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:
     assert (len(log), log.accepted("suc0001"), log.accepted("suc0002")) == (1, [job_id], [])
 
 
-def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(world: World, clock: FrozenClock) -> None:
+def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(
+    world: ExampleInstallation, clock: FrozenClock
+) -> None:
     then = datetime(2030, 1, 31, 12, tzinfo=UTC)
     clock.freeze(then)
     job = world.job(world.enqueue({"order_ids": [10248]}, run_at=datetime(2030, 1, 31, 13, tzinfo=UTC)))
@@ -95,7 +97,7 @@ def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(world: Wo
     assert world.job(world.enqueue({"order_ids": [10249]}))["created_at"] < then
 
 
-def test_what_was_empty_is_emptied_and_what_was_given_stays(world: World) -> None:
+def test_what_was_empty_is_emptied_and_what_was_given_stays(world: ExampleInstallation) -> None:
     orders = world.order_ids()
     world.enqueue({"order_ids": orders[:2]})
     assert world.drain() == {"completed": 1}

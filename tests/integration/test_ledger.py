@@ -8,19 +8,19 @@ import pytest
 
 from app.jobs.handler import JobContext
 from tests.attempt_here import attempt
-from tests.odd_handlers import DEEDS, Odd, write_counted
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import DEEDS, Odd, write_counted
 
 AtThird = Callable[[JobContext], object]
 
 
 @pytest.fixture(autouse=True)
-def no_customers(world: World) -> None:
+def no_customers(world: ExampleInstallation) -> None:
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
 @pytest.fixture
-def five_items(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[AtThird], UUID]:
+def five_items(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[[AtThird], UUID]:
     """Enqueue a batch of five, two at a time; on its first attempt something happens within the item 3."""
 
     def enqueue(happens: AtThird) -> UUID:
@@ -42,16 +42,16 @@ def cancel_its_statement(job: JobContext) -> None:
     job.connection.execute("SELECT pg_cancel_backend(pg_backend_pid()), pg_sleep(60)")
 
 
-def ledger(world: World, job_id: UUID) -> dict[str, str]:
+def ledger(world: ExampleInstallation, job_id: UUID) -> dict[str, str]:
     rows = world.rows("SELECT key, state FROM background_job_items WHERE job_id = %s ORDER BY key", job_id)
     return {row["key"]: row["state"] for row in rows}
 
 
-def written(world: World) -> list[str]:
+def written(world: ExampleInstallation) -> list[str]:
     return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'counted' ORDER BY id")]
 
 
-def test_a_failed_item_keeps_nothing_and_the_others_everything(world: World) -> None:
+def test_a_failed_item_keeps_nothing_and_the_others_everything(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "items", "number": 4, "text": "1,2"}, handler=Odd)
     job = attempt(world, job_id)
     assert job["result"] == {"done": 2, "failed": 2, "skipped": 0}
@@ -59,7 +59,9 @@ def test_a_failed_item_keeps_nothing_and_the_others_everything(world: World) -> 
     assert written(world) == ["N0", "N3"]
 
 
-def test_an_item_is_not_blamed_for_what_the_database_did(world: World, five_items: Callable[[AtThird], UUID]) -> None:
+def test_an_item_is_not_blamed_for_what_the_database_did(
+    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
+) -> None:
     job_id = five_items(cancel_its_statement)
     job = attempt(world, job_id)
     assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "QueryCanceled")
@@ -67,7 +69,9 @@ def test_an_item_is_not_blamed_for_what_the_database_did(world: World, five_item
     assert written(world) == ["N0", "N1"]
 
 
-def test_a_later_attempt_runs_only_what_is_not_done(world: World, five_items: Callable[[AtThird], UUID]) -> None:
+def test_a_later_attempt_runs_only_what_is_not_done(
+    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
+) -> None:
     job_id = five_items(cancel_its_statement)
     attempt(world, job_id)
     # Doing an item again would fail: its row is there.
@@ -76,14 +80,16 @@ def test_a_later_attempt_runs_only_what_is_not_done(world: World, five_items: Ca
     assert written(world) == ["N0", "N1", "N2", "N3", "N4"]
 
 
-def test_an_item_that_ends_the_transaction_fails_the_job(world: World, five_items: Callable[[AtThird], UUID]) -> None:
+def test_an_item_that_ends_the_transaction_fails_the_job(
+    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
+) -> None:
     job = attempt(world, job_id := five_items(lambda job: job.connection.commit()))
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert ledger(world, job_id) == {"0": "done", "1": "done"}
 
 
 def test_a_cancellation_within_an_item_is_not_the_item_s_failure(
-    world: World, five_items: Callable[[AtThird], UUID]
+    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
 ) -> None:
     def cancel(job: JobContext) -> None:
         world.cancel(job.job_id)
@@ -95,7 +101,7 @@ def test_a_cancellation_within_an_item_is_not_the_item_s_failure(
     assert written(world) == ["N0", "N1"]
 
 
-def test_a_batch_left_early_is_recorded_as_far_as_it_went(world: World) -> None:
+def test_a_batch_left_early_is_recorded_as_far_as_it_went(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "leave_the_batch_early", "number": 5}, handler=Odd)
     assert attempt(world, job_id)["status"] == "completed"
     assert written(world) == [f"N{key}" for key in ledger(world, job_id)]
@@ -103,7 +109,7 @@ def test_a_batch_left_early_is_recorded_as_far_as_it_went(world: World) -> None:
 
 
 def test_a_checkpoint_between_two_items_commits_them_with_their_record(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         batch = job.each(range(4))
@@ -125,7 +131,9 @@ def test_a_checkpoint_between_two_items_commits_them_with_their_record(
     assert written(world) == ["N0", "N1", "N2", "N3"]
 
 
-def test_a_checkpoint_within_an_item_is_refused(world: World, five_items: Callable[[AtThird], UUID]) -> None:
+def test_a_checkpoint_within_an_item_is_refused(
+    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
+) -> None:
     job = attempt(world, job_id := five_items(lambda job: job.checkpoint("half")))
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert ledger(world, job_id) == {"0": "done", "1": "done"}

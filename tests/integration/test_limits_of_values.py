@@ -17,16 +17,18 @@ from flask import Flask
 from app.dispatch.dispatcher import Dispatcher, Submission
 from app.errors import HandlerMisuse, LimitExceeded
 from app.jobs.claim import Claim
-from app.store import attempts, recovery, routing, tickets
-from app.store.enqueue import ENQUEUE
+from app.runner.session import HandlerConnection
+from app.store.api.commands import ENQUEUE
+from app.store.engine import recovery, tickets
+from app.store.handler import attempts
+from app.store.operator import routing
 from app.store.refusals import named_refusals
 from app.web.error_responses import install_error_responses
-from app.work.session import HandlerConnection
 from handlers.batch_invoicing import BatchInvoicing
-from tenants.session import handler_session, service_session
+from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 LONG = "0123456789abcdef" * 400
 NOW = timedelta(0)
@@ -46,14 +48,14 @@ PLACES = {
 
 
 @pytest.fixture
-def session(world: World) -> Iterator[HandlerConnection]:
+def session(world: ExampleInstallation) -> Iterator[HandlerConnection]:
     session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
     yield session
     psycopg.Connection.close(session)
 
 
 @pytest.fixture
-def running(world: World, session: HandlerConnection) -> Claim:
+def running(world: ExampleInstallation, session: HandlerConnection) -> Claim:
     """A job at work in the session's open transaction."""
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
     claim = tickets.claim_job(world.engine, worker, world.enqueue({"order_ids": [1]}), types=[("batch_invoicing", 1)])
@@ -83,7 +85,7 @@ ENQUEUED = {
 
 
 @pytest.mark.parametrize("case", ENQUEUED)
-def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: World, case: str) -> None:
+def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: ExampleInstallation, case: str) -> None:
     value, limit = ENQUEUED[case]
     parameters: list[Any] = list(world.new_job({"order_ids": [1]}).parameters())
     parameters[max(place for name, place in PLACES.items() if name in case)] = value
@@ -93,7 +95,7 @@ def test_a_job_beyond_a_limit_is_refused_under_the_field_s_name(world: World, ca
     assert world.rows("SELECT 1 FROM turno.tickets") == []
 
 
-def test_a_ticket_holds_to_the_limits_of_its_own(world: World) -> None:
+def test_a_ticket_holds_to_the_limits_of_its_own(world: ExampleInstallation) -> None:
     """Whatever a tenant's functions would let through: what all tenants share does not depend on them."""
     job_id = world.enqueue({"order_ids": [1]})
     for column, value in {"queue": LONG, "type": LONG, "run_at": "-infinity"}.items():
@@ -141,7 +143,7 @@ ERRORS: dict[str, Any] = {
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("retry_in", [NOW, None])
 def test_no_error_is_too_large_to_end_an_attempt(
-    world: World, session: HandlerConnection, running: Claim, error: str, retry_in: timedelta | None
+    world: ExampleInstallation, session: HandlerConnection, running: Claim, error: str, retry_in: timedelta | None
 ) -> None:
     status = attempts.fail(session, running, "because " * 1000, ERRORS[error], retry_in)
     psycopg.Connection.commit(session)
@@ -153,7 +155,7 @@ def test_no_error_is_too_large_to_end_an_attempt(
     assert len(job["error"]["class"]) <= 200
 
 
-def test_a_reason_for_cancelling_is_shortened(world: World) -> None:
+def test_a_reason_for_cancelling_is_shortened(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     row = world.call("SELECT {}.job_cancel(%s, NULL, %s) AS verdict", (job_id, LONG))
     assert row["verdict"] == "cancelled"
@@ -161,7 +163,9 @@ def test_a_reason_for_cancelling_is_shortened(world: World) -> None:
     assert world.job(job_id)["reason"] == told["reason"] == LONG[:999] + "…"
 
 
-def test_a_progress_message_is_shortened(world: World, session: HandlerConnection, running: Claim) -> None:
+def test_a_progress_message_is_shortened(
+    world: ExampleInstallation, session: HandlerConnection, running: Claim
+) -> None:
     attempts.progress(session, running, 1, 2, LONG)
     psycopg.Connection.commit(session)
     (row,) = world.rows("SELECT message FROM background_job_progress")
@@ -169,7 +173,7 @@ def test_a_progress_message_is_shortened(world: World, session: HandlerConnectio
 
 
 def test_a_ledger_is_full_before_it_is_too_large_to_be_purged(
-    world: World, session: HandlerConnection, running: Claim
+    world: ExampleInstallation, session: HandlerConnection, running: Claim
 ) -> None:
     attempts.progress(session, running, 1_000_000, 1_000_000, None)
     with pytest.raises(HandlerMisuse, match="room for a million items"):
@@ -178,7 +182,7 @@ def test_a_ledger_is_full_before_it_is_too_large_to_be_purged(
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_who_submits_beyond_a_limit_is_told_the_field(world: World) -> None:
+def test_who_submits_beyond_a_limit_is_told_the_field(world: ExampleInstallation) -> None:
     @contextmanager
     def connection() -> Iterator[psycopg.Connection[Any]]:
         yield world.web
@@ -205,7 +209,7 @@ def test_the_web_answers_a_broken_limit_with_the_field() -> None:
 
 
 @contextmanager
-def refusing(world: World, job_id: UUID, condition: str) -> Iterator[None]:
+def refusing(world: ExampleInstallation, job_id: UUID, condition: str) -> Iterator[None]:
     """Have the ticket of this job refuse what makes the condition false: a limit that nobody thought of."""
     world.admin.execute(f"ALTER TABLE turno.tickets ADD CONSTRAINT odd CHECK (job_id <> '{job_id}' OR {condition})")
     yield
@@ -213,13 +217,13 @@ def refusing(world: World, job_id: UUID, condition: str) -> Iterator[None]:
 
 
 @contextmanager
-def engine_of(world: World) -> Iterator[psycopg.Connection[Any]]:
+def engine_of(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     with service_session(world.logins, world.logins.engine, application="test") as engine:
         yield engine
 
 
 def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: ExampleInstallation, caplog: pytest.LogCaptureFixture
 ) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     bad, *good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
@@ -232,7 +236,7 @@ def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
     assert states == {bad: "scheduled", good[0]: "ready", good[1]: "ready"}
 
 
-def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: World) -> None:
+def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: ExampleInstallation) -> None:
     soon = datetime.now(UTC) + timedelta(hours=1)
     bad, good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(2))
     world.make_due()
@@ -252,7 +256,7 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: World)
 
 
 @pytest.mark.parametrize("way", ["restamp", "reroute"])
-def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: World, way: str) -> None:
+def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: ExampleInstallation, way: str) -> None:
     bad, good = (world.enqueue({"order_ids": [n]}) for n in range(2))
     with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
         if way == "restamp":
@@ -269,7 +273,7 @@ def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: W
     assert second["state"] == "scheduled"
 
 
-def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: World) -> None:
+def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: ExampleInstallation) -> None:
     past = datetime.now(UTC) - timedelta(hours=1)
     bad, good = (world.enqueue({"order_ids": [n]}, expires_at=past) for n in range(2))
     table = f'"{world.one.schema}".background_jobs'
@@ -281,7 +285,7 @@ def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: World) -
     assert (world.job(good)["reason"], world.job(bad)["status"]) == ("expired", "pending")
 
 
-def test_what_operators_read_of_parked_tickets_has_a_time(world: World) -> None:
+def test_what_operators_read_of_parked_tickets_has_a_time(world: ExampleInstallation) -> None:
     world.enqueue({"order_ids": [1]}, run_at="infinity")
     with service_session(world.logins, world.logins.operator, application="test") as operator:
         assert operator.execute("SELECT oldest FROM ticket_counts").fetchall() == [(None,)]

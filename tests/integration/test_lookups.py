@@ -8,13 +8,14 @@ import pytest
 
 from app.jobs.claim import Claim
 from app.jobs.job import Priority
-from app.store import attempts, tickets
-from app.work.session import HandlerConnection
-from tenants.grants import TENANT
-from tenants.session import handler_session
+from app.runner.session import HandlerConnection
+from app.store.engine import tickets
+from app.store.handler import attempts
+from tenants.identity.session import handler_session
+from tenants.rights.grants import TENANT
 from tests import attempt_steps
 from tests.grouped_here import worker_here
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 OTHERS = 400
 READ = """
@@ -57,7 +58,7 @@ def tuples(session: psycopg.Connection[Any]) -> int:
 class Clerk:
     """Claims jobs and leads them through a life in one session, whose plans are kept."""
 
-    def __init__(self, world: World, session: HandlerConnection) -> None:
+    def __init__(self, world: ExampleInstallation, session: HandlerConnection) -> None:
         self._world = world
         self._session = session
         self._worker = worker_here(world)
@@ -80,7 +81,7 @@ class Clerk:
 
 
 @pytest.fixture
-def clerk(world: World) -> Iterator[Clerk]:
+def clerk(world: ExampleInstallation) -> Iterator[Clerk]:
     world.backend = "pool"
     session = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
     yield Clerk(world, session)
@@ -88,7 +89,9 @@ def clerk(world: World) -> Iterator[Clerk]:
 
 
 @pytest.mark.parametrize(("life", "size"), [(alone, 1), (together, 4)], ids=["alone", "together"])
-def test_a_life_reads_no_more_beside_many_others(world: World, clerk: Clerk, life: Life, size: int) -> None:
+def test_a_life_reads_no_more_beside_many_others(
+    world: ExampleInstallation, clerk: Clerk, life: Life, size: int
+) -> None:
     # Plans are made where all has ended, as after a quiet night, and are kept.
     world.rows(ENDED, OTHERS)
     world.rows("VACUUM ANALYZE")
@@ -110,7 +113,7 @@ OF_TICKETS = {
 }  # fmt: skip
 
 
-def test_no_plan_made_for_a_small_table_outlives_it(world: World) -> None:
+def test_no_plan_made_for_a_small_table_outlives_it(world: ExampleInstallation) -> None:
     """CREATE OR REPLACE forgets what ALTER FUNCTION has set: who replaces a function says it again."""
     for schema, functions in ((world.one.schema, TENANT.functions.keys() - SWEEPS), ("turno", OF_TICKETS)):
         settled = world.rows(
@@ -122,7 +125,7 @@ def test_no_plan_made_for_a_small_table_outlives_it(world: World) -> None:
         assert {row["proname"] for row in settled} == set(functions)
 
 
-def test_whose_a_role_is_is_found_without_reading_every_tenant(world: World) -> None:
+def test_whose_a_role_is_is_found_without_reading_every_tenant(world: ExampleInstallation) -> None:
     """Row-level security asks this for each statement about tickets."""
     world.rows(
         "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)"

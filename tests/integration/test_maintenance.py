@@ -8,14 +8,14 @@ import psycopg
 import pytest
 
 from app.jobs.job import JobRef
-from app.store import tickets
-from app.work.engine import EngineLink
-from app.work.maintenance import Maintenance, Terms
+from app.maintenance.passes import Maintenance, Terms
+from app.store.engine import tickets
+from app.store.engine_link import EngineLink
 from handlers import build_registry
-from tenants.session import handler_session, service_session
+from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 NOTHING = {
     "rescued": 0,
@@ -29,7 +29,7 @@ NOTHING = {
 }
 
 
-def state(world: World) -> list[Any]:
+def state(world: ExampleInstallation) -> list[Any]:
     return [
         world.rows("SELECT * FROM background_jobs ORDER BY id"),
         world.rows("SELECT * FROM background_job_events ORDER BY id"),
@@ -41,43 +41,43 @@ def state(world: World) -> list[Any]:
 
 
 @pytest.fixture(autouse=True)
-def no_offers(world: World) -> None:
+def no_offers(world: ExampleInstallation) -> None:
     """Nothing is launched: every slot of this host is beyond the limit of waiting time."""
     world.extra["EXEC_SLOT_DIR"] = str(world.folder / "no-slots")
 
 
-def sweep(world: World, *, dry_run: bool = False) -> dict[str, int]:
+def sweep(world: ExampleInstallation, *, dry_run: bool = False) -> dict[str, int]:
     return world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
 
 
-def lose_a_worker(world: World) -> None:
+def lose_a_worker(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="gone", pid=2**22 + 1)
     assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
     world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
 
 
-def be_due(world: World) -> None:
+def be_due(world: ExampleInstallation) -> None:
     world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.time_passes()
 
 
-def lose_a_ticket(world: World) -> None:
+def lose_a_ticket(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("DELETE FROM turno.tickets WHERE job_id = %s", job_id)
 
 
-def leave_a_ticket_behind(world: World) -> None:
+def leave_a_ticket_behind(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("DELETE FROM background_jobs WHERE id = %s", job_id)
 
 
-def expire(world: World) -> None:
+def expire(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]}, expires_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s' WHERE id = %s", job_id)
 
 
-def grow_old(world: World) -> None:
+def grow_old(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.cancel(job_id)
     world.rows("UPDATE background_jobs SET finished_at = now() - interval '31 days' WHERE id = %s", job_id)
@@ -95,7 +95,7 @@ def grow_old(world: World) -> None:
         (grow_old, "purged"),
     ],
 )
-def test_a_pass_mends_what_it_is_for_once(world: World, damage: Any, counted: str) -> None:
+def test_a_pass_mends_what_it_is_for_once(world: ExampleInstallation, damage: Any, counted: str) -> None:
     damage(world)
     before = state(world)
     assert sweep(world, dry_run=True) == NOTHING | {counted: 1}
@@ -104,7 +104,7 @@ def test_a_pass_mends_what_it_is_for_once(world: World, damage: Any, counted: st
     assert sweep(world) == NOTHING
 
 
-def test_counting_silent_workers_takes_none_off_the_list(world: World) -> None:
+def test_counting_silent_workers_takes_none_off_the_list(world: ExampleInstallation) -> None:
     lose_a_worker(world)
     for _ in range(2):
         assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=True) == 1
@@ -112,7 +112,7 @@ def test_counting_silent_workers_takes_none_off_the_list(world: World) -> None:
     assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=True) == 0
 
 
-def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
+def test_a_live_worker_s_job_is_left_alone_however_old(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
     assert tickets.claim_job(world.engine, worker, job_id, types=[("batch_invoicing", 1)])
@@ -121,7 +121,7 @@ def test_a_live_worker_s_job_is_left_alone_however_old(world: World) -> None:
     assert sweep(world) == NOTHING
 
 
-def test_a_running_job_without_a_ticket_waits_once_more(world: World) -> None:
+def test_a_running_job_without_a_ticket_waits_once_more(world: ExampleInstallation) -> None:
     world.odd = True
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE background_jobs SET status = 'running', attempt = 1, started_at = now() WHERE id = %s", job_id)
@@ -131,7 +131,7 @@ def test_a_running_job_without_a_ticket_waits_once_more(world: World) -> None:
     assert world.ticket(job_id) is not None
 
 
-def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: World) -> None:
+def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows(
         "UPDATE background_jobs SET status = 'failed', error = '{}', finished_at = now() - interval '90 days'"
@@ -148,14 +148,14 @@ def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: World) 
     assert sweep(world)["purged"] == 1
 
 
-def test_pending_and_running_jobs_are_never_purged(world: World) -> None:
+def test_pending_and_running_jobs_are_never_purged(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE background_jobs SET created_at = now() - interval '900 days' WHERE id = %s", job_id)
     assert sweep(world)["purged"] == 0
     assert world.job(job_id)["status"] == "pending"
 
 
-def test_a_job_that_is_being_claimed_does_not_expire(world: World) -> None:
+def test_a_job_that_is_being_claimed_does_not_expire(world: ExampleInstallation) -> None:
     expire(world)
     (job,) = world.rows("SELECT id FROM background_jobs")
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
@@ -167,7 +167,7 @@ def test_a_job_that_is_being_claimed_does_not_expire(world: World) -> None:
         assert attempt_steps.start(session, held, "test").expired
 
 
-def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: World) -> None:
+def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: ExampleInstallation) -> None:
     grow_old(world)
     world.cancel(world.enqueue({"order_ids": [1]}))
     assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 2
@@ -175,7 +175,7 @@ def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: World) -> None:
     assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
 
 
-def test_limits_that_are_earned_back_are_forgotten(world: World) -> None:
+def test_limits_that_are_earned_back_are_forgotten(world: ExampleInstallation) -> None:
     world.admin.execute(
         "INSERT INTO turno.rate_limits (tenant_id, user_id, jobs) VALUES (1, 'ana', 0), (1, 'eva', 'inf')"
     )
@@ -191,7 +191,7 @@ def queue() -> RecordingQueue:
 
 
 @pytest.fixture
-def passes(world: World, queue: RecordingQueue) -> Iterator[Maintenance]:
+def passes(world: ExampleInstallation, queue: RecordingQueue) -> Iterator[Maintenance]:
     """The passes over a queue that only remembers; a job is offered again after a minute."""
     minute, month = timedelta(minutes=1), timedelta(days=30)
     engine = EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test"))
@@ -202,7 +202,7 @@ def passes(world: World, queue: RecordingQueue) -> Iterator[Maintenance]:
 
 
 def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(
-    world: World, passes: Maintenance, queue: RecordingQueue
+    world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
 ) -> None:
     queue.useful, queue.full = 3, {"suc0001"}
     for _ in range(5):
@@ -214,12 +214,12 @@ def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(
     assert len(queue.offered) == 2
 
 
-def wait_long(world: World) -> None:
+def wait_long(world: ExampleInstallation) -> None:
     world.rows("UPDATE turno.tickets SET run_at = now() - interval '61 s' WHERE state = 'ready'")
 
 
 def test_a_job_that_nobody_took_for_a_while_is_offered_again(
-    world: World, passes: Maintenance, queue: RecordingQueue
+    world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     assert passes.run_once() == NOTHING
@@ -230,7 +230,7 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     assert queue.offered == [JobRef("suc0001", job_id)]
 
 
-def test_an_expired_job_says_why_it_never_ran(world: World) -> None:
+def test_an_expired_job_says_why_it_never_ran(world: ExampleInstallation) -> None:
     expire(world)
     sweep(world)
     (job,) = world.rows("SELECT * FROM background_jobs")
@@ -239,7 +239,7 @@ def test_an_expired_job_says_why_it_never_ran(world: World) -> None:
     assert len(world.rows("SELECT 1 FROM notifications")) == 1
 
 
-def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(world: World) -> None:
+def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(world: ExampleInstallation) -> None:
     world.backend = "pool"
     stranded = world.enqueue({"order_ids": [1]})
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 hours'")

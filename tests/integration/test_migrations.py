@@ -10,19 +10,20 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.deadline import becomes_true
-from tenants import grants, ledger
-from tenants.catalog import check
-from tenants.fan_out import fan_out
-from tenants.grants import Kind, Thing
-from tenants.install import install
-from tenants.live_rights import live_things
-from tenants.logins import Logins
-from tenants.migration_files import Migrations
-from tenants.migrations import failed, migrate, rollback, status
-from tenants.provision import add_company, add_tenant
-from tenants.schema_migration import MigrationFailed, Outcome
-from tenants.tenant import Tenant
+from cli.wait import wait_until
+from tenants.catalog.check import check
+from tenants.identity.logins import Logins
+from tenants.identity.tenant import Tenant
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import add_company, add_tenant
+from tenants.rights import grants
+from tenants.rights.grants import CatalogObject, Kind
+from tenants.rights.privileges import live_objects
+from tenants.schema_migrations import ledger
+from tenants.schema_migrations.all_schemas import failed, migrate, rollback, status
+from tenants.schema_migrations.fan_out import fan_out
+from tenants.schema_migrations.files import Migrations
+from tenants.schema_migrations.one_schema import MigrationFailed, Outcome
 
 KEY = b"the tests' own master key, 32 or more"
 PACKAGED = Path(__file__).resolve().parents[2] / "migrations"
@@ -259,7 +260,7 @@ def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
         runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=3))) for _ in range(2)]
         for run in runs:
             run.start()
-        assert becomes_true(lambda: watch.execute(building).fetchone() is not None, within=20)
+        assert wait_until(lambda: watch.execute(building).fetchone() is not None, within=20)
         slow.rollback()
         for run in runs:
             run.join()
@@ -365,9 +366,9 @@ def test_the_packaged_steps_go_down_and_up(packaged: Place) -> None:
     migrate(connect, packaged.logins)
     rollback(connect, packaged.logins, to=0)
     for tenant in packaged.tenants:
-        left = {found.thing for found in live_things(packaged.admin, [tenant.schema])}
-        ledger_tables = {Thing(Kind.TABLE, name) for name in ("schema_migrations", "schema_functions")}
-        assert left == {Thing(Kind.SCHEMA, tenant.schema)} | ledger_tables
+        left = {found.thing for found in live_objects(packaged.admin, [tenant.schema])}
+        ledger_tables = {CatalogObject(Kind.TABLE, name) for name in ("schema_migrations", "schema_functions")}
+        assert left == {CatalogObject(Kind.SCHEMA, tenant.schema)} | ledger_tables
     assert failed(migrate(connect, packaged.logins)) == []
     assert check(packaged.admin, packaged.logins) == []
 
@@ -394,7 +395,7 @@ def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
 
 def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other = grants.Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
-    monkeypatch.setattr("tenants.schemas.TENANT", other)
+    monkeypatch.setattr("tenants.rights.schemas.TENANT", other)
     assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
     assert [outcome.redefined for outcome in place.migrate()] == [True] * 3
     assert place.migrate() == []

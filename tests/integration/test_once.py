@@ -12,11 +12,13 @@ import pytest
 
 from app.errors import ClaimLost, EffectInDoubt, NotIssued
 from app.jobs.effect import Absent, Done, Effect, Finding, Unknown
-from app.store import effect_review, effects, recovery
-from cli.testing.world import FOREVER
+from app.store.api import effect_review
+from app.store.engine import recovery
+from app.store.handler import effects
+from cli.testing.installation import FOREVER
 from tests.attempt_here import attempt, claim_here, execute_here
-from tests.odd_handlers import DEEDS, Odd, OddHurried
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import DEEDS, Odd, OddHurried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +61,7 @@ class Outside:
 class Place:
     """A world with the other side, and jobs whose one deed is the test's."""
 
-    world: World
+    world: ExampleInstallation
     outside: Outside
     patch: pytest.MonkeyPatch
 
@@ -100,7 +102,7 @@ class Place:
 
 
 @pytest.fixture
-def place(world: World, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Place:
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     return Place(world, Outside(), monkeypatch)
 
@@ -113,7 +115,7 @@ def write(job: JobContext, when: str) -> None:
     )
 
 
-def test_a_second_job_gets_the_stored_result_without_a_call(world: World, place: Place) -> None:
+def test_a_second_job_gets_the_stored_result_without_a_call(world: ExampleInstallation, place: Place) -> None:
     assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
     assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
     (call,) = place.outside.calls
@@ -124,14 +126,16 @@ def test_a_second_job_gets_the_stored_result_without_a_call(world: World, place:
 
 
 @pytest.mark.parametrize("answer", [None, [], "text", 0, {"a": [1, None]}])
-def test_any_json_is_a_result(world: World, place: Place, answer: Any) -> None:
+def test_any_json_is_a_result(world: ExampleInstallation, place: Place, answer: Any) -> None:
     place.outside.answers = [lambda: answer]
     assert attempt(world, place.enqueue())["result"] == {"answer": answer}
     assert attempt(world, place.enqueue())["result"] == {"answer": answer}
     assert len(place.outside.calls) == 1
 
 
-def test_nothing_is_open_during_the_call_and_what_came_before_is_committed(world: World, place: Place) -> None:
+def test_nothing_is_open_during_the_call_and_what_came_before_is_committed(
+    world: ExampleInstallation, place: Place
+) -> None:
     def look_around() -> dict[str, Any]:
         assert place.written() == ["before"]
         assert place.effect()["state"] == "intended"
@@ -145,7 +149,9 @@ def test_nothing_is_open_during_the_call_and_what_came_before_is_committed(world
     assert attempt(world, place.enqueue())["result"] == {"answer": {"seen": True}}
 
 
-def test_what_fails_after_the_call_undoes_neither_the_effect_nor_what_came_before(world: World, place: Place) -> None:
+def test_what_fails_after_the_call_undoes_neither_the_effect_nor_what_came_before(
+    world: ExampleInstallation, place: Place
+) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         place.plain(job)
         raise ValueError(job.attempt)
@@ -185,7 +191,7 @@ CANNOT_TELL = Unknown("the authority cannot tell")
     ],
     ids=lambda doubt: f"{type(doubt.finding).__name__}-{doubt.buried}-{doubt.idempotent}",
 )
-def test_what_follows_from_doubt(world: World, place: Place, doubt: Doubt) -> None:
+def test_what_follows_from_doubt(world: ExampleInstallation, place: Place, doubt: Doubt) -> None:
     job_id = place.enqueue(idempotent=doubt.idempotent, look=doubt.finding is not None)
     place.die(job_id, buried=doubt.buried)
     place.outside.findings = [doubt.finding]
@@ -206,7 +212,9 @@ def test_what_follows_from_doubt(world: World, place: Place, doubt: Doubt) -> No
             assert place.effect()["waiting"] == [job_id]
 
 
-def test_a_call_that_failed_is_looked_up_and_its_own_process_says_that_it_is_over(world: World, place: Place) -> None:
+def test_a_call_that_failed_is_looked_up_and_its_own_process_says_that_it_is_over(
+    world: ExampleInstallation, place: Place
+) -> None:
     place.outside.answers = [TimeoutError("no answer")]
     place.outside.findings = [Absent()]
     assert attempt(world, job_id := place.enqueue())["error"]["class"] == "EffectInDoubt"
@@ -214,7 +222,7 @@ def test_a_call_that_failed_is_looked_up_and_its_own_process_says_that_it_is_ove
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
 
 
-def test_a_call_that_did_nothing_is_made_again_without_a_look_up(world: World, place: Place) -> None:
+def test_a_call_that_did_nothing_is_made_again_without_a_look_up(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [NotIssued("connection refused")]
     job = attempt(world, job_id := place.enqueue())
     assert (job["errors"], place.effect()["state"]) == (1, "absent")
@@ -222,14 +230,16 @@ def test_a_call_that_did_nothing_is_made_again_without_a_look_up(world: World, p
     assert place.outside.looked == []
 
 
-def test_a_look_up_that_fails_is_an_error_and_made_again(world: World, place: Place) -> None:
+def test_a_look_up_that_fails_is_an_error_and_made_again(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=True)
     place.outside.findings = [ConnectionError("try later"), Done("late")]
     assert attempt(world, job_id)["error"]["class"] == "EffectInDoubt"
     assert attempt(world, job_id)["result"] == {"answer": "late"}
 
 
-def test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too(world: World, place: Place) -> None:
+def test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too(
+    world: ExampleInstallation, place: Place
+) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         with pytest.raises(EffectInDoubt):
             place.plain(job)
@@ -245,7 +255,7 @@ def test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too(world
     "answer", [{"a": float("nan")}, {1, 2}, "x" * 70_000, "a\0b"], ids=["nan", "set", "large", "nul"]
 )
 def test_an_answer_that_cannot_be_stored_fails_the_job_and_stays_in_doubt(
-    world: World, place: Place, answer: Any
+    world: ExampleInstallation, place: Place, answer: Any
 ) -> None:
     place.outside.answers = [lambda: answer]
     job = attempt(world, place.enqueue())
@@ -253,7 +263,7 @@ def test_an_answer_that_cannot_be_stored_fails_the_job_and_stays_in_doubt(
     assert (place.effect()["state"], place.effect()["caller_gone"]) == ("intended", True)
 
 
-def test_while_another_job_calls_nobody_else_does(world: World, place: Place) -> None:
+def test_while_another_job_calls_nobody_else_does(world: ExampleInstallation, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     seen: list[dict[str, Any]] = []
 
@@ -270,7 +280,7 @@ def test_while_another_job_calls_nobody_else_does(world: World, place: Place) ->
     assert len(place.outside.calls) == 1
 
 
-def test_an_intent_that_comes_just_too_late_gets_the_result(world: World, place: Place) -> None:
+def test_an_intent_that_comes_just_too_late_gets_the_result(world: ExampleInstallation, place: Place) -> None:
     attempt(world, place.enqueue())
 
     def intend_all_the_same(job: Any) -> dict[str, Any]:
@@ -280,7 +290,7 @@ def test_an_intent_that_comes_just_too_late_gets_the_result(world: World, place:
     assert attempt(world, place.enqueue(intend_all_the_same))["result"] == {"verdict": "done", "result": {"cae": 1}}
 
 
-def test_two_jobs_in_doubt_issue_it_again_once(world: World, place: Place) -> None:
+def test_two_jobs_in_doubt_issue_it_again_once(world: ExampleInstallation, place: Place) -> None:
     first, second = place.enqueue(), place.enqueue()
     place.die(first, buried=True)
 
@@ -295,7 +305,9 @@ def test_two_jobs_in_doubt_issue_it_again_once(world: World, place: Place) -> No
     assert attempt(world, first)["result"] == {"answer": {"cae": 2}}
 
 
-def test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person(world: World, place: Place) -> None:
+def test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person(
+    world: ExampleInstallation, place: Place
+) -> None:
     job_id = place.enqueue(look=False)
     world.rows("UPDATE background_jobs SET crashes = 2, attempt = 2")
     world.rows("UPDATE turno.tickets SET crashes = 2, attempt = 2")
@@ -309,7 +321,7 @@ def test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person(wo
     assert attempt(world, job_id)["result"] == {"answer": "granted"}
 
 
-def test_a_zombie_s_answer_is_refused_and_looked_up(world: World, place: Place) -> None:
+def test_a_zombie_s_answer_is_refused_and_looked_up(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
     claim = claim_here(world, job_id)
 
@@ -326,7 +338,7 @@ def test_a_zombie_s_answer_is_refused_and_looked_up(world: World, place: Place) 
     assert attempt(world, job_id)["run_at"] == FOREVER
 
 
-def test_a_session_that_breaks_during_the_call_loses_no_answer(world: World, place: Place) -> None:
+def test_a_session_that_breaks_during_the_call_loses_no_answer(world: ExampleInstallation, place: Place) -> None:
     def cut() -> str:
         world.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'test'")
         return "granted"
@@ -337,14 +349,14 @@ def test_a_session_that_breaks_during_the_call_loses_no_answer(world: World, pla
     assert job["result"] == {"answer": "granted"}
 
 
-def test_a_key_of_another_type_is_a_mistake(world: World, place: Place) -> None:
+def test_a_key_of_another_type_is_a_mistake(world: ExampleInstallation, place: Place) -> None:
     attempt(world, place.enqueue())
     job = attempt(world, place.enqueue(handler=OddHurried))
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert "another job type" in job["error"]["message"]
 
 
-def test_two_tenants_with_one_key_are_two_effects(world: World, place: Place) -> None:
+def test_two_tenants_with_one_key_are_two_effects(world: ExampleInstallation, place: Place) -> None:
     attempt(world, place.enqueue())
     attempt(world, place.enqueue(tenant=world.other))
     one, other = place.outside.calls
@@ -352,12 +364,12 @@ def test_two_tenants_with_one_key_are_two_effects(world: World, place: Place) ->
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\0b"], ids=["empty", "long", "nul"])
-def test_a_key_that_cannot_be_kept_is_refused(world: World, place: Place, key: str) -> None:
+def test_a_key_that_cannot_be_kept_is_refused(world: ExampleInstallation, place: Place, key: str) -> None:
     job = attempt(world, place.enqueue(lambda job: job.once(key, place.outside.call)))
     assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
 
 
-def test_the_call_cannot_use_the_job_s_session(world: World, place: Place) -> None:
+def test_the_call_cannot_use_the_job_s_session(world: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> Any:
         cursor = job.connection.cursor()
 
@@ -371,7 +383,7 @@ def test_the_call_cannot_use_the_job_s_session(world: World, place: Place) -> No
     assert "must not use the database" in job["error"]["message"]
 
 
-def test_within_a_savepoint_of_the_handler_s_it_is_refused(world: World, place: Place) -> None:
+def test_within_a_savepoint_of_the_handler_s_it_is_refused(world: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> Any:
         with job.connection.transaction():
             return place.plain(job)
@@ -380,7 +392,7 @@ def test_within_a_savepoint_of_the_handler_s_it_is_refused(world: World, place: 
     assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
 
 
-def test_after_a_commit_behind_our_back_it_is_refused(world: World, place: Place) -> None:
+def test_after_a_commit_behind_our_back_it_is_refused(world: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> Any:
         job.connection.execute("COMMIT; BEGIN")
         return place.plain(job)
@@ -407,7 +419,7 @@ def batch(place: Place, *, write_first: bool = False) -> Callable[[JobContext], 
     return deed
 
 
-def test_each_item_of_a_batch_may_have_its_effect(world: World, place: Place) -> None:
+def test_each_item_of_a_batch_may_have_its_effect(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, NotIssued("refused"), {"cae": "c"}]
     job = attempt(world, place.enqueue(batch(place)))
     assert job["result"] == {"done": 4, "failed": 1}
@@ -418,7 +430,7 @@ def test_each_item_of_a_batch_may_have_its_effect(world: World, place: Place) ->
     assert place.written() == ["item 0", "item 2", "item 3", "item 4"]
 
 
-def test_an_item_is_not_blamed_for_a_call_without_an_answer(world: World, place: Place) -> None:
+def test_an_item_is_not_blamed_for_a_call_without_an_answer(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, TimeoutError("no answer")]
     place.outside.findings = [Done({"cae": "b"})]
     job = attempt(world, job_id := place.enqueue(batch(place)))
@@ -427,7 +439,9 @@ def test_an_item_is_not_blamed_for_a_call_without_an_answer(world: World, place:
     assert place.written() == [f"item {item}" for item in range(5)]
 
 
-def test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt(world: World, place: Place) -> None:
+def test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt(
+    world: ExampleInstallation, place: Place
+) -> None:
     place.outside.answers = [TimeoutError("no answer")]
     job = attempt(world, job_id := place.enqueue(max_attempts=1))
     assert (job["status"], job["run_at"], job["reason"].split(":")[0]) == ("pending", FOREVER, "no attempts left")
@@ -435,7 +449,7 @@ def test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt(world
     assert attempt(world, job_id)["result"] == {"answer": "paid"}
 
 
-def test_an_item_that_died_while_it_called_goes_on_from_there(world: World, place: Place) -> None:
+def test_an_item_that_died_while_it_called_goes_on_from_there(world: ExampleInstallation, place: Place) -> None:
     place.outside.answers = [{"cae": "a"}, {"cae": "b"}, {"cae": "c"}]
     job_id = place.enqueue(batch(place))
     place.die(job_id, buried=True)
@@ -445,7 +459,7 @@ def test_an_item_that_died_while_it_called_goes_on_from_there(world: World, plac
     assert place.written() == [f"item {item}" for item in range(5)]
 
 
-def test_doubt_about_one_item_parks_the_job_and_blames_no_item(world: World, place: Place) -> None:
+def test_doubt_about_one_item_parks_the_job_and_blames_no_item(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue(batch(place))
     place.die(job_id, buried=True)
     place.outside.findings = [Unknown("who knows")]
@@ -453,13 +467,13 @@ def test_doubt_about_one_item_parks_the_job_and_blames_no_item(world: World, pla
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_an_item_that_has_written_cannot_commit_the_half_of_it(world: World, place: Place) -> None:
+def test_an_item_that_has_written_cannot_commit_the_half_of_it(world: ExampleInstallation, place: Place) -> None:
     job = attempt(world, place.enqueue(batch(place, write_first=True)))
     assert (job["status"], job["error"]["class"], place.outside.calls) == ("failed", "HandlerMisuse", [])
     assert place.written() == []
 
 
-def test_a_cancelled_job_issues_nothing_more(world: World, place: Place) -> None:
+def test_a_cancelled_job_issues_nothing_more(world: ExampleInstallation, place: Place) -> None:
     def deed(job: JobContext) -> dict[str, Any]:
         world.cancel(job.job_id)
         return place.plain(job)
@@ -468,7 +482,7 @@ def test_a_cancelled_job_issues_nothing_more(world: World, place: Place) -> None
     assert (place.outside.calls, world.rows("SELECT 1 FROM external_effects")) == ([], [])
 
 
-def test_a_parked_job_asks_its_user_once_and_goes_on_when_answered(world: World, place: Place) -> None:
+def test_a_parked_job_asks_its_user_once_and_goes_on_when_answered(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
@@ -484,7 +498,7 @@ def test_a_parked_job_asks_its_user_once_and_goes_on_when_answered(world: World,
     assert (told["read_at"] is not None, ended["kind"]) == (True, "completed")
 
 
-def test_what_a_person_calls_absent_is_issued_again(world: World, place: Place) -> None:
+def test_what_a_person_calls_absent_is_issued_again(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
@@ -492,7 +506,7 @@ def test_what_a_person_calls_absent_is_issued_again(world: World, place: Place) 
     assert attempt(world, job_id)["result"] == {"answer": {"cae": 2}}
 
 
-def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: World, place: Place) -> None:
+def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue()
     place.outside.findings = [Absent(), Absent()]
     for _ in range(3):
@@ -506,7 +520,7 @@ def test_the_job_that_continues_a_poisoned_one_looks_up_its_effect(world: World,
     assert (len(place.outside.calls), world.retry(first["job_id"])["verdict"]) == (3, "not_retryable")
 
 
-def test_settling_wakes_every_job_that_waits_for_it(world: World, place: Place) -> None:
+def test_settling_wakes_every_job_that_waits_for_it(world: ExampleInstallation, place: Place) -> None:
     place.die(first := place.enqueue(), buried=False)
     second = place.enqueue()
     place.outside.findings = [Unknown("no"), Unknown("no")]
@@ -515,7 +529,9 @@ def test_settling_wakes_every_job_that_waits_for_it(world: World, place: Place) 
     assert [attempt(world, job_id)["result"] for job_id in (first, second)] == [{"answer": "both"}] * 2
 
 
-def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(world: World, place: Place) -> None:
+def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(
+    world: ExampleInstallation, place: Place
+) -> None:
     job_id = place.enqueue()
     verdicts: list[str] = []
 
@@ -531,7 +547,7 @@ def test_a_person_cannot_settle_what_is_being_issued_nor_what_is_another_s(world
     assert place.decide(place.enqueue(), None) == "unknown"
 
 
-def test_a_parked_job_can_be_cancelled_and_its_effect_stays_on_record(world: World, place: Place) -> None:
+def test_a_parked_job_can_be_cancelled_and_its_effect_stays_on_record(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
@@ -541,7 +557,7 @@ def test_a_parked_job_can_be_cancelled_and_its_effect_stays_on_record(world: Wor
     assert attempt(world, place.enqueue())["result"] == {"answer": "paid"}
 
 
-def test_a_job_that_reached_outside_never_expires(world: World, place: Place) -> None:
+def test_a_job_that_reached_outside_never_expires(world: ExampleInstallation, place: Place) -> None:
     job_id = place.enqueue(expires_at=datetime.now(UTC) + timedelta(hours=1))
     place.die(job_id, buried=False)
     place.outside.findings = [Absent()]
@@ -550,7 +566,7 @@ def test_a_job_that_reached_outside_never_expires(world: World, place: Place) ->
     assert world.sweep()["expired"] == 0
 
 
-def test_no_pass_of_cron_touches_a_parked_job_or_forgets_an_effect(world: World, place: Place) -> None:
+def test_no_pass_of_cron_touches_a_parked_job_or_forgets_an_effect(world: ExampleInstallation, place: Place) -> None:
     place.die(job_id := place.enqueue(), buried=False)
     place.outside.findings = [Absent()]
     attempt(world, job_id)
@@ -563,7 +579,7 @@ def test_no_pass_of_cron_touches_a_parked_job_or_forgets_an_effect(world: World,
     assert place.effect()["state"] == "intended"
 
 
-def test_after_a_restore_even_the_first_call_waits_for_a_look_up(world: World, place: Place) -> None:
+def test_after_a_restore_even_the_first_call_waits_for_a_look_up(world: ExampleInstallation, place: Place) -> None:
     world.rows("INSERT INTO external_doubt DEFAULT VALUES")
     place.outside.findings = [Absent(), Done("the old one")]
     assert attempt(world, place.enqueue())["result"] == {"answer": {"cae": 1}}
@@ -574,7 +590,7 @@ def test_after_a_restore_even_the_first_call_waits_for_a_look_up(world: World, p
     assert len(place.outside.calls) == 1
 
 
-def test_the_tables_refuse_a_settlement_without_its_result(world: World, place: Place) -> None:
+def test_the_tables_refuse_a_settlement_without_its_result(world: ExampleInstallation, place: Place) -> None:
     attempt(world, place.enqueue())
     with pytest.raises(psycopg.errors.CheckViolation):
         world.rows("UPDATE external_effects SET result = NULL")

@@ -10,29 +10,29 @@ import psycopg
 import pytest
 
 from app.jobs.claim import Claim
-from app.store import leases, tickets
-from app.work.engine import EngineLink
-from app.work.maintenance import MOST_REFUSED, Maintenance, PassesFailed, Terms
+from app.maintenance.passes import MOST_REFUSED, Maintenance, PassesFailed, Terms
+from app.store.engine import leases, tickets
+from app.store.engine_link import EngineLink
 from handlers import build_registry
-from tenants.session import handler_session, service_session
-from tenants.tenant import Tenant
+from tenants.identity.session import handler_session, service_session
+from tenants.identity.tenant import Tenant
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 MINUTE, MONTH = timedelta(minutes=1), timedelta(days=30)
 TYPES = [("batch_invoicing", 1)]
 
 
 @pytest.fixture
-def passes(world: World) -> Iterator[Maintenance]:
+def passes(world: ExampleInstallation) -> Iterator[Maintenance]:
     """The passes of a process that calls a worker dead after a minute."""
     with passes_of(world, dead_after=MINUTE) as passes:
         yield passes
 
 
 @contextmanager
-def passes_of(world: World, *, dead_after: timedelta, **options: object) -> Iterator[Maintenance]:
+def passes_of(world: ExampleInstallation, *, dead_after: timedelta, **options: object) -> Iterator[Maintenance]:
     passes = Maintenance(
         engine=EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test")),
         queue=RecordingQueue(),
@@ -44,7 +44,7 @@ def passes_of(world: World, *, dead_after: timedelta, **options: object) -> Iter
     passes.close()
 
 
-def lose(world: World, *, tenant: Tenant | None = None) -> Claim:
+def lose(world: ExampleInstallation, *, tenant: Tenant | None = None) -> Claim:
     """Have a job begun by a worker that has been silent for ten minutes."""
     job_id = world.enqueue({"order_ids": [1]}, tenant=tenant)
     worker = tickets.start_worker(world.engine, backend="pool", host="gone", pid=2**22 + 1)
@@ -54,12 +54,12 @@ def lose(world: World, *, tenant: Tenant | None = None) -> Claim:
     return claim
 
 
-def states(world: World) -> list[str]:
+def states(world: ExampleInstallation) -> list[str]:
     return [row["state"] for row in world.rows("SELECT state FROM turno.tickets ORDER BY job_id")]
 
 
 @contextmanager
-def held_by_its_tenant(world: World, *claims: Claim) -> Iterator[None]:
+def held_by_its_tenant(world: ExampleInstallation, *claims: Claim) -> Iterator[None]:
     """Have a second session of each job's tenant hold its ticket, as handlers' SQL may."""
     with ExitStack() as stack:
         for claim in claims:
@@ -76,10 +76,10 @@ def held_by_its_tenant(world: World, *claims: Claim) -> Iterator[None]:
 
 
 def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
-    world: World, passes: Maintenance, caplog: pytest.LogCaptureFixture
+    world: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = lose(world), [lose(world), lose(world, tenant=world.other)]
-    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "app.work.maintenance"):
+    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "app.maintenance.passes"):
         with pytest.raises(PassesFailed, match="rescued: 1 jobs of lost workers could not be taken back, of suc0001"):
             passes.run_once()
         assert {world.ticket(claim.job_id)["state"] for claim in good} == {"scheduled"}  # type: ignore[index]
@@ -89,7 +89,9 @@ def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
     assert passes.run_once()["rescued"] == 1
 
 
-def test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later(world: World, passes: Maintenance) -> None:
+def test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later(
+    world: ExampleInstallation, passes: Maintenance
+) -> None:
     bad = [lose(world) for _ in range(MOST_REFUSED + 3)]
     good = lose(world, tenant=world.other)
     refused = f"{MOST_REFUSED} jobs of lost workers"
@@ -100,7 +102,7 @@ def test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later(world: 
     assert ticket["state"] == "scheduled"
 
 
-def test_no_tenant_s_orphans_stand_before_another_s(world: World) -> None:
+def test_no_tenant_s_orphans_stand_before_another_s(world: ExampleInstallation) -> None:
     for _ in range(5):
         lose(world)
     lose(world, tenant=world.other)
@@ -110,7 +112,7 @@ def test_no_tenant_s_orphans_stand_before_another_s(world: World) -> None:
     assert len({orphan.job_id for orphans in seen for orphan in orphans[:2] if orphan.slug == "suc0001"}) > 1
 
 
-def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: World, passes: Maintenance) -> None:
+def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: ExampleInstallation, passes: Maintenance) -> None:
     """After an outage whoever comes back first must not bury the others, nor ten seconds later."""
     lose(world)
     world.rows("UPDATE turno.leases SET until = now() - interval '9 minutes 50 s'")
@@ -123,7 +125,7 @@ def test_silence_in_which_nobody_listened_is_no_sign_of_death(world: World, pass
     assert states(world) == ["scheduled"]
 
 
-def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: World) -> None:
+def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: ExampleInstallation) -> None:
     gone, back = lose(world), lose(world)
     (worker,) = world.rows("SELECT worker_id FROM turno.tickets WHERE job_id = %s", back.job_id)
 
@@ -139,7 +141,7 @@ def test_cron_after_an_outage_waits_until_the_living_had_time_to_speak(world: Wo
     assert [world.job(claim.job_id)["reason"] is None for claim in (gone, back)] == [False, True]
 
 
-def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: World, passes: Maintenance) -> None:
+def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: ExampleInstallation, passes: Maintenance) -> None:
     lose(world)
     world.rows("UPDATE turno.workers SET alive_at = now() + interval '10 minutes'")
     world.rows("UPDATE turno.leases SET until = now() + interval '10 minutes', since = now() + interval '5 minutes'")
@@ -152,13 +154,13 @@ def test_a_server_whose_clock_was_set_back_is_swept_at_once(world: World, passes
     assert states(world) == ["scheduled"]
 
 
-def test_a_relay_s_lease_by_another_clock_is_over(world: World) -> None:
+def test_a_relay_s_lease_by_another_clock_is_over(world: ExampleInstallation) -> None:
     assert leases.keep(world.engine, "relay", "before", timedelta(minutes=10))
     assert leases.keep(world.engine, "relay", "after", timedelta(seconds=5))
     assert not leases.keep(world.engine, "relay", "other", timedelta(seconds=5))
 
 
-def test_who_holds_a_lease_has_it_to_its_end(world: World) -> None:
+def test_who_holds_a_lease_has_it_to_its_end(world: ExampleInstallation) -> None:
     assert leases.take(world.engine, "a test's", "one", MINUTE)
     assert not leases.take(world.engine, "a test's", "other", MINUTE)
     assert not leases.take(world.engine, "a test's", "other", 2 * MINUTE)

@@ -7,18 +7,18 @@ from uuid import UUID
 import pytest
 
 from tests.attempt_here import attempt
-from tests.odd_handlers import Odd
-from tests.world import World
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 
 HOUR = 3_600_000  # milliseconds
 
 
-def outcome(world: World) -> dict[str, Any]:
+def outcome(world: ExampleInstallation) -> dict[str, Any]:
     (row,) = world.rows("SELECT outcome, wait_ms, run_ms FROM turno.outcomes")
     return row
 
 
-def long_ago(world: World, job_id: UUID) -> None:
+def long_ago(world: ExampleInstallation, job_id: UUID) -> None:
     """Put everything that happened to the job back by an hour."""
     world.rows("UPDATE background_jobs SET created_at = created_at - interval '1 h', run_at = run_at - interval '1 h',"
                " started_at = started_at - interval '1 h' WHERE id = %s", job_id)  # fmt: skip
@@ -26,13 +26,13 @@ def long_ago(world: World, job_id: UUID) -> None:
                " finished_at = finished_at - interval '1 h' WHERE job_id = %s", job_id)  # fmt: skip
 
 
-def due_since(world: World, job_id: UUID, milliseconds: int) -> None:
+def due_since(world: ExampleInstallation, job_id: UUID, milliseconds: int) -> None:
     world.rows("UPDATE background_jobs SET run_at = clock_timestamp() - %s WHERE id = %s",
                timedelta(milliseconds=milliseconds), job_id)  # fmt: skip
     world.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
 
 
-def test_a_job_that_nobody_took_waited_since_its_creation(world: World) -> None:
+def test_a_job_that_nobody_took_waited_since_its_creation(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     long_ago(world, job_id)
     attempt(world, job_id)
@@ -41,7 +41,7 @@ def test_a_job_that_nobody_took_waited_since_its_creation(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["reschedule_after", "error"])
-def test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did(world: World, how: str) -> None:
+def test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did(world: ExampleInstallation, how: str) -> None:
     job_id = world.enqueue({"how": how}, handler=Odd)
     attempt(world, job_id)
     long_ago(world, job_id)
@@ -52,7 +52,7 @@ def test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did(world:
     assert outcome(world)["run_ms"] < 60_000
 
 
-def test_every_attempt_s_time_is_running_time(world: World) -> None:
+def test_every_attempt_s_time_is_running_time(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "error"}, handler=Odd)
     attempt(world, job_id)
     world.rows("UPDATE background_job_attempts SET started_at = finished_at - interval '1 h'")
@@ -63,7 +63,7 @@ def test_every_attempt_s_time_is_running_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("run_at", ["infinity", "2100-01-01"])
-def test_a_job_cancelled_before_its_time_never_waited(world: World, run_at: str) -> None:
+def test_a_job_cancelled_before_its_time_never_waited(world: ExampleInstallation, run_at: str) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     long_ago(world, job_id)
     world.rows("UPDATE background_jobs SET run_at = %s::timestamptz WHERE id = %s", run_at, job_id)
@@ -71,7 +71,7 @@ def test_a_job_cancelled_before_its_time_never_waited(world: World, run_at: str)
     assert outcome(world) == {"outcome": "cancelled", "wait_ms": 0, "run_ms": 0}
 
 
-def test_a_job_cancelled_while_it_waits_waited_to_the_end(world: World) -> None:
+def test_a_job_cancelled_while_it_waits_waited_to_the_end(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     long_ago(world, job_id)
     assert world.cancel(job_id) == "cancelled"

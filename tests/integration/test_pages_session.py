@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.settings import Settings
-from app.web.session_cookie import LONGEST
+from app.web.auth.session_cookie import LONGEST
 from tests.api import KEY, token
 from tests.greetings import valid_body
 from tests.problems import problem_of

@@ -10,9 +10,9 @@ import pika
 import pytest
 from pika.exceptions import UnroutableError
 
-from cli.deadline import becomes_true
-from cli.private_rabbitmq import Node, NodeError
-from tests.world import ROOT
+from cli.servers.private_rabbitmq import Node, NodeError
+from cli.wait import wait_until
+from tests.installation import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,19 +64,19 @@ def test_neither_stop_nor_kill_leaves_a_process_and_a_restart_keeps_messages(own
         channel.queue_declare("kept", durable=True, arguments={"x-queue-type": "quorum"})
         channel.basic_publish("", "kept", b"still here", mandatory=True)
     own.stop()
-    assert becomes_true(lambda: not processes_at_home_in(own.folder), within=10)
+    assert wait_until(lambda: not processes_at_home_in(own.folder), within=10)
     own.start()
     with pika.BlockingConnection(pika.URLParameters(own.url)) as connection:
         _, _, body = next(connection.channel().consume("kept", auto_ack=True, inactivity_timeout=30))
     assert body == b"still here"
     own.kill()
-    assert becomes_true(lambda: not processes_at_home_in(own.folder), within=10)
+    assert wait_until(lambda: not processes_at_home_in(own.folder), within=10)
 
 
 START = """
 import sys, time
 from pathlib import Path
-from cli.private_rabbitmq import Node
+from cli.servers.private_rabbitmq import Node
 Node(folder=Path(sys.argv[1])).start()
 print("started", flush=True)
 time.sleep(600)
@@ -91,7 +91,7 @@ def test_when_its_process_is_killed_the_node_and_its_name_server_go_too(tmp_path
         programs = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in processes_at_home_in(tmp_path)}
         assert {"epmd", "beam.smp"} <= programs
         owner.kill()
-    assert becomes_true(lambda: not processes_at_home_in(tmp_path), within=10)
+    assert wait_until(lambda: not processes_at_home_in(tmp_path), within=10)
 
 
 @pytest.mark.rabbitmq

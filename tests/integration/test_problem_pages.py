@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 
 from app.web.pages.drawing import POLICY
-from tenants.directory import Directory
+from tenants.identity.directory import Directory
 from tests.problems import problem_of
 from tests.visitor import Visitor
 

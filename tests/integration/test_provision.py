@@ -15,16 +15,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tenants.access import reset_login, reset_report_login, revoke_tokens
-from tenants.catalog import check
-from tenants.directory import UnknownTenant, read_tenant
-from tenants.install import install
-from tenants.logins import Logins
-from tenants.provision import TenantExists, UnknownCompany, add_company, add_tenant, read_company
-from tenants.removal import remove_tenant
-from tenants.roles import existing_roles
-from tenants.session import LoginRefused, handler_session, service_session
-from tenants.tenant import HandlerLogin, InvalidSlug, Tenant
+from tenants.catalog.check import check
+from tenants.identity.directory import UnknownTenant, read_tenant
+from tenants.identity.logins import Logins
+from tenants.identity.roles import existing_roles
+from tenants.identity.session import LoginRefused, handler_session, service_session
+from tenants.identity.tenant import HandlerLogin, InvalidSlug, Tenant
+from tenants.provisioning.access import reset_login, reset_report_login, revoke_tokens
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import TenantExists, UnknownCompany, add_company, add_tenant, read_company
+from tenants.provisioning.removal import remove_tenant
 
 KEY = b"the tests' own master key, 32 or more"
 ROOT = Path(__file__).resolve().parents[2]
@@ -265,10 +265,10 @@ def test_many_at_once_get_in_nobodys_way(admin: psycopg.Connection[Any], databas
 VICTIM = """
 import sys
 import psycopg
-from tenants.install import install
-from tenants.logins import Logins
-from tenants.provision import add_company, add_tenant
-from tenants.removal import remove_tenant
+from tenants.provisioning.install import install
+from tenants.identity.logins import Logins
+from tenants.provisioning.provision import add_company, add_tenant
+from tenants.provisioning.removal import remove_tenant
 
 url = sys.argv[1]
 logins = Logins(url, b"the tests' own master key, 32 or more")

@@ -10,7 +10,7 @@ from gunicorn.http.unreader import IterUnreader
 
 from app.errors import InvalidSettings
 from app.settings import Settings
-from cli.web_server import WebServer
+from cli.http_server.web_server import WebServer
 from tests.api import KEY
 from tests.problems import problem_of
 from tests.visitor import Visitor

@@ -10,21 +10,21 @@ import pytest
 from app.jobs.job import JobRef
 from app.queues.interface import QueueInterface
 from app.settings import BACKENDS
-from cli.deadline import becomes_true
+from cli.wait import wait_until
 from cli.wiring import exec_queue, pool_queue
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 
-def with_exec(world: World) -> QueueInterface:
+def with_exec(world: ExampleInstallation) -> QueueInterface:
     return exec_queue(world.settings, world.environment)
 
 
-def with_pool(world: World) -> QueueInterface:
+def with_pool(world: ExampleInstallation) -> QueueInterface:
     world.start_pool()
     return pool_queue(world.settings)
 
 
-def with_rabbitmq(world: World) -> QueueInterface:
+def with_rabbitmq(world: ExampleInstallation) -> QueueInterface:
     world.start_consumer()
     return pool_queue(world.settings, "rabbitmq")
 
@@ -33,7 +33,7 @@ OPEN = {"exec": with_exec, "pool": with_pool, "rabbitmq": with_rabbitmq}
 
 
 @pytest.fixture(params=["exec", "pool", pytest.param("rabbitmq", marks=pytest.mark.rabbitmq)])
-def queue(world: World, request: pytest.FixtureRequest) -> Iterator[QueueInterface]:
+def queue(world: ExampleInstallation, request: pytest.FixtureRequest) -> Iterator[QueueInterface]:
     world.backend = request.param
     if request.param == "rabbitmq":
         world.extra["RABBITMQ_URL"] = request.getfixturevalue("rabbitmq").url
@@ -42,43 +42,43 @@ def queue(world: World, request: pytest.FixtureRequest) -> Iterator[QueueInterfa
     opened.close()
 
 
-def test_its_name_is_a_value_of_the_setting(world: World, queue: QueueInterface) -> None:
+def test_its_name_is_a_value_of_the_setting(world: ExampleInstallation, queue: QueueInterface) -> None:
     assert queue.name == world.backend
     assert set(OPEN) == set(BACKENDS)
 
 
-def test_an_offered_job_is_run(world: World, queue: QueueInterface) -> None:
+def test_an_offered_job_is_run(world: ExampleInstallation, queue: QueueInterface) -> None:
     job_id = world.enqueue({"order_ids": world.order_ids()[:3]})
     assert queue.offer(JobRef("suc0001", job_id))
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
 
 
-def test_offering_twice_runs_once(world: World, queue: QueueInterface) -> None:
+def test_offering_twice_runs_once(world: ExampleInstallation, queue: QueueInterface) -> None:
     job_id = world.enqueue({"order_ids": world.order_ids()[:3]})
     for _ in range(5):
         queue.offer(JobRef("suc0001", job_id))
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
-    assert becomes_true(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: world.rows("SELECT 1 FROM turno.tickets") == [], within=30)
     assert world.job(job_id)["attempt"] == 1
 
 
-def test_offering_what_is_not_there_harms_nobody(world: World, queue: QueueInterface) -> None:
+def test_offering_what_is_not_there_harms_nobody(world: ExampleInstallation, queue: QueueInterface) -> None:
     queue.offer(JobRef("suc0001", uuid4()))
     queue.offer(JobRef("nobody", uuid4()))
     job_id = world.enqueue({"order_ids": world.order_ids()[:1]})
-    assert becomes_true(lambda: queue.offer(JobRef("suc0001", job_id)), within=30)
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: queue.offer(JobRef("suc0001", job_id)), within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
 
 
 def test_a_hint_that_cannot_be_sent_is_no_error(
-    world: World, queue: QueueInterface, monkeypatch: pytest.MonkeyPatch
+    world: ExampleInstallation, queue: QueueInterface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def out_of_processes(*_arguments: object, **_options: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr("subprocess.Popen.__init__", out_of_processes)
     monkeypatch.setattr("subprocess.Popen.__del__", lambda _self: None)
-    monkeypatch.setattr("app.work.engine.EngineLink.run", out_of_processes)
+    monkeypatch.setattr("app.store.engine_link.EngineLink.run", out_of_processes)
     queue.offer(JobRef("suc0001", world.enqueue({"order_ids": [1]})))
 
 
@@ -87,11 +87,11 @@ def test_closing_it_twice_is_fine(queue: QueueInterface) -> None:
     queue.close()
 
 
-def test_no_child_stays_a_zombie(world: World, queue: QueueInterface) -> None:
+def test_no_child_stays_a_zombie(world: ExampleInstallation, queue: QueueInterface) -> None:
     job_id = world.enqueue({"order_ids": world.order_ids()[:1]})
     queue.offer(JobRef("suc0001", job_id))
-    assert becomes_true(lambda: world.job(job_id)["status"] == "completed", within=30)
-    assert becomes_true(lambda: zombies() == [], within=10)
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    assert wait_until(lambda: zombies() == [], within=10)
 
 
 def zombies() -> list[str]:

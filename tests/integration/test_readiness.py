@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenants.readiness import what_is_pending
+from tenants.provisioning.readiness import what_is_pending
 from tests.integration.test_streams import ask, web_of
 
 if TYPE_CHECKING:
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ],
     ids=["a step is missing", "the right to look is missing"],
 )  # fmt: skip
-def test_pending_migrations_are_told(world: World, before: str, after: str, named: str) -> None:
+def test_pending_migrations_are_told(world: ExampleInstallation, before: str, after: str, named: str) -> None:
     assert what_is_pending(world.web) is None
     world.rows(before.format(web=world.logins.web))
     try:
@@ -34,7 +34,7 @@ def test_pending_migrations_are_told(world: World, before: str, after: str, name
         world.rows(after.format(web=world.logins.web))
 
 
-def test_readyz_says_so_and_is_content_afterwards(world: World) -> None:
+def test_readyz_says_so_and_is_content_afterwards(world: ExampleInstallation) -> None:
     with web_of(world) as web:
         assert ask(web, "GET", "/readyz", {}) == (200, {"status": "ok"})
         world.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1")

@@ -14,7 +14,7 @@ from cli.development_token import development_token
 from tests.web_here import web_of
 
 if TYPE_CHECKING:
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 CLOSING = {"{": "}", "[": "]"}
@@ -65,7 +65,7 @@ def test_a_sample_may_leave_things_out() -> None:
 
 
 @pytest.fixture
-def answers(world: World) -> list[Any]:
+def answers(world: ExampleInstallation) -> list[Any]:
     """What the API answers to what the README asks: a batch whose orders were invoiced before, or are unknown."""
     orders = [*world.order_ids()[:2], 999_999]
     world.attempt(world.enqueue({"order_ids": orders[:2]}))

@@ -10,15 +10,15 @@ import pytest
 from app.jobs.claim import Claim
 from app.jobs.job import Priority
 from app.jobs.message import Message
-from app.store import broker, leases, tickets
-from tests.world import World
+from app.store.engine import broker, leases, tickets
+from tests.installation import ExampleInstallation
 
 TYPES = [("batch_invoicing", 1)]
 TIME = timedelta(seconds=30)
 
 
 @pytest.fixture(autouse=True)
-def rabbitmq_backend(world: World) -> Iterator[None]:
+def rabbitmq_backend(world: ExampleInstallation) -> Iterator[None]:
     world.backend = "rabbitmq"
     a_worker(world)
     yield
@@ -26,22 +26,24 @@ def rabbitmq_backend(world: World) -> Iterator[None]:
     world.rows("TRUNCATE turno.job_types")
 
 
-def put(world: World, count: int, *, other: bool = False, priority: Priority = Priority.NORMAL) -> list[UUID]:
+def put(
+    world: ExampleInstallation, count: int, *, other: bool = False, priority: Priority = Priority.NORMAL
+) -> list[UUID]:
     tenant = world.other if other else world.one
     return [world.enqueue({"order_ids": [1]}, tenant=tenant, priority=priority) for _ in range(count)]
 
 
-def publish(world: World, window: int = 4, limit: int = 100) -> list[Message]:
+def publish(world: ExampleInstallation, window: int = 4, limit: int = 100) -> list[Message]:
     sent = broker.unpublished(world.engine, window, limit)
     broker.mark_published(world.engine, sent)
     return sent
 
 
-def a_worker(world: World) -> UUID:
+def a_worker(world: ExampleInstallation) -> UUID:
     return tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=TYPES)
 
 
-def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: World) -> None:
+def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: ExampleInstallation) -> None:
     jobs = put(world, 10)
     first = publish(world)
     assert [message.job_id for message in first] == jobs[:4]
@@ -52,7 +54,7 @@ def test_a_tenant_fills_its_window_once_and_again_as_it_is_emptied(world: World)
     assert [message.job_id for message in publish(world)] == jobs[4:5]
 
 
-def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(world: World) -> None:
+def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(world: ExampleInstallation) -> None:
     low = put(world, 10, priority=Priority.LOW)
     world.rows("UPDATE turno.tickets SET type = 'taxpayer_sync' WHERE job_id = ANY (%s)", low[1::2])
     tickets.start_worker(world.engine, backend="rabbitmq", host="here", pid=1, types=[("taxpayer_sync", 1)])
@@ -63,7 +65,7 @@ def test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns(
     assert len(broker.unpublished(world.engine, 4, 3)) == 3
 
 
-def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world: World) -> None:
+def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world: ExampleInstallation) -> None:
     put(world, 20)
     world.rows("UPDATE turno.tickets SET type = 'monthly_report'")
     put(world, 20)
@@ -78,7 +80,7 @@ def test_what_no_living_consumer_knows_is_not_published_and_hides_nothing(world:
     assert len(publish(world, window=8)) == 5
 
 
-def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window(world: World) -> None:
+def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window(world: ExampleInstallation) -> None:
     """After a release was taken back; so it is with what was paused since."""
     old = put(world, 8)
     assert [message.job_id for message in publish(world, window=8)] == old
@@ -88,7 +90,7 @@ def test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_windo
     assert [message.job_id for message in publish(world, window=8)] == new
 
 
-def test_what_only_a_consumer_without_messages_knows_is_not_published(world: World) -> None:
+def test_what_only_a_consumer_without_messages_knows_is_not_published(world: ExampleInstallation) -> None:
     put(world, 1)
     world.rows("UPDATE turno.workers SET queues = '{default}'")
     assert publish(world) == []
@@ -97,7 +99,7 @@ def test_what_only_a_consumer_without_messages_knows_is_not_published(world: Wor
 class Broker:
     """First in, first out; a relay that fills it and a consumer that takes from it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ExampleInstallation) -> None:
         self.types = TYPES
         self._world = world
         self._worker = a_worker(world)
@@ -117,11 +119,11 @@ class Broker:
 
 
 @pytest.fixture
-def fifo(world: World) -> Broker:
+def fifo(world: ExampleInstallation) -> Broker:
     return Broker(world)
 
 
-def test_urgent_jobs_gain_nothing_over_another_tenant(world: World, fifo: Broker) -> None:
+def test_urgent_jobs_gain_nothing_over_another_tenant(world: ExampleInstallation, fifo: Broker) -> None:
     put(world, 40, priority=Priority.URGENT)
     put(world, 40, priority=Priority.LOW)
     put(world, 40, other=True, priority=Priority.LOW)
@@ -134,7 +136,7 @@ def test_urgent_jobs_gain_nothing_over_another_tenant(world: World, fifo: Broker
     assert 26 <= turns.count("suc0001") <= 34
 
 
-def test_a_tenant_s_urgent_job_takes_the_next_of_its_turns(world: World, fifo: Broker) -> None:
+def test_a_tenant_s_urgent_job_takes_the_next_of_its_turns(world: ExampleInstallation, fifo: Broker) -> None:
     bulk = put(world, 20)
     fifo.relay()
     (urgent,) = put(world, 1, priority=Priority.URGENT)
@@ -151,7 +153,7 @@ def test_a_tenant_s_urgent_job_takes_the_next_of_its_turns(world: World, fifo: B
     assert len(set(taken)) == len(taken)
 
 
-def test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones(world: World, fifo: Broker) -> None:
+def test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones(world: ExampleInstallation, fifo: Broker) -> None:
     low = set(put(world, 3, priority=Priority.LOW))
     fifo.relay()
     for _ in range(100):
@@ -163,7 +165,7 @@ def test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones(world: World, 
     pytest.fail("no low job was taken in 100 turns")
 
 
-def test_a_better_job_of_an_unknown_type_takes_no_turn(world: World, fifo: Broker) -> None:
+def test_a_better_job_of_an_unknown_type_takes_no_turn(world: ExampleInstallation, fifo: Broker) -> None:
     (job_id,) = put(world, 1)
     fifo.relay()
     put(world, 1, priority=Priority.URGENT)
@@ -173,7 +175,9 @@ def test_a_better_job_of_an_unknown_type_takes_no_turn(world: World, fifo: Broke
     assert claim.job_id == job_id
 
 
-def test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run(world: World, fifo: Broker) -> None:
+def test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run(
+    world: ExampleInstallation, fifo: Broker
+) -> None:
     """As beside a newer release, whose jobs fill the window."""
     newer = put(world, 4)
     fifo.relay()
@@ -185,7 +189,7 @@ def test_a_turn_that_this_consumer_cannot_use_as_named_goes_to_what_it_can_run(w
     assert [(world.ticket(job_id) or {})["published_at"] is None for job_id in newer] == [True, False, False, False]
 
 
-def test_a_paused_type_hides_no_other_in_its_band(world: World, fifo: Broker) -> None:
+def test_a_paused_type_hides_no_other_in_its_band(world: ExampleInstallation, fifo: Broker) -> None:
     fifo.types = [*TYPES, ("taxpayer_sync", 1)]
     put(world, 2)
     fifo.relay()
@@ -198,7 +202,7 @@ def test_a_paused_type_hides_no_other_in_its_band(world: World, fifo: Broker) ->
     assert claim.job_id == urgent
 
 
-def test_what_could_not_be_claimed_is_not_published(world: World) -> None:
+def test_what_could_not_be_claimed_is_not_published(world: ExampleInstallation) -> None:
     put(world, 5)
     put(world, 5, other=True)
     world.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0001'")
@@ -215,7 +219,7 @@ def test_what_could_not_be_claimed_is_not_published(world: World) -> None:
     assert len(publish(world)) == 7
 
 
-def test_a_mark_that_comes_late_touches_no_later_attempt(world: World) -> None:
+def test_a_mark_that_comes_late_touches_no_later_attempt(world: ExampleInstallation) -> None:
     (job_id,) = put(world, 1)
     (message,) = broker.unpublished(world.engine, 4, 100)
     worker = a_worker(world)
@@ -229,7 +233,7 @@ def test_a_mark_that_comes_late_touches_no_later_attempt(world: World) -> None:
     assert (world.ticket(job_id) or {})["published_at"] is not None
 
 
-def test_what_nobody_took_for_long_is_published_again(world: World) -> None:
+def test_what_nobody_took_for_long_is_published_again(world: ExampleInstallation) -> None:
     put(world, 2)
     publish(world)
     world.rows("UPDATE turno.tickets SET published_at = now() - interval '16 s'")
@@ -240,7 +244,7 @@ def test_what_nobody_took_for_long_is_published_again(world: World) -> None:
     assert broker.unpublish(world.engine, timedelta(seconds=15)) == 2
 
 
-def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: World) -> None:
+def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: ExampleInstallation) -> None:
     (job_id,) = put(world, 1)
     worker = a_worker(world)
     assert broker.claim_message(world.engine, worker, Message(job_id, world.other.schema, 0), types=TYPES) is None
@@ -252,7 +256,7 @@ def test_a_message_is_believed_only_as_far_as_the_ticket_agrees(world: World) ->
     assert broker.claim_message(world.engine, worker, right, types=TYPES) is None
 
 
-def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: World) -> None:
+def test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over(world: ExampleInstallation) -> None:
     assert leases.keep(world.engine, "relay", "a", TIME)
     assert leases.keep(world.engine, "relay", "a", TIME)
     assert not leases.keep(world.engine, "relay", "b", TIME)

@@ -7,12 +7,12 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from tenants.provision import read_company
-from tests.world import World
+from tenants.provisioning.provision import read_company
+from tests.installation import ExampleInstallation
 
 
 @pytest.fixture(scope="module")
-def report(module_world: World) -> Iterator[psycopg.Connection[Any]]:
+def report(module_world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     """A session of the company's report login, in the first branch's schema."""
     role = read_company(module_world.admin, "northwind").report_role
     conninfo = module_world.logins.conninfo(
@@ -22,7 +22,9 @@ def report(module_world: World) -> Iterator[psycopg.Connection[Any]]:
         yield session
 
 
-def test_a_report_submits_nothing_in_anybody_s_name(module_world: World, report: psycopg.Connection[Any]) -> None:
+def test_a_report_submits_nothing_in_anybody_s_name(
+    module_world: ExampleInstallation, report: psycopg.Connection[Any]
+) -> None:
     new = module_world.new_job({"order_ids": [1], "point_of_sale": 1}).parameters()
     marks = sql.SQL(", ").join([sql.Placeholder()] * len(new))
     for branch in module_world.tenants.values():
@@ -33,7 +35,7 @@ def test_a_report_submits_nothing_in_anybody_s_name(module_world: World, report:
 
 
 def test_a_report_calls_none_of_our_functions_and_writes_nowhere(
-    module_world: World, report: psycopg.Connection[Any]
+    module_world: ExampleInstallation, report: psycopg.Connection[Any]
 ) -> None:
     schemas = ["turno", *(branch.schema for branch in module_world.tenants.values())]
     callables = """
@@ -52,7 +54,9 @@ def test_a_report_calls_none_of_our_functions_and_writes_nowhere(
         assert report.execute(found, [schemas]).fetchall() == []
 
 
-def test_a_report_reads_business_and_no_jobs(module_world: World, report: psycopg.Connection[Any]) -> None:
+def test_a_report_reads_business_and_no_jobs(
+    module_world: ExampleInstallation, report: psycopg.Connection[Any]
+) -> None:
     for branch in module_world.tenants.values():
         report.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(branch.schema, "invoices")))
         for ours in ("background_jobs", "notifications", "external_effects"):

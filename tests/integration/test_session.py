@@ -3,19 +3,19 @@
 import psycopg
 import pytest
 
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 WHO = "SELECT current_user, current_setting('search_path')"
 
 
-def test_a_call_is_committed_when_it_returns_and_leaves_no_role_behind(world: World) -> None:
+def test_a_call_is_committed_when_it_returns_and_leaves_no_role_behind(world: ExampleInstallation) -> None:
     before = world.web.execute(WHO).fetchone()
     job_id = world.enqueue({"order_ids": [1]})
     assert world.job(job_id)["status"] == "pending"
     assert world.web.execute(WHO).fetchone() == before
 
 
-def test_an_error_undoes_the_call_and_leaves_the_session_usable(world: World) -> None:
+def test_an_error_undoes_the_call_and_leaves_the_session_usable(world: ExampleInstallation) -> None:
     before = world.web.execute(WHO).fetchone()
     with pytest.raises(psycopg.errors.NotNullViolation):
         world.enqueue({"order_ids": [1]}, user_id=None)
@@ -24,7 +24,7 @@ def test_an_error_undoes_the_call_and_leaves_the_session_usable(world: World) ->
     world.enqueue({"order_ids": [1]})
 
 
-def test_what_only_the_commit_refuses_is_raised(world: World) -> None:
+def test_what_only_the_commit_refuses_is_raised(world: ExampleInstallation) -> None:
     world.rows(
         """
         CREATE FUNCTION refusal() RETURNS trigger LANGUAGE plpgsql AS
@@ -42,7 +42,7 @@ def test_what_only_the_commit_refuses_is_raised(world: World) -> None:
     world.enqueue({"order_ids": [1]})
 
 
-def test_each_call_is_its_own_tenant_s_however_they_alternate(world: World) -> None:
+def test_each_call_is_its_own_tenant_s_however_they_alternate(world: ExampleInstallation) -> None:
     jobs = [(tenant, world.enqueue({"order_ids": [1]}, tenant=tenant)) for tenant in [*world.tenants.values()] * 8]
     for tenant, job_id in jobs:
         assert world.job(job_id, tenant=tenant)["id"] == job_id

@@ -16,18 +16,18 @@ from tests.stream_client import StreamClient
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.demo_web import DemoWeb
+    from cli.demo.web import DemoWeb
     from tests.api import Service
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 
 @pytest.fixture(scope="module")
-def web(module_world: World) -> Iterator[DemoWeb]:
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
     with web_of(module_world) as running:
         yield running
 
 
-def ticket(world: World, web: DemoWeb, body: str | None = None, **options: Any) -> str:
+def ticket(world: ExampleInstallation, web: DemoWeb, body: str | None = None, **options: Any) -> str:
     status, answer = ask(web, "POST", "/api/stream-tickets", headers_of(world, **options), body)
     assert (status, answer["expires_in"]) == (200, 30), answer
     return str(answer["ticket"])
@@ -38,7 +38,7 @@ def refused(web: DemoWeb, path: str) -> bool:
         return answer.status == 401 and json.loads(answer.body())["type"] == "/docs#not-authenticated"
 
 
-def test_a_ticket_opens_its_stream_once(world: World, web: DemoWeb) -> None:
+def test_a_ticket_opens_its_stream_once(world: ExampleInstallation, web: DemoWeb) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     for body, path in ((None, "/api/stream"), (f'{{"job_id": "{job_id}"}}', f"/api/jobs/{job_id}/stream")):
         secret = ticket(world, web, body)
@@ -48,13 +48,15 @@ def test_a_ticket_opens_its_stream_once(world: World, web: DemoWeb) -> None:
         assert refused(web, f"{path}?ticket={secret}")
 
 
-def test_a_ticket_is_good_for_half_a_minute_at_most(world: World, web: DemoWeb) -> None:
+def test_a_ticket_is_good_for_half_a_minute_at_most(world: ExampleInstallation, web: DemoWeb) -> None:
     ticket(world, web)
     [left] = world.rows("DELETE FROM turno.stream_tickets RETURNING expires_at - clock_timestamp() AS time")
     assert left["time"] <= timedelta(seconds=30)
 
 
-def test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last(world: World, web: DemoWeb) -> None:
+def test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last(
+    world: ExampleInstallation, web: DemoWeb
+) -> None:
     job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
     of_job = f'{{"job_id": "{job_id}"}}'
     for body, wrong, right in (
@@ -68,7 +70,7 @@ def test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last(wor
         assert refused(web, f"{right}?ticket={secret}")
 
 
-def test_a_ticket_for_what_is_another_s_is_not_issued(world: World, web: DemoWeb) -> None:
+def test_a_ticket_for_what_is_another_s_is_not_issued(world: ExampleInstallation, web: DemoWeb) -> None:
     bens = world.enqueue({"order_ids": [1]}, user_id="ben")
     for asked in (f'"{bens}"', '"x"'):
         assert ask(web, "POST", "/api/stream-tickets", headers_of(world), f'{{"job_id": {asked}}}')[0] == 404
@@ -86,7 +88,9 @@ def test_a_ticket_for_what_is_another_s_is_not_issued(world: World, web: DemoWeb
     ],
     ids=["expired", "session over", "revoked", "gone"],
 )
-def test_a_ticket_that_does_not_count_any_more_opens_nothing(world: World, web: DemoWeb, spoil: str) -> None:
+def test_a_ticket_that_does_not_count_any_more_opens_nothing(
+    world: ExampleInstallation, web: DemoWeb, spoil: str
+) -> None:
     world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(0) WHERE slug = 'suc0002'")
     secret = ticket(world, web)
     world.rows(spoil)
@@ -101,7 +105,7 @@ def test_an_invented_ticket_opens_nothing(web: DemoWeb, secret: str) -> None:
     assert status in {400, 401}
 
 
-def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: World) -> None:
+def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: ExampleInstallation) -> None:
     with web_of(world, LOG_LEVEL="DEBUG") as web:
         secrets = [ticket(world, web) for _ in range(3)]
         stored = str(world.rows("SELECT * FROM turno.stream_tickets"))
@@ -118,7 +122,7 @@ def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: Wo
     assert not [secret for secret in secrets if secret in stored or secret in log.read_text()]
 
 
-def test_with_a_ticket_no_cookie_counts_and_no_site_is_foreign(world: World, web: DemoWeb) -> None:
+def test_with_a_ticket_no_cookie_counts_and_no_site_is_foreign(world: ExampleInstallation, web: DemoWeb) -> None:
     elsewhere = {"Origin": "https://erp.example", "Sec-Fetch-Site": "cross-site"}
     with StreamClient(web.port, f"/api/stream?ticket={ticket(world, web)}", elsewhere) as stream:
         assert (stream.status, stream.first_state()) == (200, [])
@@ -144,7 +148,7 @@ def test_on_a_server_without_the_loop_a_stream_takes_a_thread_and_tells_the_same
 def test_flask_sse_s_own_view_and_its_redis_are_out_of_reach(service: Service) -> None:
     from flask_sse import ServerSentEventsBlueprint  # noqa: PLC0415 - half a second that only this test should pay
 
-    from app.web.streams import Streams, streams  # noqa: PLC0415
+    from app.web.api.streams import Streams, streams  # noqa: PLC0415
 
     assert isinstance(streams, ServerSentEventsBlueprint)
     views = [getattr(view, "__func__", view) for view in service.app.view_functions.values()]

@@ -14,22 +14,22 @@ import pytest
 
 from app.jobs.changes import Changes
 from app.store import changes
-from cli.deadline import becomes_true
-from cli.demo_web import DemoWeb
+from cli.demo.web import DemoWeb
 from cli.development_token import development_token
-from cli.free_port import free_port
+from cli.servers.free_port import free_port
+from cli.wait import wait_until
 from tests.api import in_an_hour
+from tests.installation import ExampleInstallation
 from tests.stream_client import StreamClient
-from tests.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tenants.tenant import Tenant
+    from tenants.identity.tenant import Tenant
 
 
 @contextmanager
-def web_of(world: World, **extra: str) -> Iterator[DemoWeb]:
+def web_of(world: ExampleInstallation, **extra: str) -> Iterator[DemoWeb]:
     port = free_port()
     environment = world.environment | {"WEB_BIND": f"127.0.0.1:{port}", "WEB_STREAMS": "120"} | extra
     web = DemoWeb(port=port, environment=environment, log=world.folder / f"web-{port}.log")
@@ -41,12 +41,14 @@ def web_of(world: World, **extra: str) -> Iterator[DemoWeb]:
 
 
 @pytest.fixture(scope="module")
-def web(module_world: World) -> Iterator[DemoWeb]:
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
     with web_of(module_world) as running:
         yield running
 
 
-def headers_of(world: World, user: str = "ana", tenant: str = "suc0001", **options: Any) -> dict[str, str]:
+def headers_of(
+    world: ExampleInstallation, user: str = "ana", tenant: str = "suc0001", **options: Any
+) -> dict[str, str]:
     token = development_token(world.settings, user=user, tenants=[tenant], **options)
     return {"Authorization": f"Bearer {token}", "X-Schema": tenant}
 
@@ -67,13 +69,13 @@ def opens(web: DemoWeb, path: str, headers: dict[str, str]) -> bool:
         return stream.status == 200
 
 
-def hint(world: World, job_id: UUID, tenant: Tenant | None = None) -> None:
+def hint(world: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
     gathered = Changes()
     gathered.add((tenant or world.one).id, job_id)
     changes.announce(world.web, gathered.take())
 
 
-def move(world: World, job_id: UUID, done: int, tenant: Tenant | None = None, message: str = "") -> None:
+def move(world: ExampleInstallation, job_id: UUID, done: int, tenant: Tenant | None = None, message: str = "") -> None:
     """Let a job show progress, and hint at it as its supervisor would."""
     world.rows(
         "INSERT INTO background_job_progress AS p (job_id, done, total, message) VALUES (%s, %s, 100, %s)"
@@ -84,7 +86,7 @@ def move(world: World, job_id: UUID, done: int, tenant: Tenant | None = None, me
     hint(world, job_id, tenant)
 
 
-def end(world: World, job_id: UUID, tenant: Tenant | None = None) -> None:
+def end(world: ExampleInstallation, job_id: UUID, tenant: Tenant | None = None) -> None:
     """Let a job end as its worker would have it."""
     world.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id,
                tenant=tenant)  # fmt: skip
@@ -92,7 +94,7 @@ def end(world: World, job_id: UUID, tenant: Tenant | None = None) -> None:
     hint(world, job_id, tenant)
 
 
-def test_a_job_is_followed_from_its_first_state_to_its_end(world: World, web: DemoWeb) -> None:
+def test_a_job_is_followed_from_its_first_state_to_its_end(world: ExampleInstallation, web: DemoWeb) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
         assert (stream.status, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
@@ -111,7 +113,7 @@ def test_a_job_is_followed_from_its_first_state_to_its_end(world: World, web: De
         assert stream.rest() == [("bye", {"reason": "job-ended"})]
 
 
-def test_everything_of_a_user_is_on_one_stream(world: World, web: DemoWeb) -> None:
+def test_everything_of_a_user_is_on_one_stream(world: ExampleInstallation, web: DemoWeb) -> None:
     waiting, ended, later = (world.enqueue({"order_ids": [number]}) for number in (1, 2, 3))
     end(world, ended)
     world.enqueue({"order_ids": [4]}, user_id="ben")
@@ -129,7 +131,7 @@ def test_everything_of_a_user_is_on_one_stream(world: World, web: DemoWeb) -> No
         assert stream.until("job", lambda job: job["job_id"] == str(born))
 
 
-def test_only_an_operator_streams_everybody_s_jobs(world: World, web: DemoWeb) -> None:
+def test_only_an_operator_streams_everybody_s_jobs(world: ExampleInstallation, web: DemoWeb) -> None:
     job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
     for path in ("/api/stream?user=*", "/api/stream?user=*&schema=suc0001"):
         with StreamClient(web.port, path, headers_of(world)) as stream:
@@ -144,7 +146,7 @@ def test_only_an_operator_streams_everybody_s_jobs(world: World, web: DemoWeb) -
         assert stream.until("job")["status"] == "completed"
 
 
-def test_what_is_read_in_one_tab_is_told_to_the_others(world: World, web: DemoWeb) -> None:
+def test_what_is_read_in_one_tab_is_told_to_the_others(world: ExampleInstallation, web: DemoWeb) -> None:
     ended = world.enqueue({"order_ids": [1]})
     end(world, ended)
     with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
@@ -159,7 +161,7 @@ def test_what_is_read_in_one_tab_is_told_to_the_others(world: World, web: DemoWe
         assert again | {"read_at": None} == told
 
 
-def test_an_event_is_the_very_json_of_the_job(world: World, web: DemoWeb) -> None:
+def test_an_event_is_the_very_json_of_the_job(world: ExampleInstallation, web: DemoWeb) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
         [(_, streamed)] = stream.first_state()
@@ -167,7 +169,7 @@ def test_an_event_is_the_very_json_of_the_job(world: World, web: DemoWeb) -> Non
         assert json.loads(asked.body()) == streamed
 
 
-def test_what_a_command_changes_is_shown_without_a_look(world: World, web: DemoWeb) -> None:
+def test_what_a_command_changes_is_shown_without_a_look(world: ExampleInstallation, web: DemoWeb) -> None:
     """Submitted and cancelled over HTTP: the web itself hints at it."""
     with StreamClient(web.port, "/api/stream", headers_of(world)) as stream:
         stream.first_state()
@@ -180,7 +182,7 @@ def test_what_a_command_changes_is_shown_without_a_look(world: World, web: DemoW
         assert stream.until("job", lambda job: job["status"] == "cancelled")["job_id"] == accepted["job_id"]
 
 
-def test_line_ends_in_a_message_stay_inside_its_data(world: World, web: DemoWeb) -> None:
+def test_line_ends_in_a_message_stay_inside_its_data(world: ExampleInstallation, web: DemoWeb) -> None:
     forged = "1\r\n\r\nevent: bye\ndata: {}\n\n\u2028\u0085\x0b"
     job_id = world.enqueue({"order_ids": [1]})
     with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(world)) as stream:
@@ -190,14 +192,14 @@ def test_line_ends_in_a_message_stay_inside_its_data(world: World, web: DemoWeb)
 
 
 @pytest.mark.parametrize("path", ["/api/stream", "/api/jobs/{}/stream"])
-def test_a_head_request_opens_no_stream(world: World, web: DemoWeb, path: str) -> None:
+def test_a_head_request_opens_no_stream(world: ExampleInstallation, web: DemoWeb, path: str) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     headers = headers_of(world) | {"Connection": "close"}
     with StreamClient(web.port, path.format(job_id), headers, method="HEAD") as answer:
         assert (answer.status, answer.body()) == (200, b"")
 
 
-def test_every_id_of_others_is_unknown_here_too(world: World, web: DemoWeb) -> None:
+def test_every_id_of_others_is_unknown_here_too(world: ExampleInstallation, web: DemoWeb) -> None:
     theirs = world.enqueue({"order_ids": [1]}, tenant=world.other)
     bens = world.enqueue({"order_ids": [1]}, user_id="ben")
     for job_id in (theirs, bens, UUID(int=7), "x"):
@@ -205,7 +207,9 @@ def test_every_id_of_others_is_unknown_here_too(world: World, web: DemoWeb) -> N
         assert (status, problem["type"]) == (404, "/docs#not-found")
 
 
-def test_the_tenant_may_be_named_in_the_query_and_is_one_of_the_token_s(world: World, web: DemoWeb) -> None:
+def test_the_tenant_may_be_named_in_the_query_and_is_one_of_the_token_s(
+    world: ExampleInstallation, web: DemoWeb
+) -> None:
     token = {"Authorization": headers_of(world)["Authorization"]}
     with StreamClient(web.port, "/api/stream?schema=suc0001", token) as stream:
         assert (stream.status, stream.first_state()) == (200, [])
@@ -232,7 +236,7 @@ def test_another_site_opens_no_stream_whatever_cookie_the_browser_sends(
     assert (found, problem["status"]) == (status, status)
 
 
-def test_a_stream_ends_with_its_session(world: World, web: DemoWeb) -> None:
+def test_a_stream_ends_with_its_session(world: ExampleInstallation, web: DemoWeb) -> None:
     now = int(time())
     claims = {"iss": "turno", "aud": "turno", "sub": "ana", "tenants": ["suc0001"], "iat": now, "exp": now + 3}
     token = jwt.encode(claims, world.settings.jwt_key)
@@ -241,7 +245,7 @@ def test_a_stream_ends_with_its_session(world: World, web: DemoWeb) -> None:
         assert stream.rest() == [("bye", {"reason": "session-over"})]
 
 
-def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: World) -> None:
+def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     with (
         web_of(world, WEB_STREAMS="52", WEB_STREAMS_PER_TENANT="52", WEB_STREAMS_PER_USER="50") as web,
@@ -260,10 +264,10 @@ def test_fifty_tabs_of_one_user_are_served_and_the_next_are_told_to_wait(world: 
             assert tab.until("job", lambda job: job["progress"]["done"] == 30)
         assert ask(web, "GET", "/healthz", {})[0] == 200
         tabs[0].socket.close()
-        assert becomes_true(lambda: opens(web, "/api/stream", headers_of(world, "zoe")), within=10)
+        assert wait_until(lambda: opens(web, "/api/stream", headers_of(world, "zoe")), within=10)
 
 
-def test_one_tenant_leaves_half_of_the_streams_to_others(world: World) -> None:
+def test_one_tenant_leaves_half_of_the_streams_to_others(world: ExampleInstallation) -> None:
     with web_of(world, WEB_STREAMS="4") as web, ExitStack() as stack:
         for user in ("ana", "ben"):
             assert stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(world, user))).status == 200

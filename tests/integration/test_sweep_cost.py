@@ -6,9 +6,9 @@ from typing import Any, LiteralString
 
 import pytest
 
-from app.store import tickets, workers
-from app.store.tickets import TypeVersion
-from tests.world import World
+from app.store.engine import tickets, workers
+from app.store.engine.tickets import TypeVersion
+from tests.installation import ExampleInstallation
 
 KNOWN: list[TypeVersion] = [("batch_invoicing", 1)]
 MINUTE, AT_ONCE = timedelta(minutes=1), timedelta(0)
@@ -21,14 +21,14 @@ FROM generate_series(1, %s) AS n
 
 
 @pytest.fixture(autouse=True)
-def nothing_decided(world: World) -> Iterator[None]:
+def nothing_decided(world: ExampleInstallation) -> Iterator[None]:
     world.backend = "pool"
     yield
     world.rows("UPDATE turno.tenants SET cap = NULL, paused_at = NULL")
     world.rows("DELETE FROM turno.job_types")
 
 
-def offered(world: World, *, limit: int = 10, waiting_for: timedelta = MINUTE) -> int:
+def offered(world: ExampleInstallation, *, limit: int = 10, waiting_for: timedelta = MINUTE) -> int:
     return len(
         tickets.unclaimed(
             world.engine, backend="pool", queues=["cold"], types=KNOWN, waiting_for=waiting_for, limit=limit
@@ -36,13 +36,13 @@ def offered(world: World, *, limit: int = 10, waiting_for: timedelta = MINUTE) -
     )
 
 
-def wait(world: World, count: int = 1, **options: Any) -> None:
+def wait(world: ExampleInstallation, count: int = 1, **options: Any) -> None:
     for _ in range(count):
         world.enqueue({"order_ids": [1]}, **options)
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 minutes'")
 
 
-def run_one(world: World) -> None:
+def run_one(world: ExampleInstallation) -> None:
     worker = tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
     job_id = world.enqueue({"order_ids": [1]})
     assert tickets.claim_job(world.engine, worker, job_id, types=KNOWN)
@@ -73,7 +73,7 @@ def run_one(world: World) -> None:
         "not for long",
     ],
 )
-def test_what_nobody_could_take_is_not_offered(world: World, decision: str) -> None:
+def test_what_nobody_could_take_is_not_offered(world: ExampleInstallation, decision: str) -> None:
     run_one(world)
     wait(world, 2)
     assert offered(world) == 2
@@ -81,7 +81,7 @@ def test_what_nobody_could_take_is_not_offered(world: World, decision: str) -> N
     assert offered(world) == 0
 
 
-def test_what_is_paused_or_capped_hides_nobody_else_s(world: World) -> None:
+def test_what_is_paused_or_capped_hides_nobody_else_s(world: ExampleInstallation) -> None:
     run_one(world)
     wait(world, 3)
     wait(world, 2, tenant=world.other)
@@ -100,7 +100,9 @@ def test_what_is_paused_or_capped_hides_nobody_else_s(world: World) -> None:
     ],
     ids=["restamp", "offer", "unserved"],
 )
-def test_a_sweep_does_not_read_what_waits(world: World, look: Callable[[World], int]) -> None:
+def test_a_sweep_does_not_read_what_waits(
+    world: ExampleInstallation, look: Callable[[ExampleInstallation], int]
+) -> None:
     tickets.start_worker(world.engine, backend="pool", host="here", pid=1, types=KNOWN)
     world.rows(FILL, world.one.id, "batch_invoicing", "ready", MANY)
     read = "SELECT sum(pg_stat_get_xact_tuples_returned(i::regclass)) AS n FROM unnest(%s::text[]) AS i"
@@ -112,7 +114,7 @@ def test_a_sweep_does_not_read_what_waits(world: World, look: Callable[[World], 
     assert row[0] < 200
 
 
-def test_what_is_due_of_one_tenant_delays_no_other_s(world: World) -> None:
+def test_what_is_due_of_one_tenant_delays_no_other_s(world: ExampleInstallation) -> None:
     world.rows(FILL, world.one.id, "batch_invoicing", "scheduled", 2_000)
     job_id = world.enqueue({"order_ids": [1]}, tenant=world.other, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE job_id = %s", job_id)

@@ -8,19 +8,19 @@ from contextlib import closing
 import pytest
 
 from app.errors import ClaimLost
-from app.store.attempts import completing
-from app.work.session import HandlerConnection, JobTransaction
-from app.work.sessions import Sessions
-from app.work.stop import StopRequest
+from app.runner.session import HandlerConnection, JobTransaction
+from app.runner.session_cache import Sessions
+from app.runner.stop_request import StopRequest
+from app.store.handler.attempts import completing
 from cli.wiring import sessions
-from tenants.session import handler_session
-from tenants.tenant import HandlerLogin
+from tenants.identity.session import handler_session
+from tenants.identity.tenant import HandlerLogin
 from tests.attempt_here import claim_here
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def lent(world: World) -> Iterator[Sessions]:
+def lent(world: ExampleInstallation) -> Iterator[Sessions]:
     lent = sessions(world.settings, keep=1)
     yield lent
     lent.close()
@@ -32,7 +32,7 @@ def setting(session: HandlerConnection) -> object:
     return row[0]
 
 
-def test_a_session_is_cleaned_after_each_use(world: World, lent: Sessions) -> None:
+def test_a_session_is_cleaned_after_each_use(world: ExampleInstallation, lent: Sessions) -> None:
     login = world.handler_login()
     session = lent.take(login)
     backend, usual = session.info.backend_pid, setting(session)
@@ -47,7 +47,7 @@ def test_a_session_is_cleaned_after_each_use(world: World, lent: Sessions) -> No
 
 @pytest.mark.parametrize("answer", [("another", True), (None, False)], ids=["of", "under"])
 def test_a_session_of_or_under_another_role_is_ended(
-    world: World, lent: Sessions, answer: tuple[str | None, bool]
+    world: ExampleInstallation, lent: Sessions, answer: tuple[str | None, bool]
 ) -> None:
     login = world.handler_login()
     session = lent.take(login)
@@ -57,7 +57,7 @@ def test_a_session_of_or_under_another_role_is_ended(
     assert (len(lent), session.closed) == (0, True)
 
 
-def test_the_end_of_a_job_leaves_its_session_clean(world: World, lent: Sessions) -> None:
+def test_the_end_of_a_job_leaves_its_session_clean(world: ExampleInstallation, lent: Sessions) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:
         usual = setting(transaction.connection)
@@ -73,7 +73,7 @@ def test_the_end_of_a_job_leaves_its_session_clean(world: World, lent: Sessions)
     lent.give_back(claim.login, session)
 
 
-def test_the_next_job_is_begun_with_the_end_of_the_one_before_it(world: World, lent: Sessions) -> None:
+def test_the_next_job_is_begun_with_the_end_of_the_one_before_it(world: ExampleInstallation, lent: Sessions) -> None:
     first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
     with closing(JobTransaction(first, lent, StopRequest(), "test")) as transaction:
         transaction.start()
@@ -90,7 +90,7 @@ def test_the_next_job_is_begun_with_the_end_of_the_one_before_it(world: World, l
     assert world.job(second.job_id)["status"] == "completed"
 
 
-def test_a_next_job_that_somebody_else_has_is_not_begun(world: World, lent: Sessions) -> None:
+def test_a_next_job_that_somebody_else_has_is_not_begun(world: ExampleInstallation, lent: Sessions) -> None:
     first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
     world.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
     with closing(JobTransaction(first, lent, StopRequest(), "test")) as transaction:
@@ -104,7 +104,7 @@ def test_a_next_job_that_somebody_else_has_is_not_begun(world: World, lent: Sess
             transaction.start()
 
 
-def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first(world: World) -> None:
+def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first(world: ExampleInstallation) -> None:
     login = world.handler_login()
     logged_in: list[HandlerConnection] = []
 
@@ -122,7 +122,7 @@ def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_firs
         assert len(lent) == 2
 
 
-def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: World) -> None:
+def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: ExampleInstallation) -> None:
     one, other = world.handler_login(), world.handler_login(world.other)
     with closing(sessions(world.settings, keep=2)) as lent:
         lendings = [(login, lent.take(login)) for login in (one, one, other)]
@@ -137,7 +137,7 @@ def test_no_more_sessions_are_kept_than_may_be_and_the_latest_stay(world: World)
 
 
 @pytest.fixture
-def open_locks(world: World) -> Iterator[None]:
+def open_locks(world: ExampleInstallation) -> Iterator[None]:
     """Advisory locks open to everybody, as where the provisioner is no superuser."""
     functions = "pg_advisory_lock(bigint), pg_advisory_unlock_all()"
     world.admin.execute(f"GRANT EXECUTE ON FUNCTION {functions} TO PUBLIC")
@@ -147,7 +147,7 @@ def open_locks(world: World) -> Iterator[None]:
 
 @pytest.mark.usefixtures("open_locks")
 @pytest.mark.parametrize("ended", [True, False], ids=["with the job's end", "when it is given back"])
-def test_a_cleaned_session_holds_no_advisory_lock(world: World, lent: Sessions, *, ended: bool) -> None:
+def test_a_cleaned_session_holds_no_advisory_lock(world: ExampleInstallation, lent: Sessions, *, ended: bool) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:
         transaction.start()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.deadline import becomes_true
-from cli.postgres_processes import processes_in
+from cli.servers.postgres_processes import processes_in
+from cli.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,10 +79,10 @@ def test_an_interrupted_run_leaves_no_server(tmp_path: Path) -> None:
         "    signal.pause()\n"
     )
     with run_pytest(tmp_path, source, "-p", "cli.testing.servers", "-n", "1") as run:
-        assert becomes_true(lambda: run.poll() is not None or (noted.exists() and noted.read_text() != ""), within=30)
+        assert wait_until(lambda: run.poll() is not None or (noted.exists() and noted.read_text() != ""), within=30)
         data = Path(noted.read_text())
         assert processes_in(data)
         os.killpg(run.pid, signal.SIGINT)
         output, _ = run.communicate()
     assert run.returncode == pytest.ExitCode.INTERRUPTED, output
-    assert becomes_true(lambda: not processes_in(data), within=20)
+    assert wait_until(lambda: not processes_in(data), within=20)

@@ -15,7 +15,7 @@ from app.jobs.handler import JobContext, JobHandler
 from app.jobs.registry import Registry
 from app.jobs.retry import RetryPolicy
 from cli.development_token import development_token
-from cli.testing.here import Here
+from cli.testing.in_process_worker import InProcessWorker
 from tests.web_here import web_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from flask.testing import FlaskClient
 
-    from tests.world import World
+    from tests.installation import ExampleInstallation
 
 SECRET = "secret-5b1f"
 
@@ -93,7 +93,7 @@ REGISTRY = Registry({"clumsy": f"{__name__}:Clumsy"})
 class Reader:
     """Somebody who reads all that the API and the pages tell of a job."""
 
-    def __init__(self, world: World, client: FlaskClient, *, operator: bool) -> None:
+    def __init__(self, world: ExampleInstallation, client: FlaskClient, *, operator: bool) -> None:
         token = development_token(
             world.settings, user="eva" if operator else "ana", tenants=("suc0001",), operator=operator
         )
@@ -118,15 +118,15 @@ class Reader:
 
 
 @pytest.fixture
-def readers(world: World) -> Iterator[tuple[Reader, Reader]]:
+def readers(world: ExampleInstallation) -> Iterator[tuple[Reader, Reader]]:
     with web_of(world, REGISTRY) as web:
         client = web.test_client()
         yield Reader(world, client, operator=False), Reader(world, client, operator=True)
 
 
-def run(world: World, raises: str, items: int = 0) -> UUID:
+def run(world: ExampleInstallation, raises: str, items: int = 0) -> UUID:
     job = world.enqueue({"raises": raises, "items": items}, handler=Clumsy, max_attempts=1)
-    here = Here(world, REGISTRY)
+    here = InProcessWorker(world, REGISTRY)
     claim = here.claim(job)
     assert claim is not None
     here.execute(claim)
@@ -140,7 +140,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("raises", ["bug", "value", "misuse", "database"])
 def test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know(
-    world: World, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str
+    world: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str
 ) -> None:
     ana, eva = readers
     job = run(world, raises)
@@ -172,7 +172,11 @@ def test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_oper
     ],
 )
 def test_what_was_written_for_users_is_told_them(
-    world: World, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture, raises: str, message: str
+    world: ExampleInstallation,
+    readers: tuple[Reader, Reader],
+    caplog: pytest.LogCaptureFixture,
+    raises: str,
+    message: str,
 ) -> None:
     job = run(world, raises)
     for reader in readers:
@@ -186,7 +190,7 @@ def test_what_was_written_for_users_is_told_them(
 
 
 def test_items_that_failed_of_one_bug_share_a_reference(
-    world: World, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture
+    world: ExampleInstallation, readers: tuple[Reader, Reader], caplog: pytest.LogCaptureFixture
 ) -> None:
     ana, eva = readers
     job = run(world, "bug", items=60)
@@ -201,7 +205,9 @@ def test_items_that_failed_of_one_bug_share_a_reference(
     assert other != reference
 
 
-def test_an_outside_call_s_own_words_are_for_operators(world: World, readers: tuple[Reader, Reader]) -> None:
+def test_an_outside_call_s_own_words_are_for_operators(
+    world: ExampleInstallation, readers: tuple[Reader, Reader]
+) -> None:
     ana, eva = readers
     job = run(world, "outside")
     assert world.find_job(job)["run_at"].year > 9000  # parked for a person
@@ -212,7 +218,7 @@ def test_an_outside_call_s_own_words_are_for_operators(world: World, readers: tu
 
 
 def test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone(
-    world: World, readers: tuple[Reader, Reader]
+    world: ExampleInstallation, readers: tuple[Reader, Reader]
 ) -> None:
     ana, eva = readers
     job = run(world, "closed")

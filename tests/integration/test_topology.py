@@ -17,15 +17,15 @@ from click.testing import CliRunner
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
 from app.errors import TurnoError
-from app.queues.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
-from cli.deadline import becomes_true
-from cli.free_port import free_port
+from app.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
 from cli.main import main
-from cli.private_rabbitmq import Node
+from cli.servers.free_port import free_port
+from cli.servers.private_rabbitmq import Node
+from cli.wait import wait_until
 from tests.broker import broker_channel
-from tests.odd_handlers import Odd
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import Odd
 from tests.tls import make_authority, make_certificate
-from tests.world import World
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "rabbitmq"
 # A command of RabbitMQ's takes a second; on a crowded machine, ten.
@@ -52,7 +52,7 @@ class Deployed:
 
     def start(self) -> None:
         self.node.launch()
-        assert becomes_true(self.greets, within=90, every=0.1)
+        assert wait_until(self.greets, within=90, every=0.1)
         self.run("permissions.sh", PASSWORDS)
 
     def greets(self) -> bool:
@@ -131,7 +131,7 @@ def test_each_side_may_do_what_it_does_and_nothing_else(broker: Deployed) -> Non
 
 
 @pytest.mark.rabbitmq
-def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Deployed) -> None:
+def test_a_consumer_needs_no_more_than_these_two_users(world: ExampleInstallation, broker: Deployed) -> None:
     prepare(broker.url("setup"))
     world.backend, world.odd = "rabbitmq", True
     world.extra |= {"RABBITMQ_URL": broker.url("consumer"), "RABBITMQ_RELAY_URL": broker.url("relay")}
@@ -143,12 +143,12 @@ def test_a_consumer_needs_no_more_than_these_two_users(world: World, broker: Dep
         def consumed() -> bool:
             return bool(quarantine.queue_declare("turno.quarantine", passive=True).method.message_count)
 
-        assert becomes_true(consumed, within=90)
+        assert wait_until(consumed, within=90)
     # The only child is busy with the first, so that the others stay where they were published.
     for _ in range(3):
         world.enqueue({"how": "wait_for_cancel"}, handler=Odd)
     published = "SELECT 1 FROM turno.tickets WHERE published_at IS NOT NULL"
-    assert becomes_true(lambda: world.rows(published) != [], within=90)
+    assert wait_until(lambda: world.rows(published) != [], within=90)
 
 
 @pytest.mark.rabbitmq

@@ -8,22 +8,26 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.store.enqueue import ENQUEUE, RETRY
-from cli.deadline import becomes_true
-from tenants.session import as_api, call_as_api, service_session
-from tests.world import World
+from app.store.api.commands import ENQUEUE, RETRY
+from cli.wait import wait_until
+from tenants.identity.session import as_api, call_as_api, service_session
+from tests.installation import ExampleInstallation
 
 Parameters = tuple[Any, ...]
 
 
 @pytest.fixture
-def second(world: World) -> Iterator[psycopg.Connection[Any]]:
+def second(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
     with service_session(world.logins, world.logins.web, application="second") as session:
         yield session
 
 
 def one_after_the_other(
-    world: World, second: psycopg.Connection[Any], statement: LiteralString, first: Parameters, then: Parameters
+    world: ExampleInstallation,
+    second: psycopg.Connection[Any],
+    statement: LiteralString,
+    first: Parameters,
+    then: Parameters,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Ask twice, the second time while the first one's transaction is still open."""
     with ThreadPoolExecutor(1) as threads:
@@ -32,26 +36,30 @@ def one_after_the_other(
             one = cursor.fetchone()
             assert one is not None
             other = threads.submit(call_as_api, second, world.one, statement, then)
-            assert becomes_true(lambda: other.done() or waits(world), within=20)
+            assert wait_until(lambda: other.done() or waits(world), within=20)
         return one, other.result(timeout=20)
 
 
-def of(world: World, statement: LiteralString) -> sql.Composed:
+def of(world: ExampleInstallation, statement: LiteralString) -> sql.Composed:
     return sql.SQL(statement).format(sql.Identifier(world.one.schema))
 
 
-def waits(world: World) -> bool:
+def waits(world: ExampleInstallation) -> bool:
     query = "SELECT FROM pg_stat_activity WHERE application_name = 'second' AND wait_event_type = 'Lock'"
     return world.admin.execute(query).rowcount == 1
 
 
-def test_the_second_of_two_submissions_counts_the_first(world: World, second: psycopg.Connection[Any]) -> None:
+def test_the_second_of_two_submissions_counts_the_first(
+    world: ExampleInstallation, second: psycopg.Connection[Any]
+) -> None:
     new = world.new_job({"order_ids": [1]}, pending_limit=1).parameters()
     one, other = one_after_the_other(world, second, ENQUEUE, new, new)
     assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
-def test_the_second_of_two_retries_counts_the_first(world: World, second: psycopg.Connection[Any]) -> None:
+def test_the_second_of_two_retries_counts_the_first(
+    world: ExampleInstallation, second: psycopg.Connection[Any]
+) -> None:
     made = [world.enqueue({"order_ids": [number]}) for number in (1, 2)]
     for job_id in made:
         world.cancel(job_id)
@@ -60,7 +68,7 @@ def test_the_second_of_two_retries_counts_the_first(world: World, second: psycop
     assert (one["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
-def test_another_user_s_submission_does_not_wait(world: World, second: psycopg.Connection[Any]) -> None:
+def test_another_user_s_submission_does_not_wait(world: ExampleInstallation, second: psycopg.Connection[Any]) -> None:
     mine, theirs = (
         world.new_job({"order_ids": [1]}, pending_limit=1, user_id=user).parameters() for user in ("ana", "ben")
     )
@@ -72,7 +80,7 @@ def test_another_user_s_submission_does_not_wait(world: World, second: psycopg.C
 
 @pytest.mark.parametrize(("order", "verdict"), [(1, "replayed"), (2, "conflict")], ids=["same body", "another body"])
 def test_the_second_of_two_with_one_key_gets_the_first_one_s_job(
-    world: World, second: psycopg.Connection[Any], order: int, verdict: str
+    world: ExampleInstallation, second: psycopg.Connection[Any], order: int, verdict: str
 ) -> None:
     first, then = (world.new_job({"order_ids": [number]}, idempotency_key="once").parameters() for number in (1, order))
     one, other = one_after_the_other(world, second, ENQUEUE, first, then)
@@ -80,7 +88,9 @@ def test_the_second_of_two_with_one_key_gets_the_first_one_s_job(
     assert (other["job_id"], other["verdict"]) == (one["job_id"], verdict)
 
 
-def test_the_second_of_two_retries_finds_the_first_one_s_job(world: World, second: psycopg.Connection[Any]) -> None:
+def test_the_second_of_two_retries_finds_the_first_one_s_job(
+    world: ExampleInstallation, second: psycopg.Connection[Any]
+) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     world.cancel(job_id)
     again = (job_id, "ana", "exec", None, None, None)

@@ -17,15 +17,16 @@ import pytest
 from psycopg import sql
 
 from app.jobs.claim import Claim
-from app.store import attempts, leases, recovery, tickets
-from app.store.enqueue import CANCEL, ENQUEUE, RETRY
-from app.work.session import HandlerConnection
+from app.runner.session import HandlerConnection
+from app.store.api.commands import CANCEL, ENQUEUE, RETRY
+from app.store.engine import leases, recovery, tickets
+from app.store.handler import attempts
 from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
 from cli.testing.invariants import Judge, judge_of
-from tenants.session import handler_session, service_session
+from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
+from tests.installation import ExampleInstallation
 from tests.permutations import Session, Stage, Step, interleavings
-from tests.world import World
 
 TYPES = [("batch_invoicing", 1)]
 NOW = timedelta(0)
@@ -39,7 +40,7 @@ Steps = list[Step]
 class Meeting:
     """The job that the sessions meet over, and the sessions, which are opened when first asked for."""
 
-    world: World
+    world: ExampleInstallation
     judge: Judge
     stack: ExitStack
     sessions: dict[str, Session] = field(default_factory=dict)
@@ -756,7 +757,7 @@ def lease_undone_and_lease(meeting: Meeting) -> Mapping[str, Steps]:
 
 
 @pytest.fixture(scope="module")
-def hall(module_world: World) -> Iterator[Meeting]:
+def hall(module_world: ExampleInstallation) -> Iterator[Meeting]:
     """The sessions of all meetings; each stays open from one to the next."""
     module_world.forget()
     # A function's statements are no steps that could be played one by one; a closed gate stops one after its INSERT.

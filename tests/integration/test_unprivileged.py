@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from cli import unprivileged
-from cli.deadline import becomes_true
-from cli.embedded_postgres import Cluster
-from cli.postgres_binaries import find_binaries
-from cli.postgres_processes import processes_in
-from cli.unprivileged import (
+from cli.servers import unprivileged
+from cli.servers.embedded_postgres import Cluster
+from cli.servers.postgres_binaries import find_binaries
+from cli.servers.postgres_processes import processes_in
+from cli.servers.unprivileged import (
     CannotLeaveRootError,
     Identity,
     copied_to,
@@ -24,6 +23,7 @@ from cli.unprivileged import (
     identity_for,
     programs_for,
 )
+from cli.wait import wait_until
 from tests.integration.elsewhere import kill, start_elsewhere
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def test_an_ordinary_user_runs_a_cluster_too(open_folder: Path) -> None:
         assert (home / "data").owner() == "nobody"
     finally:
         kill(ordinary)
-    assert becomes_true(lambda: not processes_in(home / "data"), within=20)
+    assert wait_until(lambda: not processes_in(home / "data"), within=20)
 
 
 def test_an_ordinary_user_needs_no_disguise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,26 +9,27 @@ import pytest
 from click.testing import CliRunner
 
 from app.jobs.lacking import lacking
-from app.store import jobs, tickets, workers
-from app.store.tickets import TypeVersion
-from app.work.engine import EngineLink
-from app.work.maintenance import Maintenance, Terms
+from app.maintenance.passes import Maintenance, Terms
+from app.store.api import jobs
+from app.store.engine import tickets, workers
+from app.store.engine.tickets import TypeVersion
+from app.store.engine_link import EngineLink
 from cli.main import main
 from handlers import build_registry
-from tenants.session import as_api, service_session
+from tenants.identity.session import as_api, service_session
 from tests.fakes import RecordingQueue
-from tests.world import World
+from tests.installation import ExampleInstallation
 
 KNOWN = ("batch_invoicing", 1)
 LONG = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
-def pool_backend(world: World) -> None:
+def pool_backend(world: ExampleInstallation) -> None:
     world.backend = "pool"
 
 
-def wait(world: World, count: int = 1, **options: object) -> UUID:
+def wait(world: ExampleInstallation, count: int = 1, **options: object) -> UUID:
     """Have so many jobs wait for a minute and a half; returns the last one."""
     for _ in range(count):
         job_id = world.enqueue({"order_ids": [1]}, **options)  # type: ignore[arg-type]
@@ -36,18 +37,20 @@ def wait(world: World, count: int = 1, **options: object) -> UUID:
     return job_id
 
 
-def live(world: World, *types: TypeVersion, queues: Sequence[str] | None = None, backend: str = "pool") -> UUID:
+def live(
+    world: ExampleInstallation, *types: TypeVersion, queues: Sequence[str] | None = None, backend: str = "pool"
+) -> UUID:
     return tickets.start_worker(world.engine, backend=backend, host="here", pid=1, types=types, queues=queues)
 
 
-def lacks(world: World, job_id: UUID) -> str | None:
+def lacks(world: ExampleInstallation, job_id: UUID) -> str | None:
     with as_api(world.web, world.one) as reader:
         job = jobs.find(reader, job_id, None)
     assert job
     return job["lacks"] and lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
 
 
-def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: World) -> None:
+def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: ExampleInstallation) -> None:
     fresh = world.enqueue({"order_ids": [1]})
     assert lacks(world, fresh) is None
     job_id = wait(world)
@@ -69,7 +72,7 @@ def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: World) -> No
     ]
 
 
-def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: World) -> None:
+def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: ExampleInstallation) -> None:
     job_id = wait(world)
     live(world, KNOWN, backend="rabbitmq")
     live(world, KNOWN)
@@ -81,7 +84,7 @@ def test_a_worker_of_another_backend_or_one_long_silent_takes_nothing(world: Wor
     assert lacks(world, job_id) is None  # it does not wait
 
 
-def test_of_spawned_workers_the_last_one_of_each_host_counts(world: World) -> None:
+def test_of_spawned_workers_the_last_one_of_each_host_counts(world: ExampleInstallation) -> None:
     world.backend = "exec"
     job_id = wait(world)
     assert lacks(world, job_id) is None  # somebody will be launched
@@ -91,7 +94,7 @@ def test_of_spawned_workers_the_last_one_of_each_host_counts(world: World) -> No
     assert lacks(world, job_id) is None
 
 
-def test_operators_see_how_much_waits_of_how_many_and_since_when(world: World) -> None:
+def test_operators_see_how_much_waits_of_how_many_and_since_when(world: ExampleInstallation) -> None:
     wait(world, 3)
     wait(world, 2, tenant=world.other)
     live(world, ("monthly_report", 1))
@@ -106,7 +109,7 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(world: World) -
     assert workers.unserved(world.engine, LONG) == []
 
 
-def test_each_backend_queue_type_and_version_is_told_by_itself(world: World) -> None:
+def test_each_backend_queue_type_and_version_is_told_by_itself(world: ExampleInstallation) -> None:
     wait(world, 8)
     changes = ("queue = 'warm'", "version = 2", "type = 'zzz'", "type = 'zzz', version = 7", "backend = 'rabbitmq'")
     for change in changes:
@@ -125,7 +128,7 @@ def test_each_backend_queue_type_and_version_is_told_by_itself(world: World) -> 
     }
 
 
-def test_maintenance_names_it_and_counts_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
     wait(world, 2)
     live(world, ("monthly_report", 1))
     passes = Maintenance(
@@ -134,14 +137,16 @@ def test_maintenance_names_it_and_counts_it(world: World, caplog: pytest.LogCapt
         registry=build_registry(),
         terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),
     )
-    with caplog.at_level(logging.WARNING, "app.work.maintenance"):
+    with caplog.at_level(logging.WARNING, "app.maintenance.passes"):
         assert passes.run_once()["unserved"] == 2
         assert passes.run_once(dry_run=True)["unserved"] == 2
     passes.close()
     assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenants wait for pool")
 
 
-def test_the_status_of_backends_and_the_list_of_workers_tell_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_of_backends_and_the_list_of_workers_tell_it(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
     wait(world)

@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a busy consumer looks for ever and leaves its messages in the broker",
         "section 7: the relay keeps a bounded window in the broker",
-        "app/work/broker_source.py",
+        "app/worker/sources/broker.py",
         "        elif self._here:\n",
         "        elif False:\n",
         ("tests/unit/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "a consumer that hears looks for nothing",
         KNOWN,
-        "app/work/broker_source.py",
+        "app/worker/sources/broker.py",
         "if self._clock() >= self._look_at else []",
         "if self._clock() >= self._quiet_at else []",
         ("tests/unit/test_broker_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a message waits for its job's end to be acknowledged",
         AT_ONCE,
-        "app/work/broker_source.py",
+        "app/worker/sources/broker.py",
         '                self._courier.tell("done", receipt)',
         "                pass",
         (f"{CONSUMER}::test_a_message_is_acknowledged_while_its_job_still_runs",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a busy consumer keeps what it has received",
         "section 7: prefetch is what there are free children for",
-        "app/queues/receiver.py",
+        "app/queues/rabbitmq/receiver.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
         (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "without a broker nobody looks",
         NEVER_LOST,
-        "app/work/broker_source.py",
+        "app/worker/sources/broker.py",
         "if self._clock() >= self._look_at else []",
         "if False else []",
         ("tests/unit/test_broker_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
@@ -199,7 +199,7 @@ MUTANTS = (
     Mutant(
         "junk is thrown away",
         "section 7: undecodable messages go to a quarantine queue",
-        "app/queues/topology.py",
+        "app/queues/rabbitmq/topology.py",
         '{"x-queue-type": "quorum", **dead_letters}',
         '{"x-queue-type": "quorum"}',
         (f"{CONSUMER}::test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert",),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a queue that differs is used",
         "section 7: the topology is checked at the start",
-        "app/queues/topology.py",
+        "app/queues/rabbitmq/topology.py",
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
         ("tests/integration/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "one node of several is used",
         ANY_NODE,
-        "app/queues/topology.py",
+        "app/queues/rabbitmq/topology.py",
         'for host in hosts.split(",")]',
         'for host in hosts.split(",")[:1]]',
         (f"{NODES}::test_each_host_of_a_url_is_a_node",),
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "after a break the same node is asked again",
         ANY_NODE,
-        "app/queues/link.py",
+        "app/queues/rabbitmq/connection.py",
         "        self._nodes.rotate(-1)\n",
         "",
         (f"{NODES}::test_a_link_begins_at_any_node_and_goes_on_to_the_next",),

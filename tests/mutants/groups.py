@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
 ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
-GROUP = "app/work/group.py"
+GROUP = "app/runner/batch_executor.py"
 TESTS = "tests/integration/test_groups.py"
 FAULTS = "tests/faults/test_groups_that_break.py"
 EACH = "section 6: grouped types share a transaction, each job under a savepoint"
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a failed job of a group keeps its writes",
         EACH,
-        "app/work/group_transaction.py",
+        "app/runner/batch_transaction.py",
         '"ROLLBACK TO SAVEPOINT job"',
         '"SELECT 1"',
         (f"{TESTS}::test_what_a_failed_one_wrote_is_undone",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "an aborted transaction is kept",
         EACH,
-        "app/work/group_transaction.py",
+        "app/runner/batch_transaction.py",
         "            case TransactionStatus.INERROR:\n",
         "            case TransactionStatus.ACTIVE:\n",
         (f"{TESTS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
@@ -148,15 +148,15 @@ MUTANTS = (
     Mutant(
         "one job of a group is cancelled by force and all are blamed",
         "section 3: errors and crashes are counted apart",
-        "app/work/rescuer.py",
-        "if cause == causes.CANCELLED and len(claims) > 1:",
+        "app/worker/rescuer.py",
+        "if cause == crash_reasons.CANCELLED and len(claims) > 1:",
         "if False:",
         (f"{FAULTS}::test_one_that_is_cancelled_by_force_costs_the_others_nothing",),
     ),
     Mutant(
         "a job of a grouped type may commit by itself",
         "section 6: grouped types use neither each, checkpoint nor once",
-        "app/work/context.py",
+        "app/runner/context.py",
         "        if self._grouped:\n",
         "        if False:\n",
         (f"{TESTS}::test_what_commits_by_itself_is_refused_by_name[1-items-job.each]",),

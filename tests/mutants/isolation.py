@@ -8,13 +8,13 @@ ATTACKS = "tests/faults/test_isolation_sql.py"
 CATALOG = "tests/integration/test_catalog.py::test_a_fresh_installation_is_as_designed"
 REFUSED = f"{ATTACKS}::test_an_attack_is_refused"
 APART = "promise 5: no tenant can read or change another's data, even with SQL of its own choosing"
-GRANTS = "tenants/grants.py"
-SESSION = "tenants/session.py"
-LOGINS = "tenants/logins.py"
+GRANTS = "tenants/rights/grants.py"
+SESSION = "tenants/identity/session.py"
+LOGINS = "tenants/identity/logins.py"
 REPORTS = "tests/integration/test_company_reports.py"
 SPY = "tests/faults/test_secrets.py"
 SECRETS = "attack 45: no secret can be read in /proc"
-PUBLIC = "tenants/public_rights.py"
+PUBLIC = "tenants/rights/public_rights.py"
 
 MUTANTS = (
     Mutant(
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "a report sees each branch at another moment",
         "job.company: all branches as of one moment",
-        "app/work/company.py",
+        "app/runner/company_reading.py",
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "BEGIN READ ONLY",
         (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a report whose login cannot be had ends the worker",
         "one error is nobody else's",
-        "app/work/supervisor.py",
+        "app/worker/supervisor.py",
         "        except psycopg.Error as error:\n            self._rescuer.unfit(",
         "        except ZeroDivisionError as error:\n            self._rescuer.unfit(",
         (f"{REPORTS}::test_a_report_whose_login_cannot_be_had_waits_alone",),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "what is stored steers an operator's terminal",
         "a tenant's text is text",
-        "cli/tables.py",
+        "cli/output/tables.py",
         'return printable(" ".join(str(cell).split()))',
         'return " ".join(str(cell).split())',
         ("tests/unit/test_tables.py::test_what_was_stored_does_not_steer_the_terminal",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "secrets stand in the environment of what runs handlers",
         SECRETS,
-        "cli/sealed.py",
+        "cli/without_secrets.py",
         "    if secrets:\n",
         "    if False:\n",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "a worker goes on without what forks its children",
         "one error is nobody else's",
-        "app/work/supervisor.py",
+        "app/worker/supervisor.py",
         "        self._selector.register(self._forks.channel, selectors.EVENT_READ, self._forks.gone)\n",
         "",
         (f"{SPY}::test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves",),
@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant(
         "every secret is handed to every program",
         SECRETS,
-        "cli/sealed.py",
+        "cli/without_secrets.py",
         "for name in needed if name in secrets",
         "for name in secrets",
         ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         "other processes may look into what runs handlers",
         SECRETS,
-        "cli/sealed.py",
+        "cli/without_secrets.py",
         "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
         "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "a fork of a launched worker outlives its job",
         "what a handler started ends with its job",
-        "app/work/strays.py",
+        "app/runner/leftover_processes.py",
         " and not flags & PF_FORKNOEXEC",
         "",
         ("tests/faults/test_handlers_that_misbehave.py::test_of_adopted_processes_those_that_a_queue_launched_stay",),
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         "temporary files have no bound",
         "attack 31: no tenant's SQL fills the server's disk",
-        "tenants/roles.py",
+        "tenants/identity/roles.py",
         "    bound_temporary_files(admin, [spec.name for spec in specs if spec.bounded])\n",
         "",
         (CATALOG,),
@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "a login that was mended is left without its bound",
         "attack 31: no tenant's SQL fills the server's disk",
-        "tenants/access.py",
+        "tenants/provisioning/access.py",
         "    bound_temporary_files(admin, [role])\n",
         "",
         (f"{ATTACKS}::test_a_session_fills_no_disk_with_temporary_files",),

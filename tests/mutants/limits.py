@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "a tenant's flood keeps operators from acting",
         PROMISED,
-        "app/web/limits.py",
+        "app/web/rate_limits.py",
         "    if scope.principal.operator:\n",
         "    if False:\n",
         (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "jobs within the request are not counted",
         PROMISED,
-        "app/web/submissions.py",
+        "app/web/api/submit.py",
         "    admit_inline(tenant, wanted.user_id)\n",
         "",
         (f"{RATES}::test_jobs_within_the_request_are_counted_too",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "an address may send any number of wrong tokens",
         PROMISED,
-        "app/web/tokens.py",
+        "app/web/auth/tokens.py",
         '            self._count_wrong(sender or "an unknown address")\n',
         "",
         (f"{RATES}::test_wrong_tokens_of_an_address_are_counted_and_right_ones_pass",),

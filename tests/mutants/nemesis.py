@@ -13,8 +13,7 @@ from tests.mutants.mutant import GuardNotFound
 if TYPE_CHECKING:
     from pathlib import Path
 
-WORK = "app/work"
-MAINTENANCE = f"{WORK}/maintenance.py"
+MAINTENANCE = "app/maintenance/passes.py"
 ONCE = "ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n"
 
 
@@ -68,7 +67,7 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         ),
     ),
     "savepoint": (
-        Cut("app/work/ledger.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
+        Cut("app/runner/items.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
     ),
 }
 

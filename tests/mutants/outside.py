@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-EFFECTS = "app/work/effects.py"
+EFFECTS = "app/runner/outside_call.py"
 TESTS = "tests/integration/test_once.py"
 API = "tests/integration/test_api_effects.py"
 FAULTS = "tests/faults/test_outside_effects.py"
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "the call may write with the job's session",
         OWN,
-        "app/work/session.py",
+        "app/runner/session.py",
         "        if self.refusal is not None:\n",
         "        if False:\n",
         (f"{TESTS}::test_the_call_cannot_use_the_job_s_session",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "an item is committed by half",
         "promise 2: each piece of work commits together with its own record",
-        "app/work/ledger.py",
+        "app/runner/items.py",
         "        if attempts.writing_savepoints(self._transaction.connection):\n",
         "        if False:\n",
         (f"{TESTS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for doubt",
         "decision 0015: doubt is no item's fault",
-        "app/work/ledger.py",
+        "app/runner/items.py",
         "HandlerMisuse, MemoryError, *IN_DOUBT)",
         "HandlerMisuse, MemoryError)",
         (f"{TESTS}::test_an_item_is_not_blamed_for_a_call_without_an_answer",),
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "nobody says that a dead caller is gone",
         "section 6: absent counts when the old process is known to be dead",
-        "app/work/rescuer.py",
+        "app/worker/rescuer.py",
         "            seen=pending.seen,\n",
         "",
         (f"{FAULTS}::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",),
@@ -170,15 +170,15 @@ MUTANTS = (
     Mutant(
         "a transaction may stay open for ever",
         "section 6: longest transaction, by type",
-        "app/work/time_limits.py",
-        "        return min(whole, (open_since + longest, causes.transaction_limit(longest)))\n",
+        "app/worker/time_limits.py",
+        "        return min(whole, (open_since + longest, crash_reasons.transaction_limit(longest)))\n",
         "        return whole\n",
         (f"{MISBEHAVE}::test_a_transaction_that_is_open_a_little_too_long_is_not_completed",),
     ),
     Mutant(
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
-        "app/work/session.py",
+        "app/runner/session.py",
         "        self.rollback()\n        self.connection = self.connection.afresh()\n",
         "        self.rollback()\n",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),

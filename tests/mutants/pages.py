@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "another site may use the cookie through the API",
         COOKIE,
-        "app/web/credentials.py",
+        "app/web/auth/credentials.py",
         "        require_own_site(request)\n",
         "        pass\n",
         (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "who does not say where from is let in",
         COOKIE,
-        "app/web/own_site.py",
+        "app/web/auth/csrf.py",
         "origin is not None and urlsplit",
         "origin is None or urlsplit",
         (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "every session has the same form token",
         COOKIE,
-        "app/web/session_cookie.py",
+        "app/web/auth/session_cookie.py",
         "hmac.new(token.encode(),",
         'hmac.new(b"turno",',
         (f"{SESSION}::test_one_session_s_forms_are_no_use_in_another",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "scripts may read the cookie",
         COOKIE,
-        "app/web/session_cookie.py",
+        "app/web/auth/session_cookie.py",
         "        httponly=True,\n",
         "",
         (f"{SESSION}::test_the_cookie_is_out_of_reach_of_scripts_and_other_sites",),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "a neighbouring host may plant a session",
         COOKIE,
-        "app/web/session_cookie.py",
+        "app/web/auth/session_cookie.py",
         "return _SECURE if over_https(request) else _PLAIN",
         "return _PLAIN",
         (f"{SESSION}::test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "everybody may say that a request came over TLS",
         "TRUSTED_PROXIES: this machine alone unless named",
-        "cli/web_server.py",
+        "cli/http_server/web_server.py",
         '",".join(settings.trusted_proxies)',
         '"*"',
         (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "older headers of a client say that a request came over TLS",
         "TRUSTED_PROXIES: X-Forwarded-Proto, and nothing else",
-        "cli/web_server.py",
+        "cli/http_server/web_server.py",
         '        "secure_scheme_headers": {"X-FORWARDED-PROTO": "https"},\n',
         "",
         (f"{PUBLIC}::test_what_a_proxy_passes_on_from_a_client_says_no_scheme",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a header may say which path was asked for",
         "TRUSTED_PROXIES: a scheme, and nothing else",
-        "cli/web_server.py",
+        "cli/http_server/web_server.py",
         '        "forwarder_headers": "",\n',
         "",
         (f"{PUBLIC}::test_the_proxies_that_are_named_are_believed_and_nobody_else",),
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "a user's browser shows again what an operator was told",
         OPERATORS,
-        "app/web/jobs.py",
+        "app/web/api/jobs.py",
         'f"{body.etag}.operator" if operator else body.etag',
         "body.etag",
         ("tests/integration/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "users read whatever an exception says",
         OPERATORS,
-        "app/web/job_body.py",
+        "app/web/api/job_body.py",
         "    if operator or for_users(error):\n",
         "    if True:\n",
         (f"{TOLD}::test_what_was_not_written_for_users_is_a_reference_to_them_that_log_and_operators_know",),
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "an exception that is called Crash is told as a crash's cause",
         OPERATORS,
-        "app/web/job_body.py",
+        "app/web/api/job_body.py",
         ' and "traceback" not in error)',
         ")",
         (f"{TOLD}::test_an_error_that_nothing_is_known_of_is_shown_to_operators_alone",),
@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "without background jobs any exception's text is answered",
         OPERATORS,
-        "app/web/submissions.py",
+        "app/web/api/submit.py",
         "        if not wanted.handler.is_for_users(error):\n",
         "        if False:\n",
         ("tests/integration/test_api_service.py::test_switched_off_a_failing_service_is_told",),
@@ -235,7 +235,7 @@ MUTANTS = (
     Mutant(
         "every origin may use the API",
         "ALLOWED_ORIGINS: none unless named",
-        "app/web/other_origins.py",
+        "app/web/auth/cors.py",
         'request.headers.get("Origin") in services().settings.allowed_origins',
         'bool(request.headers.get("Origin"))',
         (f"{ORIGINS}::test_no_other_origin_may",),

@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a handler reads tokens",
         FENCED,
-        "tenants/grants.py",
+        "tenants/rights/grants.py",
         '"background_job_attempts": "job_id attempt worker',
         '"background_job_attempts": "token job_id attempt worker',
         (f"{TESTS}::test_a_handler_reads_the_record_and_no_token[background_job_attempts]",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a slug added again is still paused",
         OWN,
-        "tenants/provision.py",
+        "tenants/provisioning/provision.py",
         "paused_at = DEFAULT, ",
         "",
         (f"{TESTS}::test_a_slug_added_again_starts_as_any_other",),

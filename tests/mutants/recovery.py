@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-WORK = "app/work"
 FENCING = "tests/integration/test_fencing.py"
 MAINTENANCE = "tests/integration/test_maintenance.py"
 NETWORK = "tests/faults/test_network_without_answers.py"
@@ -42,7 +41,7 @@ MUTANTS = (
     Mutant(
         "cron after an outage does not wait for the living",
         OUTAGE,
-        f"{WORK}/maintenance.py",
+        "app/maintenance/passes.py",
         "            self._listen()\n",
         "",
         (f"{ORPHANS}::test_cron_after_an_outage_waits_until_the_living_had_time_to_speak",),
@@ -74,7 +73,7 @@ MUTANTS = (
     Mutant(
         "one orphan's error ends the pass",
         ONE_TENANTS,
-        f"{WORK}/maintenance.py",
+        "app/maintenance/passes.py",
         "                if unreachable(error):\n                    raise\n                refused[",
         "                raise\n                refused[",
         (f"{ORPHANS}::test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it",),
@@ -82,7 +81,7 @@ MUTANTS = (
     Mutant(
         "one tenant's orphans are tried to the last",
         ONE_TENANTS,
-        f"{WORK}/maintenance.py",
+        "app/maintenance/passes.py",
         "if refused[orphan.slug] >= MOST_REFUSED:",
         "if False:",
         (f"{ORPHANS}::test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later",),
@@ -98,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a client that vanished keeps its locks",
         "RELIABILITY row 43: a network that swallows",
-        "tenants/logins.py",
+        "tenants/identity/logins.py",
         """    "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -270,7 +269,7 @@ MUTANTS = (
     Mutant(
         "nobody is offered again",
         NEVER_LOST,
-        f"{WORK}/maintenance.py",
+        "app/maintenance/passes.py",
         "if ref not in offered and not self._queue.offer(ref):",
         "if not ref:",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
@@ -382,7 +381,7 @@ MUTANTS = (
     Mutant(
         "a session that died while idle is not replaced",
         CRASHES,
-        f"{WORK}/session.py",
+        "app/runner/session.py",
         "            if not self.connection.broken:\n                raise",
         "            raise",
         (f"{ENDED}::test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing",),
@@ -390,7 +389,7 @@ MUTANTS = (
     Mutant(
         "a child that lost the database is said to be broken",
         CRASHES,
-        f"{WORK}/child_process.py",
+        "app/runner/child_main.py",
         "return exit_codes.DATABASE_AWAY if unreachable(error) else",
         "return exit_codes.BROKEN if unreachable(error) else",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),

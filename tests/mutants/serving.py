@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a worker does not say what it runs",
         TOLD,
-        "app/work/supervisor.py",
+        "app/worker/supervisor.py",
         "            types=self._source.types,\n",
         "",
         ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a worker does not say which queues it serves",
         TOLD,
-        "app/work/supervisor.py",
+        "app/worker/supervisor.py",
         "            queues=self._source.queues,\n",
         "",
         ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "maintenance counts what is unserved in silence",
         TOLD,
-        "app/work/maintenance.py",
+        "app/maintenance/passes.py",
         "            log.warning(one.sentence, ",
         "            log.debug(one.sentence, ",
         (f"{UNSERVED}::test_maintenance_names_it_and_counts_it",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a caller who has the job's tag is not told what it waits for",
         TOLD,
-        "app/web/job_body.py",
+        "app/web/api/job_body.py",
         'return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label',
         "return self.label",
         ("tests/integration/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),

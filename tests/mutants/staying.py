@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 EXEC = "tests/integration/test_exec_queue.py"
 BY_ITSELF = "issue 12, A8: with exec, recovery is on by default"
-SOURCE, WORTH = "app/work/exec_source.py", "migrations/control/functions/worth_staying.sql"
+SOURCE, WORTH = "app/worker/sources/spawned.py", "migrations/control/functions/worth_staying.sql"
 
 MUTANTS = (
     Mutant(
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "the list of workers does not say that nobody sweeps by itself",
         BY_ITSELF,
-        "cli/workers_command.py",
+        "cli/commands/workers.py",
         "        if not steady:\n",
         "        if False:\n",
         ("tests/integration/test_unserved.py::test_the_status_of_backends_and_the_list_of_workers_tell_it",),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-VIEWER, ROOM, HUB, LISTENER, LOOP = (
-    f"app/watch/{name}.py" for name in ("viewer", "room", "hub", "listener", "stream_loop")
+SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER, LOOP = (
+    f"app/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener", "stream_loop")
 )
-ACCESS = "app/web/stream_access.py"
+ACCESS = "app/web/api/stream_access.py"
 OF_HUB = "tests/integration/test_hub.py"
 OF_TICKETS = "tests/integration/test_stream_tickets.py"
 OF_STREAMS = "tests/integration/test_streams.py"
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "anybody streams everybody's jobs",
         "section 8: operators only",
-        "app/web/streams.py",
+        "app/web/api/streams.py",
         "        require_operator(call.scope)\n",
         "        pass\n",
         ("tests/integration/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "a stream shows every user's jobs",
         OWN,
-        VIEWER,
+        SUBSCRIBER,
         "            return self.everybody or self.user == user\n",
         "            return True\n",
         (f"{OF_HUB}::test_what_is_hinted_at_is_shown_to_those_who_may_see_it",),
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "an older state follows a newer one",
         "section 8: state with revisions",
-        VIEWER,
+        SUBSCRIBER,
         "before[0] > state.revision or ",
         "",
         (f"{OF_VIEWER}::test_nothing_older_or_equal_follows_a_state",),
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "what waits for a reader is unbounded",
         BOUNDED,
-        VIEWER,
+        SUBSCRIBER,
         "if len(self._waiting) > MOST_WAITING:",
         "if False:",
         (f"{OF_VIEWER}::test_a_reader_who_leaves_too_much_waiting_is_given_up",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a stream outlives a revoked token",
         "section 8: the stream ends when the session does",
-        ROOM,
+        SUBSCRIBERS,
         "if valid_from is None or viewer.view.issued_at < valid_from:",
         "if valid_from is None:",
         (f"{OF_HUB}::test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "a stream carries results of any size",
         BOUNDED,
-        "app/store/watched.py",
+        "app/store/api/watched_jobs.py",
         "CASE WHEN octet_length(j.result::text) <= 4096 THEN j.result END AS result",
         "j.result",
         (f"{OF_HUB}::test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address",),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a forged cause of a crash is shown once it is shortened",
         BOUNDED,
-        "app/store/jobs.py",
+        "app/store/api/jobs.py",
         "'traceback', NULL,",
         "",
         (f"{OF_HUB}::test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address",),
@@ -141,7 +141,7 @@ MUTANTS = (
         "a job that came and went between two looks is never shown",
         NOTHING_MISSED,
         HUB,
-        "watched.ended_within(reader, users, JUST_NOW) if users != set() else []",
+        "watched_jobs.ended_within(reader, users, JUST_NOW) if users != set() else []",
         "[]",
         (f"{OF_HUB}::test_a_job_that_began_and_ended_between_two_looks_is_shown",),
     ),
@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "flask-sse's own view answers",
         "section 8: its stock view is never registered",
-        "app/web/streams.py",
+        "app/web/api/streams.py",
         """        \"\"\"Refuse: what is shown depends on who asks, never on the query.\"\"\"
         raise NotImplementedError
 """,
@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         "what is read in one tab is told to no other",
         "section 8: a hint makes the hub read the named jobs",
-        "app/web/notifications.py",
+        "app/web/api/notifications.py",
         "    services().hub.announce(scope.tenant.id, job)\n",
         "",
         (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "a notification that was read is no news",
         "section 8: state with revisions",
-        "app/web/stream_events.py",
+        "app/web/api/stream_events.py",
         "1 if body.read_at is None else 2",
         "1",
         (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
@@ -305,7 +305,7 @@ MUTANTS = (
     Mutant(
         "a stream that never began keeps its place",
         ALL_SERVED,
-        "app/web/streams.py",
+        "app/web/api/streams.py",
         "        opened.give_up()\n",
         "        pass\n",
         ("tests/integration/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
@@ -313,7 +313,7 @@ MUTANTS = (
     Mutant(
         "streams are not told to end",
         "section 8: all end within a second of SIGTERM",
-        "cli/stream_worker.py",
+        "cli/http_server/stream_worker.py",
         "        self.wsgi.streams.stop()\n",
         "",
         (f"{OF_WORKER}::test_a_process_with_requests_under_way_ends_its_streams_at_once",),
@@ -321,7 +321,7 @@ MUTANTS = (
     Mutant(
         "a process ends before its streams",
         "section 8: all end within a second of SIGTERM",
-        "cli/stream_worker.py",
+        "cli/http_server/stream_worker.py",
         "        self.wsgi.streams.finish()\n",
         "",
         (f"{OF_WORKER}::test_a_process_whose_streams_say_goodbye_slowly_waits_for_them",),
@@ -329,7 +329,7 @@ MUTANTS = (
     Mutant(
         "an ended job is not announced",
         "section 8: a hint makes the hub read the named jobs",
-        "app/work/supervisor.py",
+        "app/worker/supervisor.py",
         "            self._announcer.changed(news.claims)\n",
         "",
         ("tests/acceptance/test_announcing.py::test_start_progress_and_end_are_announced_by_the_supervisor",),
@@ -337,7 +337,7 @@ MUTANTS = (
     Mutant(
         "a service with pending migrations is ready",
         "section 10: one release, one schema",
-        "tenants/readiness.py",
+        "tenants/provisioning/readiness.py",
         "    if lacking:\n",
         "    if False:\n",
         ("tests/integration/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),

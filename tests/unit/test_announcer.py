@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from app.jobs.claim import Claim
-from app.work import announcer
-from app.work.announcer import LONGEST_REST, Announcer
-from app.work.engine import EngineLink
-from tenants.tenant import HandlerLogin
+from app.store.engine_link import EngineLink
+from app.worker import change_notifier
+from app.worker.change_notifier import LONGEST_REST, ChangeNotifier
+from tenants.identity.tenant import HandlerLogin
 
 if TYPE_CHECKING:
     import pytest
@@ -31,8 +31,8 @@ class SlowLink(EngineLink):
 
 def test_after_a_slow_telling_the_next_one_is_due_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     link = SlowLink()
-    monkeypatch.setattr(announcer, "monotonic", lambda: link.now)
-    telling = Announcer(link)
+    monkeypatch.setattr(change_notifier, "monotonic", lambda: link.now)
+    telling = ChangeNotifier(link)
     for _ in range(2):
         claim = Claim(
             job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN

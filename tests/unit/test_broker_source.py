@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.jobs.claim import Claim, Group, Turn
+from app.jobs.claim import Assignment, Batch, Claim
 from app.jobs.message import Message
 from app.jobs.registry import Registry
-from app.work.broker_source import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
-from app.work.engine import EngineLink
-from tenants.tenant import HandlerLogin
+from app.store.engine_link import EngineLink
+from app.worker.sources.broker import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
+from tenants.identity.tenant import HandlerLogin
 
 WORKER = uuid4()
 MESSAGE = Message(uuid4(), "t_0123456789ab", 0)
@@ -57,13 +57,13 @@ class Looks:
     def asked(self) -> int:
         return len(self.asked_for)
 
-    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Turn]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
         del worker
         self.asked_for.append(free)
         self.without = without
         return [((a_claim(uuid4()),),)]
 
-    def learn(self, claims: Group, seconds: float, *, first: bool) -> None:
+    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
         raise AssertionError(f"{claims} were not run here, {seconds} s, {first}")
 
     def patience(self) -> float:

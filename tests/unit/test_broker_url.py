@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from app.queues.link import Link
-from app.queues.topology import nodes
+from app.queues.rabbitmq.connection import Link
+from app.queues.rabbitmq.topology import nodes
 from tests.tls import make_authority
 
 

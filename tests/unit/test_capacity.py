@@ -8,20 +8,20 @@ from time import monotonic
 from typing import cast
 from uuid import uuid4
 
-from app.jobs.claim import Claim, Group
-from app.work.capacity import Capacity, Room
-from app.work.child import LONG, Child
-from app.work.pace import Size
-from tenants.tenant import HandlerLogin
+from app.jobs.claim import Batch, Claim
+from app.worker.capacity import Capacity, FreeSlots
+from app.worker.child import LONG, Child
+from app.worker.timings import PoolSize
+from tenants.identity.tenant import HandlerLogin
 
-SIZE = Size(fewest=0, most=2, reserve=1)
+SIZE = PoolSize(fewest=0, most=2, reserve=1)
 
 
 @dataclass
 class Busy:
     """What is asked of a child."""
 
-    claims: Group
+    claims: Batch
     long_from: float
     idle: bool = False
 
@@ -35,31 +35,35 @@ def at(slug: str, *, seconds: float = 10.0) -> Busy:
 IDLE = Busy((), 0.0, idle=True)
 
 
-def capacity(*children: Busy, size: Size = SIZE) -> Capacity:
+def capacity(*children: Busy, size: PoolSize = SIZE) -> Capacity:
     return Capacity(cast("dict[int, Child]", dict(enumerate(children))), size)
 
 
 def test_whoever_comes_has_the_children_that_are_free() -> None:
-    assert [capacity(*some).room for some in ((), (IDLE,), (at("a"), IDLE))] == [Room(2), Room(2), Room(1)]
+    assert [capacity(*some).room for some in ((), (IDLE,), (at("a"), IDLE))] == [
+        FreeSlots(2),
+        FreeSlots(2),
+        FreeSlots(1),
+    ]
 
 
 def test_with_all_at_long_jobs_there_is_room_for_others() -> None:
-    assert capacity(at("a"), at("a")).room == Room(1, frozenset({"a"}))
-    assert capacity(at("a"), at("b"), IDLE).room == Room(1, frozenset({"a", "b"}))
+    assert capacity(at("a"), at("a")).room == FreeSlots(1, frozenset({"a"}))
+    assert capacity(at("a"), at("b"), IDLE).room == FreeSlots(1, frozenset({"a", "b"}))
 
 
 def test_a_short_job_is_worth_waiting_for() -> None:
     busy = capacity(at("a"), at("a", seconds=0.0))
-    assert busy.room == Room(0)
+    assert busy.room == FreeSlots(0)
     assert 0 < busy.reserve_opens_at - monotonic() <= LONG
 
 
 def test_the_reserve_is_bounded() -> None:
     full = at("a"), at("a"), at("b")
-    assert (capacity(*full).room, capacity(*full).reserve_opens_at) == (Room(0), math.inf)
-    assert capacity(*full, size=replace(SIZE, reserve=2)).room == Room(1, frozenset({"a", "b"}))
-    assert capacity(*full[:2], size=replace(SIZE, reserve=0)).room == Room(0)
+    assert (capacity(*full).room, capacity(*full).reserve_opens_at) == (FreeSlots(0), math.inf)
+    assert capacity(*full, size=replace(SIZE, reserve=2)).room == FreeSlots(1, frozenset({"a", "b"}))
+    assert capacity(*full[:2], size=replace(SIZE, reserve=0)).room == FreeSlots(0)
 
 
 def test_whatever_is_beyond_the_most_children_is_made_up_for_by_the_next_that_is_free() -> None:
-    assert capacity(at("a"), IDLE, at("b")).room == Room(1, frozenset({"a", "b"}))
+    assert capacity(at("a"), IDLE, at("b")).room == FreeSlots(1, frozenset({"a", "b"}))

@@ -12,16 +12,16 @@ from uuid import uuid4
 
 import pytest
 
-from app.jobs.claim import Claim, Group
-from app.work.child import Child, News
-from app.work.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
-from app.work.stop import StopRequest
-from tenants.tenant import HandlerLogin
+from app.jobs.claim import Batch, Claim
+from app.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
+from app.runner.stop_request import StopRequest
+from app.worker.child import Child, News
+from tenants.identity.tenant import HandlerLogin
 
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
 
 
-def a_group() -> Group:
+def a_group() -> Batch:
     return (Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN),)
 
 
@@ -38,8 +38,8 @@ class Scene:
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.child = Child(self._process.pid, ours, self.theirs, StopRequest(), unlocked)
 
-    def receives(self) -> Group:
-        claims: Group = pickle.loads(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))  # noqa: S301
+    def receives(self) -> Batch:
+        claims: Batch = pickle.loads(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))  # noqa: S301
         return claims
 
     def says(self, word: bytes) -> list[News]:

@@ -6,7 +6,7 @@ import pytest
 from dotenv import dotenv_values
 
 from app.settings import Settings
-from cli.demo_folder import DemoFolder, without_password
+from cli.demo.folder import DemoFolder, without_password
 
 if TYPE_CHECKING:
     from pathlib import Path

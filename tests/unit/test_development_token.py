@@ -2,7 +2,7 @@ import jwt
 import pytest
 
 from app.settings import Settings
-from app.web.tokens import TokenCheck
+from app.web.auth.tokens import TokenCheck
 from cli.development_token import CannotSign, development_token
 
 SETTINGS = Settings(jwt_key="a key that only this test knows, long enough")

@@ -14,6 +14,7 @@ from cli.settings_reference import markdown_table
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
+OUR_FILE = re.compile(r"(?<![\w/.])(?:app|cli|tenants|migrations|handlers|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 # Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
 OTHER_NAMES = {"TURNO_CRASH_AT", "TURNO_AUTHORISATIONS", "TAXPAYER_AUTHORITY_URL", "PR_SET_PDEATHSIG", "DUMMY"}
@@ -60,6 +61,12 @@ def test_the_commands_are_those_of_the_command_line() -> None:
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text_of(page))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@every_page
+def test_every_file_named_exists(page: Path) -> None:
+    named = {name for code in code_in(page) for name in OUR_FILE.findall(code)}
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 @every_page

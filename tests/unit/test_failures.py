@@ -5,8 +5,8 @@ import pytest
 from psycopg import errors
 
 from app.errors import InvalidSettings
-from cli.failures import explained, run_plainly
-from tenants.directory import UnknownTenant
+from cli.output.failures import explained, run_plainly
+from tenants.identity.directory import UnknownTenant
 
 
 def test_our_own_errors_are_their_messages() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.test_run import FEW, few_failed
+from cli.commands.test_run import FEW, few_failed
 
 
 @pytest.mark.parametrize(

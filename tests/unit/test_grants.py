@@ -2,19 +2,19 @@ from pathlib import Path
 
 import pytest
 
-from tenants.grants import CONTROL, TENANT, Kind, Matrix, Right, Role, Thing
-from tenants.roles_page import render
+from tenants.rights.grants import CONTROL, TENANT, CatalogObject, Kind, Matrix, Right, Role
+from tenants.rights.roles_page import render
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "roles.md"
 WRITES = {"INSERT", "UPDATE", "DELETE"}
 
 
 def rights(matrix: Matrix, kind: Kind, name: str) -> set[tuple[Role, str]]:
-    return {(right.role, right.privilege) for right in matrix.rights([Thing(kind, name)])}
+    return {(right.role, right.privilege) for right in matrix.rights([CatalogObject(kind, name)])}
 
 
 def test_the_page_is_the_matrix() -> None:
-    assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tenants.roles_page > docs/roles.md`"
+    assert PAGE.read_text(encoding="utf-8") == render(), "run `python -m tenants.rights.roles_page > docs/roles.md`"
 
 
 def test_what_is_not_named_is_nobodys() -> None:
@@ -53,14 +53,14 @@ def test_operators_see_counts_and_change_what_is_operational() -> None:
     assert not CONTROL.relations["tickets"].get(Role.OPERATOR)
     changed = {
         right.column
-        for right in CONTROL.rights([Thing(Kind.TABLE, "tenants")])
+        for right in CONTROL.rights([CatalogObject(Kind.TABLE, "tenants")])
         if right.role is Role.OPERATOR and right.privilege == "UPDATE"
     }
     assert changed == {"paused_at", "weight", "cap", "backend", "tokens_valid_from"}
 
 
 def test_rights_on_columns_name_their_column() -> None:
-    tenants = Thing(Kind.TABLE, "tenants")
+    tenants = CatalogObject(Kind.TABLE, "tenants")
     assert Right(tenants, "cap", Role.OPERATOR, "UPDATE") in set(CONTROL.rights([tenants]))
 
 

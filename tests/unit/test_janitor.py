@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from app.work import janitor
-from app.work.janitor import Janitor
-from cli.deadline import becomes_true
+from app.worker import maintenance_process
+from app.worker.maintenance_process import MaintenanceProcess
+from cli.wait import wait_until
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
-    monkeypatch.setattr(janitor, "monotonic", lambda: now[0])
+    monkeypatch.setattr(maintenance_process, "monotonic", lambda: now[0])
     return now
 
 
@@ -30,11 +30,11 @@ def nothing() -> None:
 def test_without_a_process_to_be_had_the_next_round_tries_again(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tidy = Janitor(nothing, every=10)
+    tidy = MaintenanceProcess(nothing, every=10)
     tidy.tend(before=nothing)
     first = tidy.pid
     assert first is not None
-    assert becomes_true(lambda: has_ended(first), within=10)
+    assert wait_until(lambda: has_ended(first), within=10)
 
     def refused() -> int:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -52,7 +52,7 @@ def test_without_a_process_to_be_had_the_next_round_tries_again(
 
 
 def test_a_round_that_is_under_way_is_ended_and_reaped(clock: list[float]) -> None:
-    tidy = Janitor(lambda: time.sleep(600), every=10)
+    tidy = MaintenanceProcess(lambda: time.sleep(600), every=10)
     tidy.tend(before=nothing)
     pid = tidy.pid
     assert pid is not None

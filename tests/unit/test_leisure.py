@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.work.child import Child
-from app.work.leisure import Leisure
-from app.work.stop import StopRequest
+from app.runner.stop_request import StopRequest
+from app.worker.child import Child
+from app.worker.idle_children import IdleChildren
 
 Children = dict[int, Child]
 
@@ -37,14 +37,14 @@ def leaving(children: Children) -> int:
 
 
 def test_the_fewest_are_left_alone_however_long_they_idle(children: Children) -> None:
-    leisure = Leisure(children, fewest=3, patience=0.0)
+    leisure = IdleChildren(children, fewest=3, patience=0.0)
     assert leisure.due == math.inf
     leisure.dismiss()
     assert leaving(children) == 0
 
 
 def test_who_is_spare_goes_and_nobody_in_his_place(children: Children) -> None:
-    leisure = Leisure(children, fewest=2, patience=0.0)
+    leisure = IdleChildren(children, fewest=2, patience=0.0)
     assert leisure.due < math.inf
     for _ in range(2):
         leisure.dismiss()
@@ -54,6 +54,6 @@ def test_who_is_spare_goes_and_nobody_in_his_place(children: Children) -> None:
 
 
 def test_nobody_goes_before_his_time(children: Children) -> None:
-    leisure = Leisure(children, fewest=1, patience=60.0)
+    leisure = IdleChildren(children, fewest=1, patience=60.0)
     leisure.dismiss()
     assert leaving(children) == 0

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cli import main as table
 from cli.main import COMMANDS, main
 from cli.wiring import ROOT
-from tenants.directory import UnknownTenant
+from tenants.identity.directory import UnknownTenant
 
 HEAVY = {"flask", "pydantic", "psycopg", "gunicorn", "jwt", "pika"}
 

@@ -10,8 +10,8 @@ import pytest
 
 from app.settings import Settings
 from app.web import create_app
+from app.web.http.problems import Kind
 from app.web.pages.page_routes import Pages
-from app.web.problems import Kind
 from tests.greetings import build_registry
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.jobs.outcome import (
-    Abandon,
+    AwaitReview,
     Cancel,
+    CancelJob,
     Complete,
     Completed,
     Decision,
@@ -12,12 +13,11 @@ from app.jobs.outcome import (
     HandedBack,
     InDoubt,
     Outcome,
-    Park,
-    Postponed,
     Raised,
     Release,
     Reschedule,
     Retry,
+    Snooze,
     decide,
 )
 from app.jobs.retry import RetryPolicy
@@ -31,15 +31,15 @@ ERROR = {"class": "ValueError", "message": "no"}
     [
         (Completed("{}"), 0, Complete("{}")),
         (Completed("{}"), 3, Complete("{}")),  # a success on the last attempt is a success
-        (Cancel("no orders left"), 0, Abandon("no orders left")),
+        (Cancel("no orders left"), 0, CancelJob("no orders left")),
         (Raised(ERROR), 0, Retry(5.0, ERROR)),
         (Raised(ERROR), 2, Retry(20.0, ERROR)),  # the third error, a fourth attempt follows
         (Raised(ERROR), 3, Fail("no attempts left", ERROR)),
         (Raised(ERROR), 9, Fail("no attempts left", ERROR)),
         (Raised(ERROR, doubt="cae"), 2, Retry(20.0, ERROR)),
-        (Raised(ERROR, doubt="cae"), 3, Park("cae", "no attempts left: no", ERROR)),
-        (InDoubt("cae", ERROR), 0, Park("cae", "cae is in doubt: no", ERROR)),
-        (Postponed(5, "another does it"), 3, Release(NOW + timedelta(seconds=5), "released", "another does it")),
+        (Raised(ERROR, doubt="cae"), 3, AwaitReview("cae", "no attempts left: no", ERROR)),
+        (InDoubt("cae", ERROR), 0, AwaitReview("cae", "cae is in doubt: no", ERROR)),
+        (Snooze(5, "another does it"), 3, Release(NOW + timedelta(seconds=5), "released", "another does it")),
         (Raised(ERROR, permanent=True), 0, Fail("failed for good", ERROR)),
         (Reschedule(after=90), 3, Release(NOW + timedelta(seconds=90), "rescheduled", "rescheduled by its handler")),
         (Reschedule(at=NOW), 0, Release(NOW, "rescheduled", "rescheduled by its handler")),

@@ -1,9 +1,9 @@
 """How many threads each tenant may have while others have some."""
 
-from app.places import Places
+from app.web.thread_shares import ThreadShares
 
 
-def taken(places: Places, tenant: int) -> int:
+def taken(places: ThreadShares, tenant: int) -> int:
     """Take as many places of a tenant's as there are."""
     count = 0
     while places.take(tenant):
@@ -12,17 +12,17 @@ def taken(places: Places, tenant: int) -> int:
 
 
 def test_each_tenant_may_have_half_of_what_the_others_leave() -> None:
-    places = Places(16)
+    places = ThreadShares(16)
     assert [taken(places, tenant) for tenant in range(1, 6)] == [8, 4, 2, 1, 1]
 
 
 def test_the_last_threads_go_one_to_a_tenant() -> None:
-    assert [taken(Places(threads), 1) for threads in (1, 2, 3, 4)] == [1, 1, 1, 2]
+    assert [taken(ThreadShares(threads), 1) for threads in (1, 2, 3, 4)] == [1, 1, 1, 2]
 
 
 def test_who_gives_back_tells_so_and_makes_room_for_others_too() -> None:
     told: list[None] = []
-    places = Places(4, freed=lambda: told.append(None))
+    places = ThreadShares(4, freed=lambda: told.append(None))
     assert taken(places, 1) == 2
     assert taken(places, 2) == 1
     assert not places.free(2)

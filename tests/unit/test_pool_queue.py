@@ -6,8 +6,8 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from app.jobs.job import JobRef
-from app.queues.pool import PoolQueue
-from cli.deadline import becomes_true
+from app.queues.notify import PoolQueue
+from cli.wait import wait_until
 
 REF = JobRef("suc0001", uuid4())
 
@@ -27,7 +27,7 @@ def test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops()
     assert queue.offer(REF)
     stopping = Thread(target=queue.close)
     stopping.start()
-    assert becomes_true(lambda: not queue.offer(REF), within=10)  # that it is closed is known before it goes on
+    assert wait_until(lambda: not queue.offer(REF), within=10)  # that it is closed is known before it goes on
     go_on.set()
     stopping.join(10)
     assert sent == ["hint", "hint", "hung up"]

@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.jobs.claim import Claim, Group
-from app.work.engine import EngineLink
-from app.work.pool_source import PoolSource
-from app.work.turn_lengths import MOST
-from tenants.tenant import HandlerLogin
-from tests.odd_handlers import REGISTRY, OddGrouped
+from app.jobs.claim import Batch, Claim
+from app.store.engine_link import EngineLink
+from app.worker.batch_sizer import MOST
+from app.worker.sources.polling import PoolSource
+from tenants.identity.tenant import HandlerLogin
+from tests.misbehaving_handlers import REGISTRY, OddGrouped
 
 WORKER = uuid4()
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
@@ -38,7 +38,7 @@ class Engine(EngineLink):
         self.without = set(options["without"])
         slots, sizes = options["slots"], dict(zip(options["types"], options["groups"], strict=True))
         self.asked.append(slots)
-        found: list[Group] = []
+        found: list[Batch] = []
         while self.waiting and len(found) < slots:
             kind = self.waiting[0]
             turn = self.waiting[: sizes[kind, 1]]

@@ -10,13 +10,14 @@ import psycopg
 import pytest
 
 from app.jobs.claim import Claim
-from app.store import recovery, tickets
-from app.work import causes, exit_codes
-from app.work.announcer import Announcer
-from app.work.engine import EngineLink
-from app.work.rescuer import Rescuer
-from tenants.tenant import HandlerLogin
-from tests.odd_handlers import REGISTRY
+from app.runner import exit_codes
+from app.store.engine import recovery, tickets
+from app.store.engine_link import EngineLink
+from app.worker import crash_reasons
+from app.worker.change_notifier import ChangeNotifier
+from app.worker.rescuer import Rescuer
+from tenants.identity.tenant import HandlerLogin
+from tests.misbehaving_handlers import REGISTRY
 
 LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeout\nDETAIL: a row's values")
 
@@ -88,7 +89,7 @@ def rescuing(database: Database) -> Rescuer:
     return Rescuer(
         engine=engine,
         registry=REGISTRY,
-        announcer=Announcer(engine),
+        announcer=ChangeNotifier(engine),
         ready=lambda: None,
         chance=half,
         clock=lambda: database.now,
@@ -220,10 +221,10 @@ def test_many_that_take_long_leave_time_to_say_that_the_worker_lives(database: D
         (exit_codes.OUT_OF_MEMORY, None, True),
         (exit_codes.BROKEN, None, True),
         (exit_codes.UNRECORDED, None, True),
-        (-9, causes.time_limit(1), True),
-        (-9, causes.WORKER_ENDED, False),
-        (-9, causes.STOPPING, False),
-        (-9, causes.CUT_OFF, False),
+        (-9, crash_reasons.time_limit(1), True),
+        (-9, crash_reasons.WORKER_ENDED, False),
+        (-9, crash_reasons.STOPPING, False),
+        (-9, crash_reasons.CUT_OFF, False),
         (exit_codes.LOGIN_REFUSED, None, False),
         (exit_codes.DATABASE_AWAY, None, False),
         (exit_codes.DATABASE_BUSY, None, False),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.errors import InvalidResult
-from app.work.results import LARGEST_RESULT, serialise
+from app.runner.result_json import LARGEST_RESULT, serialise
 
 
 def nested(depth: int) -> dict[str, Any]:

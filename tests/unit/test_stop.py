@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.work.stop import StopRequest
+from app.runner.stop_request import StopRequest
 
 
 @pytest.fixture

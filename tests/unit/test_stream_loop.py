@@ -10,25 +10,25 @@ from uuid import uuid4
 
 import pytest
 
-from app.watch.stream_loop import HandedOver, StreamLoop
-from app.watch.viewer import Farewell, State, Viewer
-from cli.deadline import becomes_true
+from app.streaming.stream_loop import HandedOver, StreamLoop
+from app.streaming.subscriber import CloseReason, State, Subscriber
+from cli.wait import wait_until
 from tests.viewers import state, viewer
 
-Open = Callable[[Viewer], socket.socket]
+Open = Callable[[Subscriber], socket.socket]
 
 
-def words(reason: Farewell) -> SupportsBytes:
+def words(reason: CloseReason) -> SupportsBytes:
     return f"bye {reason}\n".encode()
 
 
 @pytest.fixture
-def left() -> list[Viewer]:
+def left() -> list[Subscriber]:
     return []
 
 
 @pytest.fixture
-def loop(left: list[Viewer]) -> Iterator[StreamLoop]:
+def loop(left: list[Subscriber]) -> Iterator[StreamLoop]:
     loop = StreamLoop(farewell=words, left=left.append, keep_alive=0.6, slow=1.5)
     loop.start()
     yield loop
@@ -41,7 +41,7 @@ def loop(left: list[Viewer]) -> Iterator[StreamLoop]:
 def opened(loop: StreamLoop) -> Iterator[Open]:
     ends = []
 
-    def open_stream(watching: Viewer) -> socket.socket:
+    def open_stream(watching: Subscriber) -> socket.socket:
         ours, theirs = socket.socketpair()
         ours.settimeout(10)
         loop.adopt(theirs, HandedOver(b"head\n", watching))
@@ -79,13 +79,13 @@ def test_what_waited_before_the_socket_came_is_sent_and_what_comes_later_too(ope
     assert read_until(end, b"second\n") == b"second\n"
 
 
-def test_a_stream_ends_with_its_reason_after_what_waits(opened: Open, left: list[Viewer]) -> None:
+def test_a_stream_ends_with_its_reason_after_what_waits(opened: Open, left: list[Subscriber]) -> None:
     watching = viewer()
     end = opened(watching)
     watching.offer(state(b"last\n"))
-    watching.end(Farewell.JOB_ENDED)
+    watching.end(CloseReason.JOB_ENDED)
     assert read_all(end) == b"head\nlast\nbye job-ended\n"
-    assert becomes_true(lambda: left == [watching], within=5)
+    assert wait_until(lambda: left == [watching], within=5)
 
 
 def test_a_session_that_is_over_ends_its_stream(opened: Open) -> None:
@@ -98,7 +98,7 @@ def test_a_quiet_stream_is_kept_alive(opened: Open) -> None:
 
 
 def test_a_client_that_never_reads_is_dropped_and_holds_up_nobody(
-    loop: StreamLoop, opened: Open, left: list[Viewer]
+    loop: StreamLoop, opened: Open, left: list[Subscriber]
 ) -> None:
     deaf, hearing = viewer(), viewer()
     silent, end = opened(deaf), opened(hearing)
@@ -112,7 +112,7 @@ def test_a_client_that_never_reads_is_dropped_and_holds_up_nobody(
         owed = max(owed, *(len(stream.rest) for stream in list(loop._streams.values())))
     assert monotonic() - began < 15
     assert owed < 300_000, "what a deaf client is owed does not grow"
-    assert becomes_true(lambda: left == [deaf], within=10)
+    assert wait_until(lambda: left == [deaf], within=10)
     assert len(read_all(silent)) < 2_000_000
 
 
@@ -127,11 +127,11 @@ def test_a_slow_reader_gets_the_latest_state_in_the_end(opened: Open) -> None:
     assert found.count(b"\n") < 40, "states that were overtaken are left out"
 
 
-def test_a_client_that_sends_or_hangs_up_is_no_reader(opened: Open, left: list[Viewer]) -> None:
+def test_a_client_that_sends_or_hangs_up_is_no_reader(opened: Open, left: list[Subscriber]) -> None:
     talking, gone = viewer(), viewer()
     opened(talking).sendall(b"GET / HTTP/1.1\r\n\r\n")
     opened(gone).close()
-    assert becomes_true(lambda: set(left) == {talking, gone}, within=5)
+    assert wait_until(lambda: set(left) == {talking, gone}, within=5)
 
 
 class Unspeakable:
@@ -139,13 +139,13 @@ class Unspeakable:
         raise ValueError("no bytes")
 
 
-def test_a_stream_that_cannot_be_served_ends_alone(opened: Open, left: list[Viewer]) -> None:
+def test_a_stream_that_cannot_be_served_ends_alone(opened: Open, left: list[Subscriber]) -> None:
     odd, sound = viewer(), viewer()
     end, other = opened(odd), opened(sound)
     assert read_until(end, b"head\n") + read_until(other, b"head\n") == b"head\nhead\n"
     odd.offer(State(uuid4(), 1, "", Unspeakable()))
     assert end.recv(100) == b""
-    assert becomes_true(lambda: left == [odd], within=5)
+    assert wait_until(lambda: left == [odd], within=5)
     sound.offer(state(b"still served\n"))
     assert read_until(other, b"served\n") == b"still served\n"
 
@@ -170,7 +170,7 @@ def test_a_fault_of_the_loop_itself_ends_no_stream(
 
 
 def test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back(
-    loop: StreamLoop, left: list[Viewer]
+    loop: StreamLoop, left: list[Subscriber]
 ) -> None:
     watching = viewer()
     gone, other = socket.socketpair()
@@ -181,17 +181,17 @@ def test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back(
 
 
 def test_all_streams_end_within_a_second_also_those_that_do_not_read(
-    loop: StreamLoop, opened: Open, left: list[Viewer]
+    loop: StreamLoop, opened: Open, left: list[Subscriber]
 ) -> None:
     watching = [viewer() for _ in range(20)]
     ends = [opened(one) for one in watching]
     deaf = viewer()
     opened(deaf)
     deaf.offer(state(b"." * 3_000_000))
-    assert becomes_true(lambda: len(loop) == 21, within=5)
+    assert wait_until(lambda: len(loop) == 21, within=5)
     began = monotonic()
     loop.stop()
     for end in ends:
         assert read_all(end).endswith(b"bye shutting-down\n")
-    assert becomes_true(lambda: len(left) == 21, within=5)
+    assert wait_until(lambda: len(left) == 21, within=5)
     assert monotonic() - began < 3  # one second, and what a busy machine adds

@@ -9,15 +9,15 @@ from collections.abc import Callable
 import pytest
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.places import Places
-from app.watch.stream_loop import HandedOver, StreamLoop
-from app.watch.viewer import Farewell
-from cli.application import Application
-from cli.stream_worker import StreamWorker
+from app.streaming.stream_loop import HandedOver, StreamLoop
+from app.streaming.subscriber import CloseReason
+from app.web.thread_shares import ThreadShares
+from cli.http_server.application import Application
+from cli.http_server.stream_worker import StreamWorker
 from tests.viewers import viewer
 
 
-def serving(farewell: Callable[[Farewell], bytes]) -> tuple[StreamWorker, socket.socket]:
+def serving(farewell: Callable[[CloseReason], bytes]) -> tuple[StreamWorker, socket.socket]:
     """A worker that serves nothing but one stream, and the reader's end of this."""
     loop = StreamLoop(farewell=farewell, left=lambda _viewer: None)
     loop.start()
@@ -26,7 +26,7 @@ def serving(farewell: Callable[[Farewell], bytes]) -> tuple[StreamWorker, socket
     loop.adopt(theirs, HandedOver(b"head", viewer()))
     assert ours.recv(100) == b"head"
     worker = object.__new__(StreamWorker)
-    worker.wsgi = Application(lambda _environ, _start: [], loop, places=Places(2), largest_body=0)
+    worker.wsgi = Application(lambda _environ, _start: [], loop, places=ThreadShares(2), largest_body=0)
     return worker, ours
 
 
@@ -41,7 +41,7 @@ def test_a_process_with_requests_under_way_ends_its_streams_at_once(monkeypatch:
 def test_a_process_whose_streams_say_goodbye_slowly_waits_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, may_answer = threading.Event(), threading.Event()
 
-    def slow(reason: Farewell) -> bytes:
+    def slow(reason: CloseReason) -> bytes:
         asked.set()
         may_answer.wait(10)
         return reason.value.encode()

@@ -3,8 +3,8 @@ from datetime import UTC, datetime
 import pytest
 
 from app.errors import InvalidSettings
-from cli.failures import explained
-from cli.tables import printable, shortened, table, text
+from cli.output.failures import explained
+from cli.output.tables import printable, shortened, table, text
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:

@@ -8,11 +8,12 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
-from cli import system_packages, test_command, test_run
+from cli.commands import test, test_run
+from cli.commands.test import DEEP, FAST_RING
+from cli.commands.test_run import Ended, Report, closing_line_of, pytest_arguments, run_and_listen
 from cli.main import main
-from cli.system_packages import SystemPackage
-from cli.test_command import DEEP, FAST_RING
-from cli.test_run import Ended, Report, closing_line_of, pytest_arguments, run_and_listen
+from cli.servers import system_packages
+from cli.servers.system_packages import SystemPackage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         assert whole is (arguments == ())
         report.closing_line = CLOSING
 
-    monkeypatch.setattr(test_command, "run_static_checks", lambda _: None)
-    monkeypatch.setattr(test_command, "run_tests", tests)
+    monkeypatch.setattr(test, "run_static_checks", lambda _: None)
+    monkeypatch.setattr(test, "run_tests", tests)
     monkeypatch.setattr(system_packages, "missing", lambda *_: [])
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.delenv("CI", raising=False)
@@ -49,7 +50,7 @@ def test_without_arguments_the_fast_ring_runs_and_nothing_is_installed(
     ran: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_packages, "missing", lambda *_: [ABSENT])
-    monkeypatch.setattr(test_command, "run_tests", fast := Mock())
+    monkeypatch.setattr(test, "run_tests", fast := Mock())
     result = CliRunner().invoke(main, ["test"])
     assert result.exit_code == 0, result.output
     assert fast.call_args.kwargs == {"left_out": DEEP, "arguments": FAST_RING, "whole": False}
@@ -63,7 +64,7 @@ def test_a_flaky_test_is_named_and_counted_in_the_closing_lines(
     def tests(report: Report, **_: object) -> None:
         report.flaky, report.closing_line = ["tests/unit/test_a.py::test_b[c d]"], CLOSING
 
-    monkeypatch.setattr(test_command, "run_tests", tests)
+    monkeypatch.setattr(test, "run_tests", tests)
     result = CliRunner().invoke(main, ["test", "--deep"])
     assert result.output.splitlines() == [
         "FLAKY: tests/unit/test_a.py::test_b[c d] failed among the others and passed alone",
@@ -109,9 +110,9 @@ def test_somebody_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, answer
     monkeypatch.setattr(system_packages, "reason_not_to_install", lambda: None)
     monkeypatch.setattr(system_packages, "install", install)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr(test_command, "someone_can_answer", lambda: True)
+    monkeypatch.setattr(test, "someone_can_answer", lambda: True)
     monkeypatch.setattr("click.confirm", lambda *_, **__: answer == "y")
-    assert list(test_command.get_ready(yes=False)) == ([] if answer == "y" else ["absent"])
+    assert list(test.get_ready(yes=False)) == ([] if answer == "y" else ["absent"])
 
 
 def test_pytest_gets_a_worker_for_each_core_and_the_callers_word_is_last() -> None:

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from app.errors import InvalidSettings
 from app.settings import Settings
-from app.web.problems import Kind, Problem
-from app.web.tokens import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck
+from app.web.auth.tokens import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck
+from app.web.http.problems import Kind, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

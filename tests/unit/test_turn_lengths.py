@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.work.turn_lengths import COLD, MOST, WITHIN, TurnLengths
+from app.worker.batch_sizer import COLD, MOST, WITHIN, BatchSizer
 
 
-def learnt(seconds: float, *, first: bool = False, times: int = 40) -> TurnLengths:
-    lengths = TurnLengths()
+def learnt(seconds: float, *, first: bool = False, times: int = 40) -> BatchSizer:
+    lengths = BatchSizer()
     for _ in range(times):
         lengths.learn("odd", seconds, first=first)
     return lengths

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.watch.viewer import MOST_REMEMBERED, MOST_WAITING, Farewell
+from app.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason
 from tests.viewers import state, viewer
 
 
@@ -31,7 +31,7 @@ def test_a_reader_who_leaves_too_much_waiting_is_given_up() -> None:
     watching = viewer()
     for _ in range(MOST_WAITING + 1):
         watching.offer(state())
-    assert watching.take() == ([], Farewell.TOO_SLOW)
+    assert watching.take() == ([], CloseReason.TOO_SLOW)
     watching.offer(state())
     assert watching.take()[0] == []
 
@@ -46,9 +46,9 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_the_first_reason_to_end_counts() -> None:
     watching = viewer()
-    watching.end(Farewell.JOB_ENDED)
-    watching.end(Farewell.SHUTTING_DOWN)
-    assert watching.take() == ([], Farewell.JOB_ENDED)
+    watching.end(CloseReason.JOB_ENDED)
+    watching.end(CloseReason.SHUTTING_DOWN)
+    assert watching.take() == ([], CloseReason.JOB_ENDED)
 
 
 @pytest.mark.parametrize(

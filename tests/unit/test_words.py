@@ -12,12 +12,13 @@ from typing import get_args
 import pytest
 
 from app.jobs.label import Label
+from app.runner import exit_codes
 from app.web.pages.home import NOTICES, SHOWN
 from app.web.pages.language import LANGUAGES
 from app.web.pages.reasons import of_error, of_event, of_job
 from app.web.pages.speech import Speech
 from app.web.pages.words import WORDS
-from app.work import causes, exit_codes
+from app.worker import crash_reasons
 
 PAGES = Path(__file__).resolve().parents[2] / "app" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -55,10 +56,16 @@ def test_every_state_notice_and_filter_has_its_words() -> None:
     [
         *("no attempts left", "failed for good", "expired", "rescheduled by its handler"),
         *("cancelled by its user", "cancelled by an operator", "cancelled on request", "its ticket was missing"),
-        *(causes.STOPPING, causes.CUT_OFF, causes.UNHEARD, causes.CANCELLED, causes.COMPANY_CANCELLED),
-        *(causes.of_end(code) for code in (-9, 1, exit_codes.OUT_OF_MEMORY, exit_codes.LOGIN_REFUSED)),
-        *(causes.WORKER_ENDED, *map(causes.of_end, (exit_codes.DATABASE_BUSY, exit_codes.UNRECORDED))),
-        *(causes.time_limit(1800.0), causes.transaction_limit(2.5)),
+        *(
+            crash_reasons.STOPPING,
+            crash_reasons.CUT_OFF,
+            crash_reasons.UNHEARD,
+            crash_reasons.CANCELLED,
+            crash_reasons.COMPANY_CANCELLED,
+        ),
+        *(crash_reasons.of_end(code) for code in (-9, 1, exit_codes.OUT_OF_MEMORY, exit_codes.LOGIN_REFUSED)),
+        *(crash_reasons.WORKER_ENDED, *map(crash_reasons.of_end, (exit_codes.DATABASE_BUSY, exit_codes.UNRECORDED))),
+        *(crash_reasons.time_limit(1800.0), crash_reasons.transaction_limit(2.5)),
     ],
 )
 def test_what_turno_says_of_a_job_is_said_in_every_language(reason: str) -> None:

@@ -1,9 +1,9 @@
 """The branches that a user may choose from."""
 
+from app.web.auth.tokens import Principal
 from app.web.services import services
-from app.web.tokens import Principal
-from tenants.directory import UnknownTenant
-from tenants.tenant import Tenant
+from tenants.identity.directory import UnknownTenant
+from tenants.identity.tenant import Tenant
 
 # An operator may choose any branch; a list of thousands is no choice, so beyond this they are typed.
 MOST_LISTED = 50

@@ -7,19 +7,20 @@ from uuid import UUID, uuid4
 from flask import Response, request
 
 from app.dispatch.dispatcher import Submission
-from app.store import jobs, orders
-from app.web.job_id import read_id
+from app.store import orders
+from app.store.api import jobs
+from app.web.api.job_id import read_id
+from app.web.api.submit import run_now
+from app.web.http.problems import Problem, invalid, no_such_job
+from app.web.http.query import LONGEST_TEXT, whole
+from app.web.http.request_headers import IDEMPOTENCY_KEY
 from app.web.pages.drawing import go
 from app.web.pages.home import LARGEST_ID, LARGEST_POINT
 from app.web.pages.job_view import BATCH
 from app.web.pages.page_routes import Pages
 from app.web.pages.visit import Visit
-from app.web.problems import Problem, invalid, no_such_job
-from app.web.query import LONGEST_TEXT, whole
-from app.web.request_headers import IDEMPOTENCY_KEY
 from app.web.services import Inline, services
-from app.web.submissions import run_now
-from tenants.session import as_api
+from tenants.identity.session import as_api
 
 log = logging.getLogger(__name__)
 commands = Pages("commands", __name__)

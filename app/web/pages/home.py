@@ -7,17 +7,18 @@ from uuid import UUID, uuid4
 from flask import Response, request
 
 from app.jobs.job import Status
-from app.store import jobs as stored_jobs
-from app.store import notifications, orders
-from app.web import query
+from app.store import orders
+from app.store.api import jobs as stored_jobs
+from app.store.api import notifications
+from app.web.http import query
+from app.web.http.query import Parameter, read_query
 from app.web.pages.drawing import draw
 from app.web.pages.job_detail import JobDetail, job_detail
 from app.web.pages.job_view import BATCH, JobView, job_view
 from app.web.pages.page_routes import Pages
 from app.web.pages.visit import Visit
-from app.web.query import Parameter, read_query
 from app.web.services import services
-from tenants.session import as_api
+from tenants.identity.session import as_api
 
 home = Pages("home", __name__)
 

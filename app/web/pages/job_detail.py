@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.jobs.job import Status
-from app.store import jobs as stored
-from app.web.job_body import CRASH
+from app.store.api import jobs as stored
+from app.web.api.job_body import CRASH
 from app.web.pages.job_view import BATCH, JobView, job_view
 from app.web.pages.reasons import of_error, of_job
 from app.web.pages.visit import Visit

@@ -5,10 +5,12 @@ from typing import Any
 from flask import Response, request
 
 from app.jobs.job import Status
-from app.store import jobs as stored
-from app.store import notifications
-from app.web import query
-from app.web.job_id import read_id
+from app.store.api import jobs as stored
+from app.store.api import notifications
+from app.web.api.job_id import read_id
+from app.web.http import query
+from app.web.http.problems import no_such_job
+from app.web.http.query import Parameter, read_query
 from app.web.pages.drawing import draw
 from app.web.pages.home import NOTICES
 from app.web.pages.job_detail import ITEM_STATES, job_detail
@@ -16,10 +18,8 @@ from app.web.pages.job_view import JobView
 from app.web.pages.page_routes import Pages
 from app.web.pages.reasons import of_event, of_job
 from app.web.pages.visit import Visit
-from app.web.problems import no_such_job
-from app.web.query import Parameter, read_query
 from app.web.services import services
-from tenants.session import as_api
+from tenants.identity.session import as_api
 
 job_page = Pages("job_page", __name__)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.jobs.job import Status
-from app.web.job_body import JobBody, job_body
+from app.web.api.job_body import JobBody, job_body
 from app.web.pages.visit import Visit
 
 BATCH = "batch_invoicing"

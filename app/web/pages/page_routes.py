@@ -6,14 +6,14 @@ from functools import wraps
 
 from flask import Blueprint, Response, g, request
 
-from app.web import session_cookie
-from app.web.limits import admit_command
-from app.web.own_site import require_own_site
+from app.web.auth import session_cookie
+from app.web.auth.csrf import require_own_site
+from app.web.http.problems import Kind, Problem
 from app.web.pages.drawing import sign_in_page
 from app.web.pages.problem_page import install_problem_pages
 from app.web.pages.visit import begin_visit
-from app.web.place import place_of
-from app.web.problems import Kind, Problem
+from app.web.rate_limits import admit_command
+from app.web.tenant_share import place_of
 
 FORM_TOKEN = "form"  # noqa: S105 - the name of a field
 

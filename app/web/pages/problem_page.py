@@ -10,10 +10,10 @@ from werkzeug.exceptions import HTTPException
 from app.errors import RateLimited
 from app.store.outage import OUTAGE, busy
 from app.web.error_responses import BUSY_SECONDS
-from app.web.limit_problems import over_limit
+from app.web.http.problems import Kind, Problem
 from app.web.pages.drawing import draw, local, sign_in_page
 from app.web.pages.visit import speech, visit_after_all
-from app.web.problems import Kind, Problem
+from app.web.rate_limit_problems import over_limit
 
 log = logging.getLogger(__name__)
 

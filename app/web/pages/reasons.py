@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.web.job_body import CRASH, error_body, for_users
+from app.web.api.job_body import CRASH, error_body, for_users
 from app.web.pages.speech import Speech
 
 # What Turno itself stores as a reason is a code, some with a number in it: "time limit of 30 s".

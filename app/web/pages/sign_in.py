@@ -4,11 +4,11 @@ import logging
 
 from flask import Response, request
 
-from app.web import session_cookie
-from app.web.own_site import require_own_site
+from app.web.auth import session_cookie
+from app.web.auth.csrf import require_own_site
+from app.web.http.problems import Kind, Problem
 from app.web.pages.drawing import go, local, sign_in_page
 from app.web.pages.page_routes import Pages
-from app.web.problems import Kind, Problem
 from app.web.public_url import asked_on_this_machine, over_https
 from app.web.services import services
 

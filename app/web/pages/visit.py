@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 
 from flask import g, request
 
-from app.web import session_cookie
+from app.web.auth import session_cookie
+from app.web.auth.tenant_scope import Scope, scope_within
+from app.web.auth.tokens import Principal
+from app.web.http.problems import Kind, Problem
 from app.web.pages.branches import branches_of
 from app.web.pages.language import language_of
 from app.web.pages.speech import Speech
-from app.web.problems import Kind, Problem
 from app.web.services import services
-from app.web.tenant_scope import Scope, scope_within
-from app.web.tokens import Principal
 
 log = logging.getLogger(__name__)
 

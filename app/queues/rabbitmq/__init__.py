@@ -1,0 +1,1 @@
+"""The backend that tells workers of jobs over RabbitMQ."""

@@ -1,0 +1,1 @@
+"""SQL of the web's requests, under a tenant's API role: commands, jobs, notifications."""

@@ -1,0 +1,1 @@
+"""SQL of a handler's login: attempts, batches, items, effects."""

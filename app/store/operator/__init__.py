@@ -1,0 +1,1 @@
+"""SQL of those who operate an installation: backends, caps, weights, pauses."""

@@ -1,0 +1,1 @@
+"""Live streams: who watches what, and what each is sent."""

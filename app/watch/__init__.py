@@ -1,1 +1,0 @@
-"""See what jobs do."""

@@ -1,0 +1,1 @@
+"""Who is asking, for which tenant, and from which site."""

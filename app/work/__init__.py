@@ -1,1 +1,0 @@
-"""Run jobs: the supervisor that watches, the executor that runs, the passes that mend."""

@@ -1,0 +1,178 @@
+"""Claims of a consumer: the broker says which job, the claim decides, and at once the message is done with."""
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Collection
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from app import crash_points
+from app.errors import TurnoError
+from app.jobs.claim import Assignment, Batch
+from app.jobs.message import Message
+from app.jobs.registry import Registry
+from app.store.engine import broker
+from app.store.engine_link import EngineLink
+from app.store.outage import in_short
+from app.worker.broker_process import BrokerProcess, BrokerProcessGone, Launch
+from app.worker.sources.source import Source
+
+log = logging.getLogger(__name__)
+
+QUIET = 2.0  # seconds without a message after which it looks for all it can take; while messages come, for one job
+GLANCE = 0.1  # seconds that a silent broker that is there has between two looks, to speak first
+AGAIN = 1.0  # seconds before a courier that died is replaced
+
+
+class BrokerRefused(TurnoError):
+    """The broker cannot be used as it is; a person must act."""
+
+
+class BrokerSource:
+    """Takes what its courier hears; while the broker is away or silent it polls, like a resident of the pool.
+
+    Now and then it looks whatever it hears: what a broker may not say, the database knows.
+    """
+
+    exhausted = False
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        registry: Registry,
+        launch: Launch,
+        looks: Source,
+        chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Begin without a courier; `looks` finds tickets of this backend without any broker."""
+        self._engine = engine
+        self.types = [(handler.type, handler.version) for handler in registry.load_all()]
+        self.queues = None  # a message names its job, whatever that one's queue
+        self._launch = launch
+        self._looks = looks
+        self._chance = chance
+        self._clock = clock
+        self._courier: BrokerProcess | None = None
+        self._courier_due = clock()
+        self._heard: deque[tuple[str, Message]] = deque()
+        self._granted = 0  # how many more the courier may hand over
+        self._here = False  # whether the courier says that the broker is
+        self._quiet_at = self._look_at = clock() + QUIET
+
+    @property
+    def processes(self) -> set[int]:
+        """Return the courier's."""
+        return set() if self._courier is None else {self._courier.pid}
+
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
+        """Claim what was heard; before that, if it is time, look: for one job while messages come, else for more."""
+        if without:
+            self.pause()  # a message is of whatever tenant comes next
+            return self._looks.take(worker, free, without)
+        claims = self._look(worker, free) if self._clock() >= self._look_at else []
+        claims += self._claim_heard(worker, free - len(claims))
+        if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._courier is not None:
+            self._courier.tell("grant", more)
+            self._granted += more
+        return claims
+
+    def _look(self, worker: UUID, free: int) -> list[Assignment]:
+        silent = self._clock() >= self._quiet_at
+        claims = self._looks.take(worker, free if silent else 1)
+        if not silent:
+            self._look_at = self._quiet_at
+        elif self._here:
+            # Else a busy worker would look for ever, and messages that it is granted none of would grow stale.
+            self._look_at = self._clock() + GLANCE
+        return claims
+
+    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
+        """Pass it on to who looks: what is heard of comes one by one."""
+        self._looks.learn(claims, seconds, first=first)
+
+    def pause(self) -> None:
+        """Have the courier hand over nothing, and give back what was not claimed."""
+        if self._courier is None:
+            return
+        if self._granted:
+            self._courier.tell("revoke")
+            self._granted = 0
+        while self._heard:
+            self._courier.tell("back", self._heard.popleft()[0])
+
+    def patience(self) -> float:
+        """Return the seconds until it wants to look for itself, or to have a courier again."""
+        look_in = max(0.0, self._look_at - self._clock(), self._looks.patience())
+        return look_in if self._courier is not None else min(look_in, max(0.0, self._courier_due - self._clock()))
+
+    def descriptor(self) -> int | None:
+        """Return the courier's channel; a courier that died is replaced after a moment."""
+        if self._courier is None and self._clock() >= self._courier_due:
+            try:
+                self._courier = BrokerProcess(self._launch)
+            except OSError as error:
+                self._lose(f"could not be started: {error}")
+        return None if self._courier is None else self._courier.descriptor
+
+    def hear(self) -> None:
+        """Read what the courier has; raises BrokerRefused when a person must mend the broker first."""
+        if self._courier is None:
+            return
+        try:
+            for word, about in self._courier.packets():
+                self._understand(word, about)
+        except BrokerProcessGone:
+            self._courier.dismiss()
+            self._lose("died")
+
+    def drop_in_child(self) -> None:
+        """Let go of the channel: it is the supervisor's."""
+        if self._courier is not None:
+            self._courier.drop()
+        self._looks.drop_in_child()
+
+    def _understand(self, word: str, about: str) -> None:
+        match word:
+            case "job":
+                receipt, _, body = about.partition(" ")
+                self._heard.append((receipt, Message.decode(body.encode())))
+                self._granted = max(0, self._granted - 1)
+                self._quiet_at = self._clock() + QUIET
+            case "here":
+                self._here = True
+            case "away":
+                self._here = False
+                self._quiet_at = self._look_at = self._clock()
+            case "refused":
+                raise BrokerRefused(about)
+
+    def _claim_heard(self, worker: UUID, free: int) -> list[Assignment]:
+        claims: list[Assignment] = []
+        while self._heard and len(claims) < free:
+            receipt, message = self._heard[0]
+            try:
+                claim = self._engine.run(broker.claim_message, worker, message, types=self.types)
+            except psycopg.Error as error:
+                log.warning("no claim: %s", in_short(error))
+                break
+            self._heard.popleft()
+            crash_points.reach("claimed_message")
+            # Now, not when the job ends: no time limit of the broker, no lost connection can then hurt a long job.
+            if self._courier is not None:
+                self._courier.tell("done", receipt)
+            if claim is not None:
+                claims.append(((claim,),))
+        return claims
+
+    def _lose(self, how: str) -> None:
+        log.warning("the courier %s; another one follows", how)
+        self._courier, self._here = None, False
+        self._heard.clear()
+        self._granted = 0
+        self._quiet_at = self._look_at = self._clock()
+        self._courier_due = self._clock() + AGAIN * (0.5 + self._chance())

@@ -1,0 +1,160 @@
+"""A ground with a broker beside it, workers of both backends, and a web's way to submit."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+
+from app.dispatch.backend_choice import BackendChoice
+from app.dispatch.dispatcher import Dispatcher, Submission, fingerprint
+from app.jobs.job import Priority
+from app.maintenance.passes import Maintenance, Terms
+from app.queues.exec.launcher import ExecQueue
+from app.queues.exec.slots import SlotFolder
+from app.store.api.commands import ENQUEUE, NewJob
+from app.store.operator.routing import Defaults
+from benchmarks import bare_jobs
+from benchmarks.environment import ROOT, open_ground
+from cli.servers.private_rabbitmq import Node
+from cli.wait import wait_until
+from cli.wiring import engine_link, queue_named
+from tenants.identity.session import service_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from app.jobs.handler import JobHandler
+    from app.queues.interface import QueueInterface
+    from benchmarks.environment import Ground
+    from tenants.identity.tenant import Tenant
+
+
+@dataclass
+class BrokerGround:
+    """What a benchmark of the broker works on."""
+
+    ground: Ground
+    node: Node
+    tenants: list[Tenant]
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, backend: str, **extra: str) -> subprocess.Popen[bytes]:
+        """Start a resident worker and wait until it has entered itself into the list."""
+        before = self.alive()
+        environment = bare_jobs.variables(self.ground.environment(**extra), self.node.url)
+        worker = subprocess.Popen(bare_jobs.command(backend), env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
+        self.workers.append(worker)
+        wait_until(lambda: self.alive() > before, within=30)
+        return worker
+
+    def alive(self) -> int:
+        """Return how many workers are on the list."""
+        return self.count("turno.workers")
+
+    def stop(self) -> None:
+        """Have every worker leave in good order."""
+        for worker in self.workers:
+            worker.send_signal(signal.SIGTERM)
+        for worker in self.workers:
+            worker.wait(60)
+        self.workers.clear()
+
+    def count(self, table: str, tenant: Tenant | None = None, condition: str = "true") -> int:
+        """Count rows, in the control schema or in a tenant's."""
+        session = self.ground.in_schema(tenant) if tenant else self.ground.admin
+        query = f"SELECT count(*) FROM {table} WHERE {condition}"  # noqa: S608 - names of ours
+        (number,) = session.execute(query.encode()).fetchone() or (0,)
+        return int(number)
+
+    def drained(self, within: float) -> bool:
+        """Wait until no job is open."""
+        query = "SELECT FROM turno.tickets LIMIT 1"
+        return wait_until(lambda: not self.ground.admin.execute(query).rowcount, within=within, every=0.01)
+
+    def enqueue(self, handler: type[JobHandler[Any]], count: int, *, priority: Priority = Priority.NORMAL) -> None:
+        """Put jobs of the first tenant down at once, for the broker's backend and without a hint."""
+        digest = fingerprint(Submission(handler=handler, payload={}, user_id="ana"))
+        new = NewJob(
+            type=handler.type, version=1, queue=handler.queue, backend="rabbitmq", max_attempts=4, payload={},
+            payload_hash=digest, user_id="ana", priority=priority,
+        )  # fmt: skip
+        statement = sql.SQL(ENQUEUE).format(sql.Identifier(self.tenants[0].schema))
+        with self.ground.admin.transaction(), self.ground.admin.cursor() as cursor:
+            cursor.executemany(statement, [new.parameters()] * count)
+
+    def exec_queue(self) -> ExecQueue:
+        """Return what launches a worker for one of these jobs, two at a time."""
+        return ExecQueue(
+            root=ROOT,
+            slots=SlotFolder(self.ground.folder / "slots", 2),
+            log_file=self.ground.folder / "exec.log",
+            environment=bare_jobs.variables(self.ground.environment(), self.node.url),
+            program=("-m", "benchmarks.bare_jobs", "exec"),
+        )
+
+    @contextmanager
+    def cron(self, *, every: float) -> Iterator[None]:
+        """Run the passes as cron does, so that exec is offered again what it was not told of."""
+        settings = self.ground.settings()
+        terms = Terms(
+            dead_after=timedelta(seconds=settings.dead_after_seconds),
+            reoffer_after=timedelta(seconds=every),
+            retention=timedelta(days=settings.retention_days),
+        )
+        passes = Maintenance(
+            engine=engine_link(settings), queue=self.exec_queue(), registry=bare_jobs.REGISTRY, terms=terms
+        )
+        over = Event()
+
+        def run() -> None:
+            while not over.wait(every):
+                passes.run_once()
+
+        thread = Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            passes.close()
+
+    @contextmanager
+    def web(self, default: str, *, ttl: float = 1.0) -> Iterator[Dispatcher]:
+        """Give a dispatcher as a web process has it, on a session of its own."""
+        queues: list[QueueInterface] = []
+
+        def opened(name: str) -> QueueInterface:
+            queues.append(self.exec_queue() if name == "exec" else queue_named(name, self.ground.settings()))
+            return queues[-1]
+
+        with service_session(self.ground.logins, self.ground.logins.web, application="bench-web") as session:
+
+            @contextmanager
+            def lend() -> Iterator[Any]:
+                yield session
+
+            choice = BackendChoice(connection=lend, defaults=Defaults(default), open_queue=opened, ttl=ttl)
+            yield Dispatcher(connection=lend, queue=choice.queue_of, pending_limit=1_000_000)
+        for queue in queues:
+            queue.close()
+
+
+@contextmanager
+def open_broker_ground(tenants: int = 1) -> Iterator[BrokerGround]:
+    """Start PostgreSQL and RabbitMQ, with some tenants; all of it is gone afterwards."""
+    with open_ground() as ground, Node(folder=ground.folder / "broker") as node:
+        found = BrokerGround(ground, node, [ground.tenant(f"suc{number:04d}") for number in range(tenants)])
+        try:
+            yield found
+        finally:
+            for worker in found.workers:
+                worker.kill()
+                worker.wait()

@@ -1,0 +1,93 @@
+"""Where benchmarks run: a private durable server with an installed database, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from app.settings import Settings
+from cli.servers.embedded_postgres import Cluster
+from cli.without_secrets import VISIBLE
+from tenants.identity.logins import Logins
+from tenants.provisioning.install import install
+from tenants.provisioning.provision import add_company, add_tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tenants.identity.tenant import Tenant
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPANY = "northwind"
+KEY = "the benchmarks' own master key, 32 or more"
+SHARED_BUFFERS = "512MB"  # what the peers were measured with, too
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """An installed database on a server of its own; `admin` is its superuser's session."""
+
+    cluster: Cluster
+    url: str
+    folder: Path
+    logins: Logins
+    admin: psycopg.Connection[Any]
+
+    def tenant(self, slug: str) -> Tenant:
+        """Add a tenant."""
+        return add_tenant(self.admin, self.logins, slug, COMPANY)
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        """Return the variables of a process that belongs here."""
+        return {
+            **os.environ,
+            "DATABASE_URL": self.url,
+            "MASTER_KEY": KEY,
+            "JWT_KEY": "the benchmarks' own token key, long enough",
+            "EXEC_SLOT_DIR": str(self.folder / "slots"),
+            "LOG_LEVEL": "WARNING",
+            "TURNO_DOTENV": "read",
+            VISIBLE: "yes",
+            "PYTHONPATH": str(ROOT),
+            **extra,
+        }
+
+    def settings(self, **extra: str) -> Settings:
+        """Return the settings of a process that belongs here."""
+        return Settings.read(self.environment(**extra))
+
+    def in_schema(self, tenant: Tenant) -> psycopg.Connection[Any]:
+        """Return the superuser's session with the tenant's schema as its path."""
+        self.admin.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
+        return self.admin
+
+    def database(self, name: str) -> str:
+        """Make one more database, empty, and return where the superuser reaches it."""
+        self.admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        return self.cluster.url_of(name)
+
+
+@contextmanager
+def open_ground() -> Iterator[Ground]:
+    """Start a server that syncs every commit, install Turno in it, and take all of it away in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="turno-bench-"))
+    try:
+        with Cluster(data=folder / "data", durable=True, settings={"shared_buffers": SHARED_BUFFERS}) as cluster:
+            with psycopg.connect(cluster.url, autocommit=True) as first:
+                first.execute("CREATE DATABASE bench")
+            url = cluster.url_of("bench")
+            logins = Logins(url, KEY.encode())
+            with psycopg.connect(url, autocommit=True) as admin:
+                install(admin, logins)
+                add_company(admin, logins, COMPANY, "Northwind Traders")
+                yield Ground(cluster, url, folder, logins, admin)
+    finally:
+        shutil.rmtree(folder)

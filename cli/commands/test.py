@@ -1,0 +1,77 @@
+"""The command `turno test`: what a change has to pass, in two rings, from one line."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests
+from cli.servers import system_packages
+
+# What the fast ring runs: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
+FAST_RING = ("tests/test_architecture.py", "tests/unit", "tests/integration", "tests/acceptance/test_worker.py")
+# And what it leaves to the deep one, by marker: what needs a package of the system, or root, or takes long.
+DEEP = ("rabbitmq", "chromium", "typescript", "postgres15", "root", "deep")
+
+
+@click.command("test", context_settings={"ignore_unknown_options": True})
+@click.option("--deep", is_flag=True, help="Everything: also RabbitMQ, the browser, faults, mutants and the nemesis.")
+@click.option("--yes", is_flag=True, help="Install the system packages that the deep ring misses without asking.")
+@click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
+def test(*, deep: bool, yes: bool, pytest_arguments: tuple[str, ...]) -> None:
+    """Run the static checks and the fast ring of the tests, or with --deep every test there is.
+
+    Everything after the command's own options goes to pytest instead, for example `turno test tests/unit -k lock`.
+    """
+    if not (ROOT / "tests").is_dir():
+        raise click.ClickException("the tests are not part of the installed package: run this in a checkout")
+    report = Report()
+    if deep or pytest_arguments:
+        left_out = get_ready(yes=yes or os.environ.get("CI") == "true")
+        run_static_checks(report)
+        run_tests(report, left_out=list(left_out), arguments=pytest_arguments, whole=not pytest_arguments)
+        report.failures += [f"left out: {reason}" for reason in left_out.values()]
+    else:
+        run_static_checks(report)
+        run_tests(report, left_out=DEEP, arguments=FAST_RING, whole=False)
+        click.echo("this was the fast ring; `turno test --deep` runs every test")
+    for test_name in report.flaky:
+        click.echo(f"FLAKY: {test_name} failed among the others and passed alone")
+    if report.flaky:
+        click.echo(f"{len(report.flaky)} FLAKY: each is a defect to end")
+    for failure in report.failures:
+        click.echo(f"failed: {failure}")
+    click.echo(report.closing_line or "pytest did not get to its closing line")
+    if report.failures:
+        raise SystemExit(1)
+
+
+def get_ready(*, yes: bool) -> dict[str, str]:
+    """Get what is missing; return for each marker whose tests cannot run what is lacking, and why."""
+    absent = system_packages.missing()
+    why = system_packages.reason_not_to_install()
+    if absent and why is None:
+        names = ", ".join(package.name for package in absent)
+        if not yes and not someone_can_answer():
+            why = "nobody is there to be asked: say --yes or CI=true"
+        elif yes or click.confirm(f"The tests need {names}. Install with apt-get?", default=True):
+            click.echo(f"--- apt-get install {names}")
+            why = None if system_packages.install(absent) else "apt-get could not install it"
+        else:
+            why = "you said no"
+    left_out = {
+        package.marker: f"tests that need {package.name} ({why or 'installed, yet its program is not found'})"
+        for package in system_packages.missing(absent)
+    }
+    if os.geteuid() != 0:
+        left_out["root"] = "tests that need root (you are not)"
+    for reason in left_out.values():
+        click.echo(f"left out: {reason}")
+    return left_out
+
+
+def someone_can_answer() -> bool:
+    """Tell whether questions reach a person."""
+    return sys.stdin.isatty()

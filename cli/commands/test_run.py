@@ -1,0 +1,143 @@
+"""Run the static checks and the tests, and remember what they said."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("app", "benchmarks", "cli", "handlers", "migrations", "tenants", "tests")
+STATIC_CHECKS = {
+    "ruff check": ("ruff", "check", "."),
+    "ruff format --check": ("ruff", "format", "--check", "."),
+    "mypy --strict": ("mypy", "--strict", *ROOMS),
+}
+FAIL_UNDER = 85
+TESTS_FAILED = 1  # pytest's exit status for failed tests and nothing worse
+FEW = 5
+CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
+# Names of tests may have spaces; what went wrong follows after a dash.
+FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?: - .*)?$")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass(kw_only=True)
+class Report:
+    """Collects what went wrong, in the order it happened, and pytest's closing line."""
+
+    failures: list[str] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)
+    closing_line: str = ""
+
+
+def run_static_checks(report: Report) -> None:
+    """Run every check, each under its name, and note those that fail."""
+    for name, arguments in STATIC_CHECKS.items():
+        print(f"--- {name}", flush=True)
+        if subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode != 0:
+            report.failures.append(name)
+
+
+def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str], whole: bool) -> None:
+    """Run pytest; the whole suite runs under coverage and must reach the least of it.
+
+    In the whole suite a few tests that failed are run once more alone. Those that pass then are noted as flaky.
+    """
+    print("--- pytest", flush=True)
+    program = ("coverage", "run", "-m", "pytest") if whole else ("pytest",)
+    if whole:
+        _coverage("erase")
+    command = [sys.executable, "-u", "-m", *program]
+    ended = run_and_listen([*command, *pytest_arguments(left_out, arguments)])
+    if whole and ended.status == TESTS_FAILED and few_failed(ended.closing_line):
+        report.flaky = ended.failed
+        ended = _run_alone(command, ended.closing_line)
+        report.flaky = [name for name in report.flaky if name not in ended.failed]
+    report.closing_line = ended.closing_line
+    if ended.status != 0:
+        report.failures.append(f"pytest (exit status {ended.status})")
+    if whole:
+        _coverage("combine", "--quiet")
+        if _coverage("report", *([] if left_out else [f"--fail-under={FAIL_UNDER}"])) != 0:
+            report.failures.append(f"coverage of at least {FAIL_UNDER} %")
+
+
+def few_failed(closing_line: str) -> bool:
+    """Say whether a run failed in so few tests that a crowded machine may be why."""
+    counts = re.findall(r"\b(\d+) (?:failed|errors?)\b", closing_line)
+    return 0 < sum(map(int, counts)) <= FEW
+
+
+def _run_alone(command: Sequence[str], first: str) -> Ended:
+    """Run the few tests that failed once more, one at a time: a crowded machine fails some that pass alone."""
+    print(f"--- pytest, once more and alone, what failed in: {first.strip('= ')}", flush=True)
+    return run_and_listen([*command, "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"])
+
+
+def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Return pytest's arguments: how many workers, without the markers left out, then the caller's own."""
+    without = ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
+    colour = ["--color=yes"] if sys.stdout.isatty() else []
+    # Many tests wait for processes: a worker more than there are cores keeps these busy.
+    return ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", *colour, *without, *arguments]
+
+
+class Ended(NamedTuple):
+    """How a pytest run ended: its exit status, its closing line, and the tests that its summary calls failed."""
+
+    status: int
+    closing_line: str
+    failed: list[str]
+
+
+def run_and_listen(command: Sequence[str]) -> Ended:
+    """Run `command`, show its output as it comes, and return how it ended."""
+    heard = bytearray()
+    # A group of its own, so that one Ctrl-C reaches it once, and we stay until it has ended its servers.
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, process_group=0, env=_with_bytecode(os.environ)
+    ) as process:
+        output = cast("IO[bytes]", process.stdout)
+        while True:
+            try:
+                chunk = os.read(output.fileno(), 65536)
+            except KeyboardInterrupt:
+                os.killpg(process.pid, signal.SIGINT)
+                continue
+            if not chunk:
+                break
+            heard += chunk
+            sys.stdout.write(chunk.decode(errors="replace"))
+            sys.stdout.flush()
+    output_text = heard.decode(errors="replace")
+    return Ended(process.returncode, closing_line_of(output_text), failed_in(output_text))
+
+
+def _with_bytecode(environment: Mapping[str, str]) -> dict[str, str]:
+    """Let the hundreds of interpreters that tests start find every module compiled, whatever the shell says."""
+    return {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def closing_line_of(output: str) -> str:
+    """Return the last line of `output` in which pytest sums up, or an empty one."""
+    lines = (COLOUR.sub("", line).strip() for line in reversed(output.splitlines()))
+    return next((line for line in lines if CLOSING_LINE.match(line)), "")
+
+
+def failed_in(output: str) -> list[str]:
+    """Return the tests that the summary in `output` names as failed or in error, in its order."""
+    lines = (FAILED.match(COLOUR.sub("", line)) for line in output.splitlines())
+    return list(dict.fromkeys(line[1] for line in lines if line))
+
+
+def _coverage(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "coverage", *arguments], cwd=ROOT, check=False).returncode

@@ -1,0 +1,1 @@
+"""The demo: one company, three branches, 830 orders."""

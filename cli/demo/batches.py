@@ -1,0 +1,81 @@
+"""Submit one batch a branch over HTTP and follow them until they have ended."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from cli.demo.errors import DemoFailed
+from cli.output.progress_bars import Bar, bars_on
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cli.demo.client import Client
+
+LOOK_EVERY = 0.2
+LONGEST = 600.0
+ENDED = ("completed", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One branch's submitted job."""
+
+    client: Client
+    job_id: str
+    orders: int
+    dispatch_ms: float
+
+    def bar(self, job: Mapping[str, Any]) -> Bar:
+        """Return the job as a bar."""
+        progress = job["progress"]
+        failed = f"{progress['failed']} failed" if progress["failed"] else ""
+        note = " ".join(filter(None, (job["status"], failed)))
+        return Bar(self.client.tenant, progress["done"] + progress["failed"], self.orders, note)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long it took: from the first request to the last job's end, and to each 202."""
+
+    jobs: int
+    seconds: float
+    dispatch_ms: float
+
+
+def invoice_all(work: Sequence[tuple[Client, Sequence[int]]]) -> Run:
+    """Invoice the orders of every branch; raises DemoFailed unless every job completes without a failed order."""
+    began = time.monotonic()
+    batches = [_submit(client, orders) for client, orders in work]
+    jobs = _follow(batches, began + LONGEST)
+    seconds = time.monotonic() - began
+    for batch, job in zip(batches, jobs, strict=True):
+        _demand_success(batch, job)
+    return Run(len(batches), seconds, median(batch.dispatch_ms for batch in batches))
+
+
+def _submit(client: Client, orders: Sequence[int]) -> Batch:
+    job_id, milliseconds = client.submit("batch_invoicing", {"order_ids": list(orders)})
+    return Batch(client, job_id, len(orders), milliseconds)
+
+
+def _follow(batches: Sequence[Batch], until: float) -> list[dict[str, Any]]:
+    bars = bars_on()
+    while True:
+        jobs = [batch.client.job(batch.job_id) for batch in batches]
+        bars.show([batch.bar(job) for batch, job in zip(batches, jobs, strict=True)])
+        if all(job["status"] in ENDED for job in jobs):
+            return jobs
+        if time.monotonic() > until:
+            raise DemoFailed(f"jobs are still open after {LONGEST:.0f} s")
+        time.sleep(LOOK_EVERY)
+
+
+def _demand_success(batch: Batch, job: Mapping[str, Any]) -> None:
+    failed = job["progress"]["failed"]
+    if job["status"] != "completed" or failed:
+        why = (job["error"] or {}).get("message") or job["reason"] or f"{failed} orders failed"
+        raise DemoFailed(f"the job of {batch.client.tenant} is {job['status']}: {why}")

@@ -1,0 +1,50 @@
+"""What a browser or another program would ask of the web, as one user of one tenant."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+from cli.demo.errors import DemoFailed
+
+REQUEST_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Asks the web on a loopback port."""
+
+    port: int
+    tenant: str
+    token: str = field(repr=False)
+
+    def submit(self, job_type: str, payload: dict[str, Any]) -> tuple[str, float]:
+        """Submit a job; return its id and the milliseconds until the 202."""
+        began = perf_counter()
+        body = self._ask("POST", f"/api/jobs/{job_type}", {"payload": payload}, expected=http.HTTPStatus.ACCEPTED)
+        return body["job_id"], 1000 * (perf_counter() - began)
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """Return how a job stands."""
+        return self._ask("GET", f"/api/jobs/{job_id}", None, expected=http.HTTPStatus.OK)
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None, *, expected: int) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.token}", "X-Schema": self.tenant}
+        if body is not None:
+            headers |= {"Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
+        # Not urllib.request, which would ask the environment's proxy for a loopback address.
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_SECONDS)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+        finally:
+            connection.close()
+        if response.status != expected:
+            raise DemoFailed(f"{method} {path} for {self.tenant} answered {response.status}: {text[:300]}")
+        answer: dict[str, Any] = json.loads(text)
+        return answer

@@ -1,0 +1,95 @@
+"""The folder `.turno`: the demo's database, its keys, and what another terminal needs to reach them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dotenv import dotenv_values
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from cli.servers.marked_processes import MARK
+from cli.without_secrets import VISIBLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SECRETS = ("MASTER_KEY", "JWT_KEY")
+# A demo that is stopped should stop soon; its jobs go on from their last chunk next time.
+GRACE_SECONDS = "3"
+
+
+@dataclass(frozen=True)
+class DemoFolder:
+    """Knows where everything of one demo is. `path` is absolute: workers start in another folder."""
+
+    path: Path
+
+    def make(self) -> None:
+        """Make the folder, or close it: its logs, too, are its owner's alone."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        # Root's server runs as somebody else, who must get to its data through here.
+        self.path.chmod(0o711 if os.geteuid() == 0 else 0o700)
+
+    @property
+    def postgres(self) -> Path:
+        """The data folder of the embedded server."""
+        return self.path / "postgres"
+
+    @property
+    def environment_file(self) -> Path:
+        """The variables that `turno` reads by itself in this folder."""
+        return self.path / "demo.env"
+
+    @property
+    def web_log(self) -> Path:
+        """What the web says."""
+        return self.path / "web.log"
+
+    @property
+    def worker_log(self) -> Path:
+        """What the spawned workers say."""
+        return self.path / "workers.log"
+
+    def variables(self, admin_url: str, port: int) -> dict[str, str]:
+        """Return the demo's settings; a secret is the environment's, else the last demo's, else a new one."""
+        last = dotenv_values(self.environment_file) if self.environment_file.exists() else {}
+        keys = {name: os.environ.get(name) or last.get(name) or secrets.token_hex(32) for name in SECRETS}
+        return {
+            "DATABASE_URL": without_password(admin_url),
+            "ADMIN_DATABASE_URL": admin_url,
+            **keys,
+            "JWT_ALGORITHMS": "HS256",
+            "ENABLE_BACKGROUND_JOBS": "true",
+            "EXEC_SLOT_DIR": str(self.path / "slots"),
+            "EXEC_LOG": str(self.worker_log),
+            "SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
+            "WEB_BIND": f"127.0.0.1:{port}",
+            MARK: str(self.path),
+            VISIBLE: "yes",
+        }
+
+    def write(self, variables: Mapping[str, str]) -> None:
+        """Keep the variables where only the owner reads them."""
+        lines = [f"{name}={_quoted(value)}\n" for name, value in variables.items()]
+        new = self.environment_file.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.writelines(
+                ["# Written by `turno demo`; `turno` reads it here while no DATABASE_URL is set.\n", *lines]
+            )
+        new.replace(self.environment_file)
+
+
+def without_password(url: str) -> str:
+    """Return the same server and database without a user: every service brings its own."""
+    place = {name: str(value) for name, value in conninfo_to_dict(url).items() if name not in {"user", "password"}}
+    return make_conninfo("", **place)
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,1 @@
+"""The web server: gunicorn's threads, which wait for no client."""

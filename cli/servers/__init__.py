@@ -1,0 +1,1 @@
+"""Private servers for the demo, the tests and the kit: PostgreSQL and RabbitMQ."""

@@ -1,0 +1,19 @@
+"""Wait for a condition, but not for ever."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0.02) -> bool:
+    """Return whether `condition` holds before `within` seconds have passed."""
+    end = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(every)
+    return True

@@ -1,0 +1,1 @@
+"""Holding the live catalog to the design."""

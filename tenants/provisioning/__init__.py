@@ -1,0 +1,1 @@
+"""Making an installation, its companies and tenants, and removing them."""

@@ -1,0 +1,1 @@
+"""The one matrix of who may do what, applied and rendered."""

@@ -1,0 +1,307 @@
+"""Who may do what: the one list. What it does not name is revoked from everybody but the owner."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Role(StrEnum):
+    """A part that one role of the database plays; `schemas.py` says which role plays it where."""
+
+    OWNERS = "owners"
+    HANDLER = "handler"
+    API = "api"
+    REPORT = "report"
+    ENGINE = "engine"
+    WEB = "web"
+    OPERATOR = "operator"
+
+
+class Kind(StrEnum):
+    """A kind of thing that rights are given on. An identity column's sequence needs none."""
+
+    SCHEMA = "schema"
+    FUNCTION = "function"
+    TABLE = "table"
+    VIEW = "view"
+    SEQUENCE = "sequence"
+    IDENTITY = "identity"
+
+
+class CatalogObject(NamedTuple):
+    """Something in a schema, by kind and name; functions have no namesakes here."""
+
+    kind: Kind
+    name: str
+
+
+class Policy(NamedTuple):
+    """One row-level policy as the server prints it: what it is for, and its two conditions."""
+
+    command: str
+    using: str | None
+    check: str | None
+
+
+class Right(NamedTuple):
+    """One privilege of one role on one thing, or on one column of it."""
+
+    thing: CatalogObject
+    column: str | None
+    role: Role
+    privilege: str
+
+
+Roles = frozenset[Role]
+Rights = Mapping[Role, frozenset[str]]
+
+
+def _may(**rights: str) -> Rights:
+    return {Role(role): frozenset(words.split()) for role, words in rights.items()}
+
+
+def _roles(words: str) -> Roles:
+    return frozenset(Role(word) for word in words.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The rights within one schema.
+
+    `relations` names every table of the system, also those that nobody but the owner may touch; `others` are
+    the rights on what is not named, by kind. `invokers` are the functions that run as their caller. Row-level
+    security is on where `policies`, by table and name, has an entry, and nowhere else.
+    """
+
+    usage: Roles
+    functions: Mapping[str, Roles]
+    relations: Mapping[str, Rights]
+    columns: Mapping[tuple[str, str], Rights] = field(default_factory=dict)
+    others: Mapping[Kind, Rights] = field(default_factory=dict)
+    invokers: frozenset[str] = frozenset()
+    policies: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever a right does, so that a schema knows the matrix it was last granted by."""
+        rights = sorted(map(str, self.rights(self._all_things())))
+        return hashlib.sha256("\n".join(rights).encode()).hexdigest()
+
+    def rights(self, things: Iterable[CatalogObject]) -> Iterator[Right]:
+        """Yield every right that should exist on these things of the schema."""
+        for thing in things:
+            yield from _each(thing, None, self._on(thing))
+            for (relation, column), rights in self.columns.items():
+                if relation == thing.name:
+                    yield from _each(thing, column, rights)
+
+    def _all_things(self) -> Iterator[CatalogObject]:
+        yield CatalogObject(Kind.SCHEMA, "")
+        yield from (CatalogObject(Kind.FUNCTION, name) for name in self.functions)
+        yield from (CatalogObject(Kind.TABLE, name) for name in self.relations)
+        yield from (CatalogObject(kind, "") for kind in self.others)
+
+    def _on(self, thing: CatalogObject) -> Rights:
+        match thing.kind:
+            case Kind.SCHEMA:
+                return dict.fromkeys(self.usage, frozenset({"USAGE"}))
+            case Kind.FUNCTION:
+                return dict.fromkeys(self.functions.get(thing.name, ()), frozenset({"EXECUTE"}))
+            case Kind.IDENTITY:
+                return {}
+            case _:
+                return self.relations.get(thing.name, self.others.get(thing.kind, {}))
+
+
+def _each(thing: CatalogObject, column: str | None, rights: Rights) -> Iterator[Right]:
+    for role, privileges in rights.items():
+        yield from (Right(thing, column, role, privilege) for privilege in privileges)
+
+
+_OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
+_READ_WRITE = "SELECT INSERT UPDATE DELETE"
+_WORKING = _roles("handler")
+_READ_JOBS = _may(handler="SELECT", api="SELECT")
+_SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
+
+# Called by `claim`, `claim_groups`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
+_CLAIM_STEPS = frozenset(
+    {
+        "begin_turn",
+        "due_of_each",
+        "goes_before",
+        "hops",
+        "lanes_of",
+        "learn",
+        "make_ready",
+        "marked",
+        "marks",
+        "marks_setting",
+        "next_lane",
+        "oldest",
+        "pass_tenant",
+        "past_hops",
+        "remember_hop",
+        "remember_mark",
+        "remember_turn",
+        "resume_turn",
+        "seek",
+        "seek_all",
+        "spot_of",
+        "take",
+        "take_more",
+        "tenant_room",
+        "type_room",
+        "unmark",
+        "walk",
+        "worker_hold",
+    }
+)
+
+# Called by `command_take` and `job_take` alone.
+_RATE_STEPS = frozenset({"rate_cost", "rate_take"})
+
+# Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
+# 500 tenants, so all owners get these rights through the one group they are members of.
+CONTROL = Matrix(
+    usage=_roles("owners engine web operator"),
+    functions={
+        "uuid_v7": _roles("owners"),
+        "tenant_of": _roles("owners"),
+        "worker_start": _roles("engine"),
+        "lacking": _roles("owners"),
+        "unserved": _roles("engine operator"),
+        "worker_alive": _roles("engine"),
+        "lease_age": _roles("engine"),
+        "lease_take": _roles("engine"),
+        "worker_stop": _roles("engine"),
+        "worth_staying": _roles("engine"),
+        "bury_workers": _roles("engine"),
+        "orphans": _roles("engine"),
+        "promote": _roles("engine"),
+        "claim": _roles("engine"),
+        "claim_groups": _roles("engine"),
+        "claim_job": _roles("engine"),
+        "held": _roles("engine"),
+        "unclaim": _roles("engine"),
+        "restamp": _roles("engine"),
+        "unclaimed": _roles("engine"),
+        "active_tenants": _roles("engine"),
+        "company_of": _roles("engine"),
+        "prune_outcomes": _roles("engine"),
+        "prune_rate_limits": _roles("engine"),
+        "job_take": _roles("owners web"),
+        "command_take": _roles("web"),
+        "stream_ticket_put": _roles("web"),
+        "stream_ticket_take": _roles("web"),
+        "lease_keep": _roles("engine"),
+        "lease_drop": _roles("engine"),
+        "unpublished": _roles("engine"),
+        "mark_published": _roles("engine"),
+        "unpublish": _roles("engine"),
+        "claim_message": _roles("engine"),
+        "backend_for": _roles("web operator"),
+        "reroute": _roles("operator"),
+    },
+    relations={
+        "companies": _may(web="SELECT", operator="SELECT"),
+        "tenants": _may(web="SELECT", operator="SELECT"),
+        "settings": _may(web="SELECT", operator=_READ_WRITE),
+        "job_types": _may(operator=_READ_WRITE),
+        "workers": _may(operator="SELECT"),
+        "exec_hosts": _may(operator="SELECT"),
+        "serving": {},
+        "leases": _may(operator="SELECT"),
+        "tickets": _may(owners=_READ_WRITE),
+        "ticket_counts": _may(operator="SELECT"),
+        "backend_counts": _may(operator="SELECT"),
+        "fairness": _may(operator="SELECT"),
+        "outcomes": _may(owners="INSERT", operator="SELECT"),
+        "stream_tickets": {},
+        "rate_limits": _may(operator="SELECT"),
+        "schema_migrations": _may(web="SELECT"),
+        "schema_functions": {},
+    },
+    columns={
+        ("tenants", column): _may(operator="UPDATE")
+        for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
+    },
+    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS | _RATE_STEPS,
+    policies={
+        ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
+        ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
+        ("outcomes", "all_outcomes"): Policy("r", "true", None),
+    },
+)
+
+# Every table and view that is not named here belongs to the business.
+TENANT = Matrix(
+    usage=_roles("handler api report engine"),
+    functions={
+        "job_start": _WORKING,
+        "job_progress": _WORKING,
+        "job_items": _WORKING,
+        "job_checkpoint": _WORKING,
+        "job_complete": _WORKING,
+        "jobs_held": _WORKING,
+        "jobs_start": _WORKING,
+        "jobs_complete": _WORKING,
+        "job_fail": _WORKING,
+        "job_release": _WORKING,
+        "job_abandon": _WORKING,
+        "job_cancel_requested": _WORKING,
+        "job_hold": _roles("handler"),
+        "job_park": _roles("handler"),
+        "effect_intend": _roles("handler"),
+        "effect_reissue": _roles("handler"),
+        "effect_settle": _roles("handler"),
+        "effect_let_go": _roles("handler"),
+        "effect_decide": _roles("api"),
+        "job_enqueue": _roles("api"),
+        "job_enqueue_child": _roles("handler"),
+        "job_cancel": _roles("api"),
+        "job_lacks": _roles("api"),
+        "job_retry": _roles("api"),
+        "notification_read": _roles("api"),
+        "job_rescue": _roles("engine"),
+        "job_repair": _roles("engine"),
+        "job_expire": _roles("engine"),
+        "job_purge": _roles("engine"),
+    },
+    relations={
+        "background_jobs": _READ_JOBS,
+        "background_job_attempts": {},
+        "background_job_progress": _READ_JOBS,
+        "background_job_checkpoints": _may(handler="SELECT"),
+        "background_job_items": _READ_JOBS,
+        "background_job_events": _READ_JOBS,
+        "background_jobs_dead_letter": _READ_JOBS,
+        "external_effects": {},
+        "external_doubt": {},
+        "notifications": _may(api="SELECT"),
+        "schema_migrations": {},
+        "schema_functions": {},
+        "billable_orders": _SHOWN_VIEW,
+        "invoice_totals": _SHOWN_VIEW,
+        "invoicing_points": _SHOWN_VIEW,
+    },
+    # All but the tokens: a claim's token is its pass.
+    columns={
+        (table, column): _READ_JOBS
+        for table, columns in {
+            "background_job_attempts": "job_id attempt worker backend_pid backend_start started_at finished_at outcome"
+            " error",
+            "external_effects": "key type outside_key state result job_id attempt calls caller_gone waiting intended_at"
+            " settled_at settled_by",
+        }.items()
+        for column in columns.split()
+    },
+    invokers=frozenset({"shortened", "intent_of"}),
+    others={
+        Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
+        Kind.VIEW: _may(handler="SELECT", report="SELECT"),
+        Kind.SEQUENCE: _may(handler="USAGE"),
+    },
+)

@@ -1,0 +1,1 @@
+"""Bringing schemas to this release's version, or back."""

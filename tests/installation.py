@@ -1,0 +1,87 @@
+"""The kit's world with the example's orders in it, and the handlers that misbehave at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from app.jobs.handler import JobHandler
+from app.store.api.commands import NewJob
+from cli.testing import installation as kit
+from cli.testing.installation import KEY, PRODUCT
+from cli.wiring import ROOT
+from handlers.batch_invoicing import BatchInvoicing
+from handlers.services.northwind.load import BRANCH_SHARES, load_orders
+from tenants.identity.tenant import Tenant
+
+__all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "build_world"]
+
+LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
+NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
+ODD = "tests.misbehaving_handlers:REGISTRY"
+
+
+class ExampleInstallation(kit.Installation):
+    """A world of branches; a job is a batch of invoices unless said otherwise."""
+
+    @property
+    def odd(self) -> bool:
+        """Whether its workers know the handlers of the tests."""
+        return self.registry == ODD
+
+    @odd.setter
+    def odd(self, wanted: bool) -> None:
+        self.registry = ODD if wanted else PRODUCT
+
+    def enqueue(
+        self,
+        payload: Mapping[str, Any],
+        *,
+        handler: type[JobHandler[Any]] = BatchInvoicing,
+        tenant: Tenant | None = None,
+        **options: Any,
+    ) -> UUID:
+        return super().enqueue(payload, handler=handler, tenant=tenant, **options)
+
+    def new_job(
+        self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]] = BatchInvoicing, **options: Any
+    ) -> NewJob:
+        return super().new_job(payload, handler=handler, **options)
+
+    def order_ids(self, tenant: Tenant | None = None) -> list[int]:
+        return [row["id"] for row in self.rows("SELECT id FROM orders ORDER BY id", tenant=tenant)]
+
+
+@contextmanager
+def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[ExampleInstallation]:
+    """Install, add a tenant for each share of the Northwind orders, and load them."""
+    fill = {slug: partial(load_orders, share=share) for slug, share in shares.items()}
+    with kit.build_world(url, folder, fill, ExampleInstallation) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def module_world(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
+    """A world of two look-alike tenants for the tests of one module."""
+    with build_world(module_database, tmp_path_factory.mktemp("world"), LOOK_ALIKE) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def module_northwind(module_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleInstallation]:
+    """All 830 orders over three tenants, for the tests of one module."""
+    with build_world(module_database, tmp_path_factory.mktemp("northwind"), NORTHWIND) as world:
+        yield world
+
+
+@pytest.fixture
+def northwind(module_northwind: ExampleInstallation) -> ExampleInstallation:
+    """All 830 orders, none invoiced yet."""
+    module_northwind.forget()
+    return module_northwind
