@@ -146,7 +146,7 @@ class Here:
         worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=os.getpid())
         claim = tickets.claim_job(self._engine, worker, job_id, types=registry.versions)
         assert claim is not None  # noqa: S101 - nobody else takes it
-        executor = Executor(registry=registry, sessions=self._sessions, worker="bench", errand=WorkerCallbacks())
+        executor = Executor(registry=registry, sessions=self._sessions, worker="bench", callbacks=WorkerCallbacks())
         before = self._spent()
         executor.execute(claim)
         took = self._spent() - before

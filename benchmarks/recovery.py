@@ -25,18 +25,18 @@ QUICK_PACE = {"HEARTBEAT_SECONDS": "2", "DEAD_AFTER_SECONDS": "6"}
 def run(options: Options) -> Report:
     """Measure with no back-off after a child's death, so that only noticing and starting again take time."""
     report = Report("recovery", "ms")
-    pace = QUICK_PACE if options.quick else {}
+    timings = QUICK_PACE if options.quick else {}
     with open_ground() as ground, Client(ground) as client:
         tenant = ground.tenant("suc0001")
         with resident(ground, fewest=2, most=2):
             children = [_of_a_child(client, tenant) for _ in range(20 if options.quick else 300)]
-        workers = [_of_a_worker(ground, client, tenant, pace) for _ in range(1 if options.quick else 3)]
+        workers = [_of_a_worker(ground, client, tenant, timings) for _ in range(1 if options.quick else 3)]
         unfinished = "SELECT FROM background_jobs WHERE status <> 'completed' OR attempt <> 2"
         report.facts["not completed at their second attempt"] = ground.in_schema(tenant).execute(unfinished).rowcount
     report.add({CHILD: children, WORKER: workers})
     report.facts[f"{CHILD}, p99"] = quantile(children, 0.99)
     report.facts[f"{WORKER}, longest, back-off of 5 s included"] = max(workers)
-    report.facts["pace of the killed worker"] = pace or "default"
+    report.facts["pace of the killed worker"] = timings or "default"
     report.wanted |= {
         "not completed at their second attempt": 0,
         f"{CHILD}, p99": 1_000.0,
@@ -55,11 +55,11 @@ def _of_a_child(client: Client, tenant: Tenant) -> float:
     return took
 
 
-def _of_a_worker(ground: Ground, client: Client, tenant: Tenant, pace: dict[str, str]) -> float:
-    with resident(ground, fewest=1, most=1, **pace) as doomed:
+def _of_a_worker(ground: Ground, client: Client, tenant: Tenant, timings: dict[str, str]) -> float:
+    with resident(ground, fewest=1, most=1, **timings) as doomed:
         client.enqueue(tenant, seconds=LENGTH)
         client.hear()
-        with resident(ground, fewest=1, most=1, **pace):
+        with resident(ground, fewest=1, most=1, **timings):
             killed = time.monotonic_ns()
             doomed.kill()
             took = (client.hear(within=120).at - killed) / 1e6

@@ -35,7 +35,7 @@ class Writer:
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url)
-        self._announcer = ChangeNotifier(engine_link(read_settings()))
+        self._change_notifier = ChangeNotifier(engine_link(read_settings()))
         self.done: list[tuple[str, int, float]] = []
 
     def change(self, job: dict[str, Any], *, end: bool = False) -> None:
@@ -48,14 +48,14 @@ class Writer:
         asked = time.monotonic()
         self._connection.commit()
         self.done.append((job["id"], revision, asked))
-        self._announcer.changed((_claim(job),))
-        self._announcer.tell()
+        self._change_notifier.changed((_claim(job),))
+        self._change_notifier.tell()
 
     def rest_until(self, moment: float) -> None:
         """Wait, and tell meanwhile what has become due."""
         while (left := moment - time.monotonic()) > 0:
-            time.sleep(max(0.0, min(left, self._announcer.due - time.monotonic())))
-            self._announcer.tell()
+            time.sleep(max(0.0, min(left, self._change_notifier.due - time.monotonic())))
+            self._change_notifier.tell()
 
 
 def _claim(job: dict[str, Any]) -> Claim:

@@ -60,7 +60,7 @@ def _judge(report: Report, seen: list[dict[str, float]]) -> None:
         "cpu ratio": 1.1,
         "pick-up ratio": 1.2,
         "pick-up ratio, processor": 1.2,
-        # The supervisor's own: the engine's, its listener's, and at times the janitor's.
+        # The supervisor's own: the engine's, its listener's, and at times the maintenance process's.
         "most sessions": CHILDREN * (2 + KEPT) + 3,
         "sessions over the baseline after 30 s": 0,
     }

@@ -25,13 +25,13 @@ def maintain() -> None:
     """Run what is due every ten seconds until a signal comes; a failed round is logged, and the next one tries."""
     seal(*WORKERS_NEED)
     from app.maintenance.passes import SWEEP  # noqa: PLC0415 - a probe loads no driver
-    from cli.wiring import maintenance, vigil  # noqa: PLC0415
+    from cli.wiring import liveness, maintenance  # noqa: PLC0415
 
     settings = read_settings()
     log_to_stderr(settings.log_level)
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-    signs = vigil(settings)
+    signs = liveness(settings)
     passes = maintenance(settings, at_each_step=signs.turn)
     round_due = 0.0
     try:

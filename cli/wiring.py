@@ -131,7 +131,7 @@ def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = 
     return pool_queue(settings, name)
 
 
-def vigil(settings: Settings) -> Liveness:
+def liveness(settings: Settings) -> Liveness:
     """Return what says that this process is ready and alive, to whoever started it."""
     return Liveness.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 

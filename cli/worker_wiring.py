@@ -33,7 +33,7 @@ from app.worker.sources.spawned import ExecSource
 from app.worker.supervisor import Supervisor
 from app.worker.timings import PoolSize, Timings
 from cli.environment import public_settings, read_settings
-from cli.wiring import ROOT, logins, maintenance, secrets_named, supervisor_link, vigil, without_secrets
+from cli.wiring import ROOT, liveness, logins, maintenance, secrets_named, supervisor_link, without_secrets
 from cli.without_secrets import CONSUMERS_NEED
 from handlers import build_registry
 from tenants.identity.session import open_session, unlocked
@@ -61,9 +61,9 @@ def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Superv
         forks=forks,
         unlock=_unlock(settings, engine, registry),
         registry=registry,
-        pace=_pace(settings),
+        timings=_timings(settings),
         size=PoolSize(fewest=0, most=1),
-        janitor=sweeps,
+        maintenance_process=sweeps,
     )
 
 
@@ -88,7 +88,7 @@ def consumer_worker(
     looks = partial(_looks, queues=queues, backend="rabbitmq")
 
     def hears(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
-        launch = partial(_launch_courier, settings)
+        launch = partial(_launch_broker_process, settings)
         return BrokerSource(engine=engine, registry=registry, launch=launch, looks=looks(settings, engine, registry))
 
     return _resident("rabbitmq", looks if queues else hears, registry, size, needs=("rabbitmq_url",))
@@ -105,7 +105,7 @@ def _resident(
     registry = registry or build_registry()
     registry.load_all()  # here, so that no child has to
     public = public_settings()
-    signs = vigil(public)
+    signs = liveness(public)
     forks = ForkServer(
         _duty(
             registry,
@@ -124,13 +124,13 @@ def _resident(
         forks=forks,
         unlock=_unlock(settings, engine, registry),
         registry=registry,
-        pace=_pace(settings),
+        timings=_timings(settings),
         size=size
         or PoolSize(
             fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children
         ),
-        janitor=_sweeps(settings, registry),
-        vigil=signs,
+        maintenance_process=_sweeps(settings, registry),
+        liveness=signs,
     )
 
 
@@ -167,11 +167,11 @@ def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Calla
     return unlock_all
 
 
-def _launch_courier(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
+def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with handed_over(secrets_named(settings, CONSUMERS_NEED)) as (secrets, inherited):
         return subprocess.Popen(
-            [sys.executable, str(ROOT / "cli" / "courier.py"), str(descriptor)],
+            [sys.executable, str(ROOT / "cli" / "broker_process.py"), str(descriptor)],
             cwd=ROOT,
             env={**without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
             stdin=subprocess.DEVNULL,
@@ -192,9 +192,9 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
 def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:
     lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
-    def run(claims: Batch, errand: WorkerCallbacks) -> Mapping[Claim, str]:
+    def run(claims: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         name = f"{socket.gethostname()}:{os.getppid()}"
-        executor = Executor(registry=registry, sessions=lent, worker=name, errand=errand)
+        executor = Executor(registry=registry, sessions=lent, worker=name, callbacks=callbacks)
         if len(claims) > 1:
             return GroupExecutor(executor).execute(claims)
         return {claim: executor.execute(claim) for claim in claims}
@@ -202,7 +202,7 @@ def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = N
     return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
 
 
-def _pace(settings: Settings) -> Timings:
+def _timings(settings: Settings) -> Timings:
     return Timings(
         heartbeat=settings.heartbeat_seconds,
         dead_after=settings.dead_after_seconds,

@@ -50,8 +50,8 @@ def execute_group_here(
 ) -> dict[Claim, str]:
     """Run the group as a child does and return the statuses it reports."""
     lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
-    errand = WorkerCallbacks(stop=stop or StopRequest(), following=following)
-    executor = Executor(registry=REGISTRY, sessions=lent, worker="test", errand=errand)
+    callbacks = WorkerCallbacks(stop=stop or StopRequest(), following=following)
+    executor = Executor(registry=REGISTRY, sessions=lent, worker="test", callbacks=callbacks)
     try:
         return GroupExecutor(executor).execute(claims)
     finally:

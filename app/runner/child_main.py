@@ -33,7 +33,7 @@ IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 class Duty:
     """What a child does with its life: how it runs a group, and after how much it is replaced.
 
-    `run` is handed the claims and their errand; it returns the new status of each job that it could record. `jobs` and
+    `run` is handed the claims and their job; it returns the new status of each job that it could record. `jobs` and
     `memory_mb` (of resident memory) are looked at after each group; `at_rest` is called while idle.
     """
 
@@ -72,7 +72,7 @@ class Service:
         self._duty = duty
         self._channel = channel
         self._stop = stop
-        self._errand = WorkerCallbacks(stop=stop, moved=self._say_moved, following=self._take_following)
+        self._callbacks = WorkerCallbacks(stop=stop, moved=self._say_moved, following=self._take_following)
         self._served = 0
         self._following: Batch = ()
 
@@ -84,7 +84,7 @@ class Service:
             self._served += len(claims)
             process_title.show(claims)
             self._stop.begin()
-            code = _run(self._duty, claims, self._errand)
+            code = _run(self._duty, claims, self._callbacks)
             if not leftover_processes.none():
                 leftover_processes.end()
             if code != exit_codes.FINISHED:
@@ -129,11 +129,11 @@ class Service:
         return self._served >= self._duty.jobs or (most is not None and resource_limits.resident_megabytes() > most)
 
 
-def _run(duty: Duty, claims: Batch, errand: WorkerCallbacks) -> int:
+def _run(duty: Duty, claims: Batch, callbacks: WorkerCallbacks) -> int:
     extra = claims[0].log_fields
     crash_points.reach("handed")
     try:
-        statuses = duty.run(claims, errand)
+        statuses = duty.run(claims, callbacks)
     except ClaimLost as error:
         log.warning("%s", error, extra=extra)
     except MemoryError:

@@ -86,15 +86,15 @@ class Executor:
         registry: Registry,
         sessions: SessionSource,
         worker: str,
-        errand: WorkerCallbacks,
+        callbacks: WorkerCallbacks,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._registry = registry
-        self._errand = errand
+        self._callbacks = callbacks
         self._chance = chance
         self.sessions = sessions
         self.worker = worker
-        self.stop = errand.stop
+        self.stop = callbacks.stop
 
     def execute(self, claim: Claim) -> str:
         """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job.
@@ -105,7 +105,7 @@ class Executor:
         with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
             started = transaction.start()
             crash_points.reach("started")
-            return self._run(self.attempt(transaction, started), following=self._errand.following)
+            return self._run(self.attempt(transaction, started), following=self._callbacks.following)
 
     def resume(self, claim: Claim, started: Started, decision: Decision | None) -> str:
         """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
@@ -149,7 +149,7 @@ class Executor:
             started=started,
             stop=self.stop,
             sessions=self.sessions,
-            moved=self._errand.moved,
+            moved=self._callbacks.moved,
             handler=terms,
         )
         return Attempt(transaction.claim, terms, transaction, started, context, monotonic())

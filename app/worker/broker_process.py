@@ -1,4 +1,4 @@
-"""A supervisor's end of its courier: the process that speaks AMQP for it, so that no broker can hold it up."""
+"""A supervisor's end of its broker process: the process that speaks AMQP for it, so that no broker can hold it up."""
 
 import socket
 import subprocess

@@ -38,9 +38,9 @@ class Pulse:
 class Heartbeat:
     """One update of the worker's row every so many seconds; sooner again while the database is away."""
 
-    def __init__(self, *, engine: EngineLink, pace: Timings) -> None:
+    def __init__(self, *, engine: EngineLink, timings: Timings) -> None:
         self._engine = engine
-        self._pace = pace
+        self._timings = timings
         self._answered_at = self.due = monotonic()
 
     def beat(self, worker: UUID) -> Pulse:
@@ -52,10 +52,10 @@ class Heartbeat:
             held = self._engine.run(tickets.held, worker)
         except psycopg.Error as error:
             log.warning("heartbeat failed: %s", in_short(error))
-            self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._pace.heartbeat))
-            return Pulse(cut_off=monotonic() > self._answered_at + self._pace.dead_after)
+            self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))
+            return Pulse(cut_off=monotonic() > self._answered_at + self._timings.dead_after)
         if to_stop is None:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._answered_at = monotonic()
-        self.due = self._answered_at + self._pace.heartbeat
+        self.due = self._answered_at + self._timings.heartbeat
         return Pulse(to_stop=to_stop, held=held)

@@ -38,7 +38,7 @@ class MaintenanceProcess:
             log.warning("no process could be had for maintenance, the next round tries again: %s", error)
             return
         if self.pid == 0:
-            self._be_janitor(parent, before)
+            self._be_maintenance_process(parent, before)
 
     def dismiss(self) -> None:
         """End a round that is under way: the next process that asks goes on with it."""
@@ -63,7 +63,7 @@ class MaintenanceProcess:
         """Return the one of a round that may be under way."""
         return set() if self.pid is None else {self.pid}
 
-    def _be_janitor(self, parent: int, before: Callable[[], None]) -> NoReturn:
+    def _be_maintenance_process(self, parent: int, before: Callable[[], None]) -> NoReturn:
         code = exit_codes.BROKEN
         try:
             resource_limits.die_with_parent(parent)

@@ -64,7 +64,7 @@ class Rescuer:
         *,
         engine: EngineLink,
         registry: Registry,
-        announcer: ChangeNotifier,
+        change_notifier: ChangeNotifier,
         ready: Callable[[], None],
         chance: Callable[[], float],
         clock: Callable[[], float] = monotonic,
@@ -72,7 +72,7 @@ class Rescuer:
         """`ready` is called when a job that was taken back could run again at once."""
         self._engine = engine
         self._registry = registry
-        self._announcer = announcer
+        self._change_notifier = change_notifier
         self._ready = ready
         self._chance = chance
         self._clock = clock
@@ -227,7 +227,7 @@ class Rescuer:
             counted=pending.counted,
             seen=pending.seen,
         )
-        self._announcer.changed((claim,))
+        self._change_notifier.changed((claim,))
         if verdict == "failed":
             log.error("job failed, crashed once too often: %s", pending.cause, extra=claim.log_fields)
         elif verdict != "gone":

@@ -52,32 +52,32 @@ class Supervisor:
         forks: ForkServer,
         unlock: Callable[[Claim], Claim],
         registry: Registry,
-        pace: Timings,
+        timings: Timings,
         size: PoolSize,
-        janitor: MaintenanceProcess | None = None,
-        vigil: Liveness | None = None,
+        maintenance_process: MaintenanceProcess | None = None,
+        liveness: Liveness | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._janitor = janitor or NoJanitor()
-        self._vigil = vigil or Liveness()
+        self._maintenance_process = maintenance_process or NoJanitor()
+        self._liveness = liveness or Liveness()
         self._backend = backend
         self._engine = engine
-        self._announcer = ChangeNotifier(engine)
+        self._change_notifier = ChangeNotifier(engine)
         self._source = source
         self._forks = forks
         self._unlock = unlock
-        self._pace = pace
+        self._timings = timings
         self._size = size
         self._children: dict[int, Child] = {}
         self._capacity = Capacity(self._children, size)
-        self._leisure = IdleChildren(self._children, fewest=size.fewest, patience=pace.idle_child)
+        self._idle_children = IdleChildren(self._children, fewest=size.fewest, patience=timings.idle_child)
         self._unbegun = UnstartedAssignments()
         self._selector = selectors.DefaultSelector()
-        self._shutdown = Shutdown(pace.grace)
-        self._heartbeat = Heartbeat(engine=engine, pace=pace)
-        self._limits = TimeLimits(registry, pace)
+        self._shutdown = Shutdown(timings.grace)
+        self._heartbeat = Heartbeat(engine=engine, timings=timings)
+        self._limits = TimeLimits(registry, timings)
         self._rescuer = Rescuer(
-            engine=engine, registry=registry, announcer=self._announcer, ready=source.hear, chance=chance
+            engine=engine, registry=registry, change_notifier=self._change_notifier, ready=source.hear, chance=chance
         )
 
     def run(self) -> None:
@@ -97,17 +97,17 @@ class Supervisor:
         with ExitStack() as ending:  # each step is done whatever becomes of the others, the last one first
             ending.callback(self._forks.close)
             ending.callback(self._leave)
-            ending.callback(self._janitor.dismiss)
+            ending.callback(self._maintenance_process.dismiss)
             ending.callback(self._hand_back)
-            ending.callback(self._vigil.end)
+            ending.callback(self._liveness.end)
             while self._go_on():
                 self._fill()
                 self._fit()
-                self._announcer.tell()
-                self._vigil.ready()
-                self._janitor.tend(before=self._drop_in_child)
+                self._change_notifier.tell()
+                self._liveness.ready()
+                self._maintenance_process.tend(before=self._drop_in_child)
                 if self._source.exhausted and not (
-                    self._children or self._unbegun or self._rescuer or self._janitor.busy
+                    self._children or self._unbegun or self._rescuer or self._maintenance_process.busy
                 ):
                     break
                 self._watch()
@@ -125,7 +125,7 @@ class Supervisor:
                 ending.callback(self._bury, child)
 
     def _leave(self) -> None:
-        self._announcer.tell(at_once=True)
+        self._change_notifier.tell(at_once=True)
         try:
             self._engine.run(tickets.stop_worker, self._worker)
         except psycopg.Error as error:
@@ -135,10 +135,10 @@ class Supervisor:
     def _go_on(self) -> bool:
         self._beat()
         self._rescuer.flush()
-        self._vigil.turn()
+        self._liveness.turn()
         if not self._shutdown.asked:
             return True
-        self._vigil.leave()
+        self._liveness.leave()
         return bool(self._children or self._unbegun or (self._rescuer and not self._shutdown.grace_over))
 
     @property
@@ -180,7 +180,7 @@ class Supervisor:
 
     def _assign(self, turn: Assignment) -> None:
         try:
-            child = next(iter(self._leisure.idle), None) or self._fork()
+            child = next(iter(self._idle_children.idle), None) or self._fork()
         except OSError as error:
             self._rescuer.unfit(turn, f"no process could be had for it: {error}")
             return
@@ -189,12 +189,12 @@ class Supervisor:
         except psycopg.Error as error:
             self._rescuer.unfit(turn, f"its company's login could not be had: {in_short(error)}")
         else:
-            self._announcer.started(child.claims)
+            self._change_notifier.started(child.claims)
 
     def _fit(self) -> None:
         """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
         if self._shutdown.asked or self._source.exhausted:
-            for child in self._leisure.idle:
+            for child in self._idle_children.idle:
                 child.dismiss()
             return
         while len(self._children) < self._size.fewest:
@@ -203,7 +203,7 @@ class Supervisor:
             except OSError as error:
                 log.warning("no child could be started: %s", error)
                 break
-        self._leisure.dismiss()
+        self._idle_children.dismiss()
 
     def _fork(self) -> Child:
         child = self._forks.fork(self._unlock)
@@ -223,10 +223,10 @@ class Supervisor:
 
     def _hear(self, child: Child) -> None:
         for news in child.hear():
-            self._announcer.changed(news.claims)
+            self._change_notifier.changed(news.claims)
             if news.took is not None:
                 self._source.learn(news.claims, news.took, first=news.first)
-                self._announcer.started(child.claims)
+                self._change_notifier.started(child.claims)
 
     def _watch(self) -> None:
         """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
@@ -248,8 +248,14 @@ class Supervisor:
             self._selector.unregister(hints)
 
     def _patience(self) -> float:
-        moments = [self._heartbeat.due, self._vigil.due, self._announcer.due, self._leisure.due, self._rescuer.due]
-        moments += [self._janitor.due, self._unbegun.give_up_at]
+        moments = [
+            self._heartbeat.due,
+            self._liveness.due,
+            self._change_notifier.due,
+            self._idle_children.due,
+            self._rescuer.due,
+        ]
+        moments += [self._maintenance_process.due, self._unbegun.give_up_at]
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
         moments += [self._limits.deadline(child) for child in self._children.values() if child.claims]
@@ -289,7 +295,7 @@ class Supervisor:
         leftover_processes.end(spare=self._own_processes())
 
     def _own_processes(self) -> set[int]:
-        return {*self._children, *self._inherited, *self._source.processes, *self._janitor.processes}
+        return {*self._children, *self._inherited, *self._source.processes, *self._maintenance_process.processes}
 
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
@@ -301,7 +307,7 @@ class Supervisor:
             if pulse.cut_off and child.claims:
                 child.kill(crash_reasons.CUT_OFF)
             if any(claim.job_id in pulse.to_stop for claim in child.claims):
-                child.cancel(grace=self._pace.grace)
+                child.cancel(grace=self._timings.grace)
         for claim in pulse.held:
             if claim.token not in known:
                 self._rescuer.unheard(claim)

@@ -15,14 +15,14 @@ class TimeLimits:
     A group has the time of one attempt: all its jobs are of one type, and share a transaction.
     """
 
-    def __init__(self, registry: Registry, pace: Timings) -> None:
+    def __init__(self, registry: Registry, timings: Timings) -> None:
         self._registry = registry
-        self._pace = pace
+        self._timings = timings
 
     def deadline(self, child: Child) -> float:
         """Return when something is to be done about a child that runs something, by the monotonic clock."""
         if child.overdue:
-            return child.overdue_since + self._pace.kill_after
+            return child.overdue_since + self._timings.kill_after
         deadline, _ = self._limit(child)
         return deadline
 

@@ -46,7 +46,7 @@ class Client(Thread):
         wishes: Wishes,
         door: Door,
         told: ClientLog,
-        canaries: LeakDetector,
+        leak_detector: LeakDetector,
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._user = f"user-{number}"
@@ -55,7 +55,7 @@ class Client(Thread):
         self._wishes = wishes
         self._door = door
         self._told = told
-        self._canaries = canaries
+        self._leak_detector = leak_detector
         self._over = Event()
         self._asked = 0
 
@@ -78,7 +78,7 @@ class Client(Thread):
         tenant = self._chance.choice(self._stage.tenants)
         handler, payload = self._wishes.draw(self._chance, lambda n: self._stage.new_orders(tenant, n))
         if handler is not Invoicing:
-            payload["note"] = self._canaries.of(tenant)
+            payload["note"] = self._leak_detector.of(tenant)
         self._asked += 1
         asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
         body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}

@@ -47,10 +47,10 @@ class Answer(NamedTuple):
 class Door:
     """Asks the web at a port, and remembers what it said to whom; safe to share between threads."""
 
-    def __init__(self, port: int, settings: Settings, *, canaries: LeakDetector) -> None:
+    def __init__(self, port: int, settings: Settings, *, leak_detector: LeakDetector) -> None:
         self._port = port
         self._settings = settings
-        self._canaries = canaries
+        self._leak_detector = leak_detector
         self._lock = Lock()
         self.answers = Counter[str]()
         self.faults: list[str] = []
@@ -80,7 +80,7 @@ class Door:
         finally:
             connection.close()
         self._count(str(response.status))
-        self._canaries.heard(text, by=tenant)
+        self._leak_detector.heard(text, by=tenant)
         if response.status not in EXPECTED:
             self.faults.append(f"HTTP: {path.partition('?')[0]} was answered {response.status}: {text[:300]}")
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -93,8 +93,8 @@ class Run:
             crew = Crew(stage, network=network)
             faults = Faults(stage, crew, network, broker)
             self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
-            self._canaries = LeakDetector(stage.url, stage.tenants, stage.logs)
-            self._door = Door(stage.web_port, stage.settings("pool"), canaries=self._canaries)
+            self._leak_detector = LeakDetector(stage.url, stage.tenants, stage.logs)
+            self._door = Door(stage.web_port, stage.settings("pool"), leak_detector=self._leak_detector)
             crew.start()
             try:
                 wait_until(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
@@ -157,7 +157,7 @@ class Run:
                 wishes=self._wishes,
                 door=self._door,
                 told=self._told,
-                canaries=self._canaries,
+                leak_detector=self._leak_detector,
             )
             for number in range(1, CLIENTS + 1)
         ]
@@ -221,7 +221,7 @@ class Run:
 
     def _nothing_lingers(self) -> bool:
         self.verdict.violations = self._checker.violations(settled=True)
-        self.verdict.violations += [*self._door.faults, *(f"I4: {leak}" for leak in self._canaries.leaks())]
+        self.verdict.violations += [*self._door.faults, *(f"I4: {leak}" for leak in self._leak_detector.leaks())]
         kinds = {violation[:2] for violation in self.verdict.violations}
         return "I7" not in kinds or "I6" in kinds
 

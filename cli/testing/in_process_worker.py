@@ -43,7 +43,7 @@ class InProcessWorker:
             registry=self._registry,
             sessions=self._sessions,
             worker="here",
-            errand=WorkerCallbacks(),
+            callbacks=WorkerCallbacks(),
             chance=lambda: STEADY,
         )
         if self._registry.terms(claim.type).reads_company:

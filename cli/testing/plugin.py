@@ -68,7 +68,7 @@ def clock(world: Installation) -> Iterator[FrozenClock]:
 
 
 @pytest.fixture
-def canaries(world: Installation) -> LeakDetector:
+def leak_detector(world: Installation) -> LeakDetector:
     """A canary for each tenant, and what was heard of them."""
     return LeakDetector(world.url, world.tenants.values(), world.folder)
 

@@ -11,7 +11,7 @@ from cli.wait import wait_until
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a supervisor that run jobs: each leads a group, as the janitor does not."""
+    """Return the children of a supervisor that run jobs: each leads a group, as the maintenance process does not."""
     return [child for child in below(pid) if leads_a_group(child)]
 
 

@@ -63,10 +63,12 @@ def waiting(channel: BlockingChannel, queue: str) -> int:
     return int(channel.queue_declare(queue, passive=True).method.message_count)
 
 
-def courier_of(consumer: subprocess.Popen[str]) -> int:
+def broker_process_of(consumer: subprocess.Popen[str]) -> int:
     children = Path(f"/proc/{consumer.pid}/task/{consumer.pid}/children").read_text().split()
-    (courier,) = (int(pid) for pid in children if b"courier.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    return courier
+    (broker_process,) = (
+        int(pid) for pid in children if b"broker_process.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+    return broker_process
 
 
 def relays(world: ExampleInstallation) -> bool:
@@ -86,7 +88,7 @@ def test_a_message_is_acknowledged_while_its_job_still_runs(
     channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode(), mandatory=True)
     assert wait_until(lambda: running(world, job_id), within=20)
     # What was not acknowledged would be back in the queue once its connection is gone.
-    os.kill(courier_of(consumer), signal.SIGKILL)
+    os.kill(broker_process_of(consumer), signal.SIGKILL)
     assert not wait_until(lambda: waiting(channel, QUEUE) > 0, within=1)
     assert world.job(job_id)["status"] == "running"
 
@@ -207,7 +209,7 @@ def test_a_relay_killed_between_publishing_and_marking_publishes_again_and_the_j
     assert wait_until(lambda: ended(world, *jobs), within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
-    assert "the courier died" in log
+    assert "the broker process died" in log
     assert attempts_of(world, *jobs) == {1}
     assert {world.job(job_id)["crashes"] for job_id in jobs} == {0}
 

@@ -112,7 +112,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: ExampleInstallation) -> No
     assert world.rows("SELECT count(*) AS n FROM turno.tickets WHERE state = 'running'") == [{"n": most}]
     sessions = world.rows(together)[0]
     assert sessions["handlers"] == most
-    assert sessions["all"] <= most + 4  # the engine, its listener, at times the janitor's two
+    assert sessions["all"] <= most + 4  # the engine, its listener, at times the maintenance process's two
     beats = "SELECT extract(epoch FROM clock_timestamp() - alive_at)::float AS silent FROM turno.workers"
     assert max(world.rows(beats)[0]["silent"] for _ in range(200)) < 5
     (company / "go").touch()

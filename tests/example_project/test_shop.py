@@ -106,9 +106,9 @@ def test_a_child_that_is_killed_is_noticed_at_once(world: Installation, checker:
 # Leaks: no tenant's canary sings anywhere else ---------------------------------------------------------
 
 
-def test_no_customer_is_seen_next_door(world: Installation, canaries: LeakDetector) -> None:
+def test_no_customer_is_seen_next_door(world: Installation, leak_detector: LeakDetector) -> None:
     for tenant in world.tenants.values():
-        job_id = world.enqueue({"names": [canaries.of(tenant)]}, handler=ImportCustomers, tenant=tenant)
-        canaries.heard(world.work(job_id))  # the log is everybody's
-        canaries.heard(json.dumps(world.job(job_id, tenant=tenant), default=str), by=tenant)
-    assert canaries.leaks() == []
+        job_id = world.enqueue({"names": [leak_detector.of(tenant)]}, handler=ImportCustomers, tenant=tenant)
+        leak_detector.heard(world.work(job_id))  # the log is everybody's
+        leak_detector.heard(json.dumps(world.job(job_id, tenant=tenant), default=str), by=tenant)
+    assert leak_detector.leaks() == []

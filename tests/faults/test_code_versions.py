@@ -31,7 +31,7 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree = tmp_path_factory.mktemp("next-release")
     for room in ROOMS:
         shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
-    handlers = tree / "tests" / "odd_handlers.py"
+    handlers = tree / "tests" / "misbehaving_handlers.py"
     text = handlers.read_text()
     classes = (
         "class OddNext(Odd):\n    version = 2\n\n\n"

@@ -22,7 +22,7 @@ def test_every_guard_can_be_cut_out_and_only_of_a_copy() -> None:
     for cuts in CUTS.values():
         for cut in cuts:
             assert any(cut.old in path.read_text() for path in ROOT.glob(cut.files)), cut
-    command = (ROOT / "cli" / "nemesis_command.py").read_text()
+    command = (ROOT / "cli" / "commands" / "nemesis.py").read_text()
     assert not any(cut.old in command for cuts in CUTS.values() for cut in cuts)
 
 

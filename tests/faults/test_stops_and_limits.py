@@ -27,7 +27,7 @@ def odd_pool(world: ExampleInstallation) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Those that run jobs: each leads a group, as the janitor does not."""
+    """Those that run jobs: each leads a group, as the maintenance process does not."""
     found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [child for child in found if Path(f"/proc/{child}").exists() and os.getpgid(child) == child]
 
@@ -109,8 +109,8 @@ def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: Exampl
     job_id = world.enqueue({"how": "print_much", "number": 200}, handler=Odd)
     with Path(os.devnull).open("w") as nowhere:
         pool = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "odd_worker.py"), "pool"], env=world.environment, stdout=nowhere,
-            stderr=nowhere, start_new_session=True,
+            [sys.executable, str(ROOT / "tests" / "misbehaving_worker.py"), "pool"], env=world.environment,
+            stdout=nowhere, stderr=nowhere, start_new_session=True,
         )  # fmt: skip
     try:
         assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)
@@ -140,8 +140,8 @@ def test_a_log_that_cannot_be_written_stops_no_job(world: ExampleInstallation, b
     argument = "pool" if backend == "pool" else str(job_id)
     with Path("/dev/full").open("w") as full:
         worker = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "odd_worker.py"), argument], env=world.environment, stdout=full,
-            stderr=full, start_new_session=True,
+            [sys.executable, str(ROOT / "tests" / "misbehaving_worker.py"), argument], env=world.environment,
+            stdout=full, stderr=full, start_new_session=True,
         )  # fmt: skip
     try:
         assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=20)

@@ -74,14 +74,14 @@ def test_a_canary_takes_about_its_share_always_the_same_and_more_of_them_as_it_g
             " FROM turno.companies c, generate_series(1, 1000) AS i"
         )
 
-        def canaries(percent: int) -> set[str]:
+        def leak_detector(percent: int) -> set[str]:
             rows = admin.execute(
                 "SELECT slug FROM turno.tenants WHERE turno.backend_for(id, 'exec', 'rabbitmq', %s) = 'rabbitmq'",
                 (percent,),
             ).fetchall()
             return {slug for (slug,) in rows}
 
-        none, ten, half, everyone = canaries(0), canaries(10), canaries(50), canaries(100)
+        none, ten, half, everyone = leak_detector(0), leak_detector(10), leak_detector(50), leak_detector(100)
         admin.rollback()
     assert none == set()
     assert len(everyone) == 1002

@@ -20,17 +20,17 @@ SINGER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUE
 ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
 
 
-def test_a_canary_is_found_wherever_it_is_not_at_home(world: ExampleInstallation, canaries: LeakDetector) -> None:
-    song = canaries.of(world.one)
-    canaries.heard(f"{song} at home", by=world.one)
+def test_a_canary_is_found_wherever_it_is_not_at_home(world: ExampleInstallation, leak_detector: LeakDetector) -> None:
+    song = leak_detector.of(world.one)
+    leak_detector.heard(f"{song} at home", by=world.one)
     world.rows(SINGER, "X", song)
-    assert canaries.leaks() == []
-    canaries.heard({"customer": song}, by=world.other)
-    canaries.heard(song.encode())
+    assert leak_detector.leaks() == []
+    leak_detector.heard({"customer": song}, by=world.other)
+    leak_detector.heard(song.encode())
     (world.folder / "log").write_text(f"sung: {song}")
     world.rows(SINGER, "Y", song, tenant=world.other)
     world.rows("INSERT INTO turno.settings (name, value) VALUES (%s, '')", song)
-    assert canaries.leaks() == [
+    assert leak_detector.leaks() == [
         "suc0001's canary was heard by suc0002",
         "suc0001's canary was heard by everybody",
         "suc0001's canary is in settings of everybody",

@@ -70,8 +70,8 @@ MUTANTS = (
         "a busy worker forgets to say that it is alive",
         SIGNS_OF_LIFE,
         "app/worker/supervisor.py",
-        "moments = [self._heartbeat.due, self._vigil.due, ",
-        "moments = [self._heartbeat.due, ",
+        "            self._heartbeat.due,\n            self._liveness.due,\n",
+        "            self._heartbeat.due,\n",
         (f"{SIGNS}::test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck[path]",),
     ),
     Mutant(
@@ -368,7 +368,7 @@ MUTANTS = (
         "app/worker/idle_children.py",
         "return self.idle[: max(0, staying - self._fewest)]",
         "return self.idle",
-        ("tests/unit/test_leisure.py::test_the_fewest_are_left_alone_however_long_they_idle",),
+        ("tests/unit/test_idle_children.py::test_the_fewest_are_left_alone_however_long_they_idle",),
     ),
     Mutant(
         "one goes too many while another is leaving",
@@ -376,7 +376,7 @@ MUTANTS = (
         "app/worker/idle_children.py",
         "staying = sum(not child.leaving for child in self._children.values())",
         "staying = len(self._children)",
-        ("tests/unit/test_leisure.py::test_who_is_spare_goes_and_nobody_in_his_place",),
+        ("tests/unit/test_idle_children.py::test_who_is_spare_goes_and_nobody_in_his_place",),
     ),
     Mutant(
         "two processes maintain at once",

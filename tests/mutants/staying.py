@@ -69,7 +69,7 @@ MUTANTS = (
         "a launched worker does not sweep",
         BY_ITSELF,
         "cli/worker_wiring.py",
-        "        janitor=sweeps,\n",
+        "        maintenance_process=sweeps,\n",
         "",
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
     ),

@@ -11,7 +11,7 @@ NO_FAULT = "section 7: an outage is nobody's fault"
 ONE_TENANT = "tests/faults/test_trouble_of_one_tenant.py"
 RESCUER = "tests/unit/test_rescuer.py"
 LINK = "tests/unit/test_engine_link.py"
-JANITOR = "tests/unit/test_janitor.py"
+JANITOR = "tests/unit/test_maintenance_process.py"
 ENDS = "tests/integration/test_attempt_ends.py"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/test_tenant_sessions.py"
@@ -145,7 +145,7 @@ MUTANTS = (
         "decision 0031: a job that was begun is run by whoever has its session",
         "app/runner/executor.py",
         "return self._run(attempt, following=lambda: ())",
-        "return self._run(attempt, following=self._errand.following)",
+        "return self._run(attempt, following=self._callbacks.following)",
         (f"{ENDS}::test_a_job_of_a_group_that_goes_on_alone_begins_no_other",),
     ),
     Mutant(

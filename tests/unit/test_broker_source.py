@@ -1,4 +1,4 @@
-"""What a consumer's source does with what its courier says; the courier is a socket that the test holds."""
+"""What a consumer's source does with what its broker process says; the test holds the other end of their socket."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Looks:
 
 
 class Scene:
-    """A source whose clock stands still, and the courier's ends of its channels, one for each courier so far."""
+    """A source whose clock stands still, and the far ends of its channels, one for each broker process so far."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -109,7 +109,7 @@ class Scene:
         self.says(f"job {receipt} {message.encode().decode()}")
 
     def heard(self) -> list[str]:
-        """What the courier was told since the last time."""
+        """What the broker process was told since the last time."""
         packets = []
         while True:
             try:
@@ -124,8 +124,8 @@ def scene() -> Iterator[Scene]:
     yield scene
     for end in scene.ends:
         end.close()
-    if scene.source._courier is not None:
-        scene.source._courier.dismiss()
+    if scene.source._broker_process is not None:
+        scene.source._broker_process.dismiss()
 
 
 def test_it_grants_what_is_free_and_no_more(scene: Scene) -> None:
@@ -208,7 +208,7 @@ def test_for_the_reserve_it_looks_and_takes_no_message(scene: Scene) -> None:
     assert scene.heard() == ["grant 1", "back 1.1"]
 
 
-def test_a_courier_that_died_is_replaced_after_a_moment_and_meanwhile_it_looks(scene: Scene) -> None:
+def test_a_broker_process_that_died_is_replaced_after_a_moment_and_meanwhile_it_looks(scene: Scene) -> None:
     scene.source.take(WORKER, 1)
     scene.hands_over("1.1", MESSAGE)
     scene.ends[0].close()

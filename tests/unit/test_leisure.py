@@ -37,23 +37,23 @@ def leaving(children: Children) -> int:
 
 
 def test_the_fewest_are_left_alone_however_long_they_idle(children: Children) -> None:
-    leisure = IdleChildren(children, fewest=3, patience=0.0)
-    assert leisure.due == math.inf
-    leisure.dismiss()
+    idle_children = IdleChildren(children, fewest=3, patience=0.0)
+    assert idle_children.due == math.inf
+    idle_children.dismiss()
     assert leaving(children) == 0
 
 
 def test_who_is_spare_goes_and_nobody_in_his_place(children: Children) -> None:
-    leisure = IdleChildren(children, fewest=2, patience=0.0)
-    assert leisure.due < math.inf
+    idle_children = IdleChildren(children, fewest=2, patience=0.0)
+    assert idle_children.due < math.inf
     for _ in range(2):
-        leisure.dismiss()
+        idle_children.dismiss()
         assert leaving(children) == 1
-        assert leisure.due == math.inf
-    assert len(leisure.idle) == 2
+        assert idle_children.due == math.inf
+    assert len(idle_children.idle) == 2
 
 
 def test_nobody_goes_before_his_time(children: Children) -> None:
-    leisure = IdleChildren(children, fewest=1, patience=60.0)
-    leisure.dismiss()
+    idle_children = IdleChildren(children, fewest=1, patience=60.0)
+    idle_children.dismiss()
     assert leaving(children) == 0

@@ -89,7 +89,7 @@ def rescuing(database: Database) -> Rescuer:
     return Rescuer(
         engine=engine,
         registry=REGISTRY,
-        announcer=ChangeNotifier(engine),
+        change_notifier=ChangeNotifier(engine),
         ready=lambda: None,
         chance=half,
         clock=lambda: database.now,

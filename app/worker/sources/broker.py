@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 QUIET = 2.0  # seconds without a message after which it looks for all it can take; while messages come, for one job
 GLANCE = 0.1  # seconds that a silent broker that is there has between two looks, to speak first
-AGAIN = 1.0  # seconds before a courier that died is replaced
+AGAIN = 1.0  # seconds before a broker process that died is replaced
 
 
 class BrokerRefused(TurnoError):
@@ -32,7 +32,7 @@ class BrokerRefused(TurnoError):
 
 
 class BrokerSource:
-    """Takes what its courier hears; while the broker is away or silent it polls, like a resident of the pool.
+    """Takes what its broker process hears; while the broker is away or silent it polls, like a resident of the pool.
 
     Now and then it looks whatever it hears: what a broker may not say, the database knows.
     """
@@ -49,7 +49,7 @@ class BrokerSource:
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Begin without a courier; `looks` finds tickets of this backend without any broker."""
+        """Begin without a broker process; `looks` finds tickets of this backend without any broker."""
         self._engine = engine
         self.types = [(handler.type, handler.version) for handler in registry.load_all()]
         self.queues = None  # a message names its job, whatever that one's queue
@@ -57,17 +57,17 @@ class BrokerSource:
         self._looks = looks
         self._chance = chance
         self._clock = clock
-        self._courier: BrokerProcess | None = None
-        self._courier_due = clock()
+        self._broker_process: BrokerProcess | None = None
+        self._broker_process_due = clock()
         self._heard: deque[tuple[str, Message]] = deque()
-        self._granted = 0  # how many more the courier may hand over
-        self._here = False  # whether the courier says that the broker is
+        self._granted = 0  # how many more the broker process may hand over
+        self._here = False  # whether the broker process says that the broker is
         self._quiet_at = self._look_at = clock() + QUIET
 
     @property
     def processes(self) -> set[int]:
-        """Return the courier's."""
-        return set() if self._courier is None else {self._courier.pid}
+        """Return the broker process's."""
+        return set() if self._broker_process is None else {self._broker_process.pid}
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
         """Claim what was heard; before that, if it is time, look: for one job while messages come, else for more."""
@@ -76,8 +76,8 @@ class BrokerSource:
             return self._looks.take(worker, free, without)
         claims = self._look(worker, free) if self._clock() >= self._look_at else []
         claims += self._claim_heard(worker, free - len(claims))
-        if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._courier is not None:
-            self._courier.tell("grant", more)
+        if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._broker_process is not None:
+            self._broker_process.tell("grant", more)
             self._granted += more
         return claims
 
@@ -96,44 +96,48 @@ class BrokerSource:
         self._looks.learn(claims, seconds, first=first)
 
     def pause(self) -> None:
-        """Have the courier hand over nothing, and give back what was not claimed."""
-        if self._courier is None:
+        """Have the broker process hand over nothing, and give back what was not claimed."""
+        if self._broker_process is None:
             return
         if self._granted:
-            self._courier.tell("revoke")
+            self._broker_process.tell("revoke")
             self._granted = 0
         while self._heard:
-            self._courier.tell("back", self._heard.popleft()[0])
+            self._broker_process.tell("back", self._heard.popleft()[0])
 
     def patience(self) -> float:
-        """Return the seconds until it wants to look for itself, or to have a courier again."""
+        """Return the seconds until it wants to look for itself, or to have a broker process again."""
         look_in = max(0.0, self._look_at - self._clock(), self._looks.patience())
-        return look_in if self._courier is not None else min(look_in, max(0.0, self._courier_due - self._clock()))
+        return (
+            look_in
+            if self._broker_process is not None
+            else min(look_in, max(0.0, self._broker_process_due - self._clock()))
+        )
 
     def descriptor(self) -> int | None:
-        """Return the courier's channel; a courier that died is replaced after a moment."""
-        if self._courier is None and self._clock() >= self._courier_due:
+        """Return the broker process's channel; a broker process that died is replaced after a moment."""
+        if self._broker_process is None and self._clock() >= self._broker_process_due:
             try:
-                self._courier = BrokerProcess(self._launch)
+                self._broker_process = BrokerProcess(self._launch)
             except OSError as error:
                 self._lose(f"could not be started: {error}")
-        return None if self._courier is None else self._courier.descriptor
+        return None if self._broker_process is None else self._broker_process.descriptor
 
     def hear(self) -> None:
-        """Read what the courier has; raises BrokerRefused when a person must mend the broker first."""
-        if self._courier is None:
+        """Read what the broker process has; raises BrokerRefused when a person must mend the broker first."""
+        if self._broker_process is None:
             return
         try:
-            for word, about in self._courier.packets():
+            for word, about in self._broker_process.packets():
                 self._understand(word, about)
         except BrokerProcessGone:
-            self._courier.dismiss()
+            self._broker_process.dismiss()
             self._lose("died")
 
     def drop_in_child(self) -> None:
         """Let go of the channel: it is the supervisor's."""
-        if self._courier is not None:
-            self._courier.drop()
+        if self._broker_process is not None:
+            self._broker_process.drop()
         self._looks.drop_in_child()
 
     def _understand(self, word: str, about: str) -> None:
@@ -163,16 +167,16 @@ class BrokerSource:
             self._heard.popleft()
             crash_points.reach("claimed_message")
             # Now, not when the job ends: no time limit of the broker, no lost connection can then hurt a long job.
-            if self._courier is not None:
-                self._courier.tell("done", receipt)
+            if self._broker_process is not None:
+                self._broker_process.tell("done", receipt)
             if claim is not None:
                 claims.append(((claim,),))
         return claims
 
     def _lose(self, how: str) -> None:
-        log.warning("the courier %s; another one follows", how)
-        self._courier, self._here = None, False
+        log.warning("the broker process %s; another one follows", how)
+        self._broker_process, self._here = None, False
         self._heard.clear()
         self._granted = 0
         self._quiet_at = self._look_at = self._clock()
-        self._courier_due = self._clock() + AGAIN * (0.5 + self._chance())
+        self._broker_process_due = self._clock() + AGAIN * (0.5 + self._chance())
