@@ -41,20 +41,28 @@ def test_a_file_is_shown_as_it_is(page: Path) -> None:
         assert shown == (ROOT / name).read_text(encoding="utf-8"), f"{page.name} shows an older {name}"
 
 
-def test_the_readme_shows_a_handler_and_its_test() -> None:
-    shown = {name for name, _ in SHOWN_FILE.findall(text_of(ROOT / "README.md"))}
-    assert shown == {"tests/raise_prices.py", "tests/acceptance/test_raise_prices.py"}
+def test_the_readme_shows_a_handler_and_the_guide_its_test() -> None:
+    shown = [
+        {name for name, _ in SHOWN_FILE.findall(text_of(ROOT / page))}
+        for page in ("README.md", "docs/testing-handlers.md")
+    ]
+    assert shown[0] == {"tests/raise_prices.py"}
+    assert "tests/acceptance/test_raise_prices.py" in shown[1]
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(text_of(ROOT / "README.md").splitlines()) <= 250
 
 
 def test_the_settings_are_those_of_the_class() -> None:
-    assert between(ROOT / "README.md", "settings") == markdown_table(), (
+    assert between(ROOT / "docs" / "settings.md", "settings") == markdown_table(), (
         "paste what `python -c 'from cli.settings_reference import *; print(markdown_table())'` prints"
     )
 
 
 def test_the_commands_are_those_of_the_command_line() -> None:
     rows = [f"| `turno {name}` | {entry.line} |" for name, entry in COMMANDS.items()]
-    assert between(ROOT / "README.md", "commands") == "\n".join(["| command | what it does |", "|---|---|", *rows])
+    assert between(ROOT / "docs" / "commands.md", "commands") == "\n".join(["| command | what it does |", "|---|---|", *rows])
 
 
 @every_page
