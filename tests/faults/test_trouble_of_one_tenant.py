@@ -156,7 +156,7 @@ class Broken(Liveness):
         if Path(sys.argv[1], "break").exists():
             raise RuntimeError("a fault of the program's")
 
-cli.worker_wiring.sign of life = lambda _settings: Broken()
+cli.worker_wiring.liveness = lambda _settings: Broken()
 sys.exit(main(["tests.misbehaving_handlers:REGISTRY", "pool"]))
 """
 
