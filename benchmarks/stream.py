@@ -94,8 +94,10 @@ def _to_each(ground: Ground, web: WebProcess, jobs: list[Job], report: Report, *
     first.wait_until_ready()
     first.close()
     before = _memory(web)
+    began = time.monotonic()
     readers = Readers(web.port, openings)
-    opened = readers.wait_until_ready()
+    readers.wait_until_ready()
+    opened = time.monotonic() - began
     report.facts |= {
         "all open after s": opened,
         "KB a stream": (_memory(web) - before) / len(openings),

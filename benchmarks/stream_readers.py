@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Opening = tuple[str, Mapping[str, str]]
 
 PATIENCE = 60.0
+AT_ONCE = 50  # streams opened before the next are: of one tenant a hundred requests wait, and more are refused
 
 
 class NotAStream(Exception):
@@ -56,18 +57,21 @@ class Readers:
     def __init__(self, port: int, openings: Sequence[Opening]) -> None:
         self._selector = selectors.DefaultSelector()
         self._done = Event()
-        self.readers = [self._open(port, path, headers) for path, headers in openings]
-        self._thread = Thread(target=self._read, name="readers")
+        self.readers: list[Reader] = []
+        self._thread = Thread(target=self._read, name="readers", daemon=True)
         self._thread.start()
+        for number, (path, headers) in enumerate(openings):
+            if number % AT_ONCE == 0:
+                self.wait_until_ready()
+            self.readers.append(self._open(port, path, headers))
 
-    def wait_until_ready(self) -> float:
-        """Return the seconds until the last of them had its first state; raises NotAStream."""
+    def wait_until_ready(self) -> None:
+        """Return when the last of them has its first state; raises NotAStream."""
         began = time.monotonic()
         while not all(reader.ready for reader in self.readers):
             if time.monotonic() > began + PATIENCE or not self._thread.is_alive():
                 raise NotAStream(f"{sum(not reader.ready for reader in self.readers)} streams have no first state")
             time.sleep(0.01)
-        return time.monotonic() - began
 
     def wait_until_over(self, seconds: float) -> None:
         """Wait until the server has ended all of them, but not for ever."""
