@@ -13,6 +13,7 @@ Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
 MEGABYTE = 1_048_576
+PLACE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
 
 
@@ -81,6 +82,12 @@ def _networks(text: str) -> tuple[str, ...]:
     return _words(text)
 
 
+def _place(text: str) -> str:
+    if not PLACE.fullmatch(text):
+        raise ValueError("expected package.module:name, such as shop.jobs:HANDLERS")
+    return text
+
+
 def _text(text: str) -> str:
     return text
 
@@ -101,6 +108,7 @@ class Settings:
     )
     master_key: str = _setting("", "secret all role passwords are derived from, 32 characters or more", secret=True)
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
+    handlers: str = _setting("handlers:build_registry", "where the handlers are, as package.module:name", _place)
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))
     queue_canary_backend: str = _setting("", "a second backend, for some of the tenants", _one_of(*BACKENDS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,6 +16,7 @@ from psycopg import sql
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission, fingerprint
 from app.jobs.job import Priority
+from app.jobs.registry import Registry
 from app.maintenance.passes import Maintenance, Terms
 from app.queues.exec.launcher import ExecQueue
 from app.queues.exec.slots import SlotFolder
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from tenants.identity.tenant import Tenant
 
 
+SCRIPTS = {"pool": "worker_pool.py", "rabbitmq": "rabbitmq_consumer.py"}
+
+
 @dataclass
 class BrokerGround:
     """What a benchmark of the broker works on."""
@@ -49,7 +54,9 @@ class BrokerGround:
         """Start a resident worker and wait until it has entered itself into the list."""
         before = self.alive()
         environment = bare_jobs.variables(self.ground.environment(**extra), self.node.url)
-        worker = subprocess.Popen(bare_jobs.command(backend), env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
+        worker = subprocess.Popen(
+            [sys.executable, str(ROOT / "cli" / SCRIPTS[backend])], env=environment, cwd=ROOT, stdin=subprocess.DEVNULL
+        )
         self.workers.append(worker)
         wait_until(lambda: self.alive() > before, within=30)
         return worker
@@ -96,7 +103,6 @@ class BrokerGround:
             slots=SlotFolder(self.ground.folder / "slots", 2),
             log_file=self.ground.folder / "exec.log",
             environment=bare_jobs.variables(self.ground.environment(), self.node.url),
-            program=("-m", "benchmarks.bare_jobs", "exec"),
         )
 
     @contextmanager
@@ -109,7 +115,7 @@ class BrokerGround:
             retention=timedelta(days=settings.retention_days),
         )
         passes = Maintenance(
-            engine=engine_link(settings), queue=self.exec_queue(), registry=bare_jobs.REGISTRY, terms=terms
+            engine=engine_link(settings), queue=self.exec_queue(), registry=Registry.of(bare_jobs.HANDLERS), terms=terms
         )
         over = Event()
 

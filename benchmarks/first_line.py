@@ -28,3 +28,6 @@ class FirstLine(JobHandler[Note]):
         os.write(descriptor, str(reached).encode())
         os.close(descriptor)
         return {}
+
+
+HANDLERS = (FirstLine,)

@@ -223,6 +223,7 @@ def _pools(stage: Stage, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
         "LOG_LEVEL": "ERROR",
         "POOL_MIN_CHILDREN": str(CHILDREN),
         "POOL_MAX_CHILDREN": str(CHILDREN),
+        "HANDLERS": "benchmarks.impatient:REGISTRY",
         # Only children are to die here; their parents are slow.
         "HEARTBEAT_SECONDS": "5",
         "DEAD_AFTER_SECONDS": "60",
@@ -232,7 +233,7 @@ def _pools(stage: Stage, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     with (stage.folder / "workers.log").open("ab") as log:
         pools = [
             subprocess.Popen(
-                [sys.executable, "-m", "cli.testing.worker", "benchmarks.impatient:REGISTRY", "pool"],
+                [sys.executable, str(ROOT / "cli" / "worker_pool.py")],
                 cwd=ROOT,
                 env=environment,
                 stdin=subprocess.DEVNULL,

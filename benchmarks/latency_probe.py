@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from app.jobs.handler import JobContext, JobHandler
 from app.jobs.retry import RetryPolicy
 
+PROBE = "benchmarks.latency_probe:HANDLERS"
+
 
 @dataclass(frozen=True, slots=True)
 class Rope:
@@ -69,3 +71,6 @@ class Bell:
     def close(self) -> None:
         """Take it down."""
         self._socket.close()
+
+
+HANDLERS = (Ring, Chime)

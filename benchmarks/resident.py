@@ -14,7 +14,7 @@ from psycopg import sql
 from app.jobs.job import JobRef, Priority
 from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.environment import ROOT
-from benchmarks.latency_probe import Bell, Ring
+from benchmarks.latency_probe import PROBE, Bell, Ring
 from cli.wait import wait_until
 from cli.wiring import pool_queue
 from tenants.identity.session import call_as_api, service_session
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from app.jobs.handler import JobHandler
     from benchmarks.environment import Ground
     from benchmarks.latency_probe import Rung
     from tenants.identity.tenant import Tenant
@@ -118,24 +117,20 @@ def _job(payload: dict[str, Any], *, handler: type[Ring] = Ring, priority: Prior
 
 @contextmanager
 def resident(
-    ground: Ground, *handlers: type[JobHandler[Any]], fewest: int, most: int, **settings: str
+    ground: Ground, *, fewest: int, most: int, handlers: str = PROBE, **settings: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a pool of these handlers, or of Ring, from when it is ready, with its fewest children, until the end."""
+    """Run a pool of the handlers at this place from when it is ready, with its fewest children, until the end."""
     sign = ground.folder / f"alive-{time.monotonic_ns()}"
     environment = ground.environment(
         QUEUE_BACKEND="pool",
+        HANDLERS=handlers,
         POOL_MIN_CHILDREN=str(fewest),
         POOL_MAX_CHILDREN=str(most),
         ALIVE_FILE=str(sign),
         LOG_LEVEL="ERROR",
         **settings,
     )
-    served = [
-        part
-        for handler in handlers or (Ring,)
-        for part in (handler.type, f"{handler.__module__}:{handler.__qualname__}")
-    ]
-    pool = subprocess.Popen([sys.executable, "-m", "benchmarks.pool_process", *served], cwd=ROOT, env=environment)
+    pool = subprocess.Popen([sys.executable, str(ROOT / "cli" / "worker_pool.py")], cwd=ROOT, env=environment)
     try:
         if not wait_until(sign.exists, within=30):
             raise RuntimeError("the pool did not become ready")

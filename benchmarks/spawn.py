@@ -59,10 +59,10 @@ def _floor(url: str, *, to_exit: bool) -> Contestant:
 
 def _spawn(ground: Ground, web: psycopg.Connection[Any], tenant: Tenant) -> Contestant:
     queue = ExecQueue(
-        root=_root(ground.folder / "root"),
+        root=ROOT,
         slots=SlotFolder(ground.folder / "slots", 1),
         log_file=ground.folder / "workers.log",
-        environment=ground.environment(),
+        environment=ground.environment(HANDLERS="benchmarks.first_line:HANDLERS"),
     )
 
     def turn() -> list[float]:
@@ -77,20 +77,6 @@ def _spawn(ground: Ground, web: psycopg.Connection[Any], tenant: Tenant) -> Cont
         return [(int(note.read_text()) - start) / 1e6]
 
     return turn
-
-
-def _root(folder: Path) -> Path:
-    """Return a root for the launcher in which everything is the project's own but the list of handlers."""
-    folder.mkdir()
-    for room in ("app", "benchmarks", "cli", "tenants"):
-        (folder / room).symlink_to(ROOT / room)
-    (folder / "handlers").mkdir()
-    (folder / "handlers" / "__init__.py").write_text(
-        "from app.jobs.registry import Registry\n\n\n"
-        "def build_registry():\n"
-        "    return Registry({'first_line': 'benchmarks.first_line:FirstLine'})\n"
-    )
-    return folder
 
 
 def _job(note: Path) -> NewJob:

@@ -173,8 +173,11 @@ class Pool:
             POOL_MIN_CHILDREN=str(PROCESSES),
             POOL_MAX_CHILDREN=str(PROCESSES),
             POOL_SESSIONS_PER_CHILD="32",
+            HANDLERS="benchmarks.noop_handlers:HANDLERS",
         )
-        self._process = subprocess.Popen([sys.executable, "-m", "benchmarks.noop_handlers"], env=environment, cwd=ROOT)
+        self._process = subprocess.Popen(
+            [sys.executable, str(ROOT / "cli" / "worker_pool.py")], env=environment, cwd=ROOT
+        )
         return self
 
     def __exit__(

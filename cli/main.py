@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -92,8 +93,11 @@ def _passing_through(name: str, run: Any) -> click.Command:
 @click.group(cls=LazyGroup)
 @click.version_option(package_name="turno", message="%(prog)s %(version)s")
 @click.option("--env-file", metavar="FILE", help="Read settings from FILE instead of .env; `-` is standard input.")
-def main(env_file: str | None) -> None:
+@click.option("--app", metavar="PLACE", help="Where the handlers are, as package.module:name; in place of HANDLERS.")
+def main(env_file: str | None, app: str | None) -> None:
     """Run background jobs for applications that keep each tenant in its own PostgreSQL schema."""
+    if app is not None:
+        os.environ["HANDLERS"] = app
     if env_file is not None:
         read_env_file(env_file)
 

@@ -11,7 +11,7 @@ from psycopg_pool import ConnectionPool
 
 from app.dispatch.backend_choice import BackendChoice
 from app.dispatch.dispatcher import Dispatcher, Submission
-from app.jobs.registry import Registry
+from app.jobs.named_handlers import named_handlers
 from app.queues.interface import QueueInterface
 from app.settings import Settings
 from app.streaming.hub import Hub
@@ -22,7 +22,6 @@ from app.web.services import Inline
 from app.web.thread_shares import ThreadShares
 from cli.http_server.application import Application
 from cli.wiring import backend_defaults, inline_runner, logins, queue_named
-from handlers import build_registry
 from tenants.identity.answer_timeout import PunctualConnection
 from tenants.identity.directory import Directory
 from tenants.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
@@ -46,22 +45,18 @@ HUB_ANSWERS_WITHIN = 5.0
 OpenQueue = Callable[[str], QueueInterface]
 
 
-def serving_application(
-    settings: Settings, registry: Registry | None = None, open_queue: OpenQueue | None = None
-) -> Application:
+def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Application:
     """Return the web application with the loop that serves its streams, for gunicorn's worker."""
     allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
     hub = stream_hub(settings)
     streams = StreamLoop(farewell=farewell, left=hub.leave)
     streams.start()
-    app = web_application(settings, hub, registry, open_queue)
+    app = web_application(settings, hub, open_queue)
     places = ThreadShares(settings.web_threads)
     return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
 
 
-def web_application(
-    settings: Settings, hub: Hub, registry: Registry | None = None, open_queue: OpenQueue | None = None
-) -> Flask:
+def web_application(settings: Settings, hub: Hub, open_queue: OpenQueue | None = None) -> Flask:
     """Return the web application with a pool of its own, opened here; it connects in the background.
 
     It knows the product's handlers and offers jobs by the product's backends, unless it is told others.
@@ -81,7 +76,7 @@ def web_application(
     )
     return create_app(
         settings=settings,
-        registry=registry or build_registry(),
+        registry=named_handlers(settings.handlers),
         dispatcher=dispatcher,
         directory=Directory(pool.connection),
         connection=pool.connection,

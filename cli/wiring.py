@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 
 from app.errors import InvalidSettings
+from app.jobs.named_handlers import named_handlers
 from app.jobs.registry import Registry
 from app.maintenance.passes import Maintenance, Terms
 from app.queues.exec.launcher import ExecQueue
@@ -23,7 +24,6 @@ from app.store.engine_link import RETRY, EngineLink
 from app.store.operator.routing import Defaults
 from app.worker.liveness import Liveness
 from cli.without_secrets import WORKERS_NEED
-from handlers import build_registry
 from tenants.identity.answer_timeout import PunctualConnection
 from tenants.identity.logins import Logins
 from tenants.identity.session import handler_session, service_session
@@ -77,13 +77,8 @@ def supervisor_link(settings: Settings, application: str = "turno-engine") -> En
     return EngineLink(connect, rest=RETRY)
 
 
-def exec_queue(
-    settings: Settings, environment: Mapping[str, str] = os.environ, program: Sequence[str] = ()
-) -> ExecQueue:
-    """Return the backend that launches workers on this host, with this environment but for what is secret in it.
-
-    `program` is what Python is given before the job's id; by default the product's own worker.
-    """
+def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:
+    """Return the backend that launches workers on this host, with this environment but for what is secret in it."""
     slots = SlotFolder(settings.slot_dir, settings.exec_max_processes, settings.reserve_children)
     log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
     return ExecQueue(
@@ -92,7 +87,6 @@ def exec_queue(
         log_file=log_file,
         environment=without_secrets(environment),
         secrets=secrets_named(settings, WORKERS_NEED),
-        program=program,
     )
 
 
@@ -147,7 +141,7 @@ def maintenance(
         at_each_step=at_each_step,
         engine=engine_link(settings),
         queue=open_queue(settings, environment),
-        registry=registry or build_registry(),
+        registry=registry or named_handlers(settings.handlers),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from app.handed_secrets import discard, handed_over
 from app.jobs.claim import Batch, Claim
+from app.jobs.named_handlers import named_handlers
 from app.jobs.registry import Registry
 from app.maintenance.passes import SWEEP
 from app.queues.exec.slots import Slot
@@ -35,19 +36,18 @@ from app.worker.timings import PoolSize, Timings
 from cli.environment import public_settings, read_settings
 from cli.wiring import ROOT, liveness, logins, maintenance, secrets_named, supervisor_link, without_secrets
 from cli.without_secrets import CONSUMERS_NEED
-from handlers import build_registry
 from tenants.identity.session import open_session, unlocked
 from tenants.identity.tenant import HandlerLogin
 
 FIRST_SWEEP = 1.0  # seconds after its start in which a spawned worker does not sweep
 
 
-def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Supervisor:
+def exec_worker(job_id: UUID | None) -> Supervisor:
     """Return a worker that runs this job, then what else waits for the exec backend, and leaves.
 
     Like every worker it reads the settings itself: what forks its children must be forked before that.
     """
-    registry = registry or build_registry()
+    registry = named_handlers(public_settings().handlers)
     place = _place()
     forks = ForkServer(_duty(registry, keep=0, jobs=1), drop=partial(_drop, place))
     settings = read_settings()
@@ -67,19 +67,15 @@ def exec_worker(job_id: UUID | None, registry: Registry | None = None) -> Superv
     )
 
 
-def pool_worker(
-    queues: Sequence[str] = (), registry: Registry | None = None, *, size: PoolSize | None = None
-) -> Supervisor:
+def pool_worker(queues: Sequence[str] = (), *, size: PoolSize | None = None) -> Supervisor:
     """Return a resident worker that runs what waits in these queues, or in all that its handlers name.
 
     `size` is by default what the settings say.
     """
-    return _resident("pool", partial(_looks, queues=queues, backend="pool"), registry, size)
+    return _resident("pool", partial(_looks, queues=queues, backend="pool"), size)
 
 
-def consumer_worker(
-    queues: Sequence[str] = (), registry: Registry | None = None, *, size: PoolSize | None = None
-) -> Supervisor:
+def consumer_worker(queues: Sequence[str] = (), *, size: PoolSize | None = None) -> Supervisor:
     """Return a resident worker that runs what the broker distributes, or what waits in these queues.
 
     The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
@@ -91,20 +87,19 @@ def consumer_worker(
         launch = partial(_launch_broker_process, settings)
         return BrokerSource(engine=engine, registry=registry, launch=launch, looks=looks(settings, engine, registry))
 
-    return _resident("rabbitmq", looks if queues else hears, registry, size, needs=("rabbitmq_url",))
+    return _resident("rabbitmq", looks if queues else hears, size, needs=("rabbitmq_url",))
 
 
 def _resident(
     backend: str,
     source: Callable[[Settings, EngineLink, Registry], Source],
-    registry: Registry | None,
     size: PoolSize | None,
     *,
     needs: Sequence[str] = (),
 ) -> Supervisor:
-    registry = registry or build_registry()
-    registry.load_all()  # here, so that no child has to
     public = public_settings()
+    registry = named_handlers(public.handlers)
+    registry.load_all()  # here, so that no child has to
     signs = liveness(public)
     forks = ForkServer(
         _duty(

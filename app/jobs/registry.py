@@ -1,9 +1,10 @@
 """Which handler serves which type: an explicit list, loaded one by one when needed."""
 
+from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
-from app.errors import UnknownJobType
+from app.errors import InvalidSettings, UnknownJobType
 from app.jobs.handler import JobHandler
 
 
@@ -22,6 +23,19 @@ class Registry:
             self._paths[job_type], _, version = entry.partition("@")
             self._versions[job_type] = int(version or 1)
         self._loaded: dict[str, type[JobHandler[Any]]] = {}
+
+    @classmethod
+    def of(cls, handlers: Iterable[type[JobHandler[Any]]]) -> Self:
+        """Return a registry of these classes, under their own types; raises ValueError if two have the same."""
+        registry = cls({})
+        for handler in handlers:
+            if other := registry._loaded.get(handler.type):
+                names = f"{other.__module__}.{other.__qualname__} and {handler.__module__}.{handler.__qualname__}"
+                raise ValueError(f"{names} have the same type, {handler.type!r}: give one of them another")
+            registry._loaded[handler.type] = handler
+            registry._paths[handler.type] = f"{handler.__module__}:{handler.__qualname__}"
+            registry._versions[handler.type] = handler.version
+        return registry
 
     @property
     def types(self) -> list[str]:
@@ -63,5 +77,13 @@ class Registry:
             return JobHandler
 
     def load_all(self) -> list[type[JobHandler[Any]]]:
-        """Return every handler class, in the order of their types."""
-        return [self.load(job_type) for job_type in self.types]
+        """Return every handler class, in the order of their types; raises InvalidSettings naming those it cannot."""
+        problems = []
+        for job_type in self.types:
+            try:
+                self.load(job_type)
+            except Exception as error:  # noqa: BLE001 - a handler's module may raise anything
+                problems.append(f"{job_type} ({self._paths[job_type]}): {type(error).__name__}: {error}")
+        if problems:
+            raise InvalidSettings([f"HANDLERS: {problem}" for problem in problems])
+        return [self._loaded[job_type] for job_type in self.types]

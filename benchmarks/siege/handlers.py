@@ -25,3 +25,4 @@ class Stranded(Odd):
 
 
 HERE = (BatchInvoicing, Odd, OddHurried, OddOnce, Stillborn)
+ELSEWHERE = (Stranded,)

@@ -22,7 +22,6 @@ from benchmarks.dispatch import insert_into_floor
 from benchmarks.environment import open_ground
 from benchmarks.http_client import ask
 from benchmarks.resident import pss_megabytes, resident
-from benchmarks.siege.handlers import HERE, Stranded
 from benchmarks.siege.victim import Person
 from benchmarks.web_process import BARE, TURNO, serving, serving_process
 from cli.development_token import development_token
@@ -233,7 +232,11 @@ class Place:
                 return
             if self.pool is not None:
                 self.broken.append(f"the pool ended by itself with status {self.pool.returncode}: {during}")
-            self.pool = self.stack.enter_context(resident(self.ground, *HERE, fewest=CHILDREN, most=CHILDREN, **HASTE))
+            self.pool = self.stack.enter_context(
+                resident(
+                    self.ground, handlers="benchmarks.siege.handlers:HERE", fewest=CHILDREN, most=CHILDREN, **HASTE
+                )
+            )
 
     def end_the_pool(self) -> None:
         """Tell the pool to leave, as a deployment does; note how if that was no good end."""
@@ -244,7 +247,9 @@ class Place:
 
     def other_host(self) -> subprocess.Popen[bytes]:
         """Start the worker on the host that is going to be lost."""
-        return self.stack.enter_context(resident(self.ground, Stranded, fewest=1, most=2, **HASTE))
+        return self.stack.enter_context(
+            resident(self.ground, handlers="benchmarks.siege.handlers:ELSEWHERE", fewest=1, most=2, **HASTE)
+        )
 
 
 @contextmanager

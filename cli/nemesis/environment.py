@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from app.settings import Settings
+from cli.nemesis.work import PLACE
 from cli.servers.embedded_postgres import Cluster
 from cli.servers.free_port import free_port
 from cli.wiring import ROOT
@@ -92,6 +93,7 @@ class Stage:
             "DATABASE_URL": url or self.url,
             "MASTER_KEY": KEY,
             "QUEUE_BACKEND": backend,
+            "HANDLERS": PLACE,
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
             "EXEC_LOG": str(self.workers_log),
             "JWT_KEY": JWT_KEY,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli import wiring
-from cli.nemesis.work import PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,4 +39,4 @@ class LossyQueue:
 
 def exec_queue(settings: Settings, environment: Mapping[str, str]) -> ExecQueue:
     """Return what launches a worker that knows the run's handlers, with this environment."""
-    return wiring.exec_queue(settings, environment, program=("-m", "cli.testing.worker", PLACE))
+    return wiring.exec_queue(settings, environment)

@@ -15,7 +15,7 @@ import psycopg
 from app.maintenance.passes import Maintenance, PassesFailed, Terms
 from cli.nemesis.environment import MARK
 from cli.nemesis.hints import exec_queue
-from cli.nemesis.work import PLACE, REGISTRY
+from cli.nemesis.work import REGISTRY
 from cli.testing import processes
 from cli.wait import wait_until
 from cli.wiring import ROOT, engine_link
@@ -129,10 +129,10 @@ class Crew:
         assert self._network is not None  # noqa: S101 - it is started where there is one
         here, there = f"127.0.0.1:{self._stage.cluster.port}", f"{self._network.our_ip}:{self._port}"
         environment = self._stage.environment("pool", self._stage.url.replace(here, there))
-        return self._start_worker("pool", environment, self._network.prefix())
+        return self._start_worker("worker_pool.py", environment, self._network.prefix())
 
     def _start_consumer(self) -> subprocess.Popen[bytes]:
-        return self._start_worker("consume", self._stage.environment("rabbitmq"))
+        return self._start_worker("rabbitmq_consumer.py", self._stage.environment("rabbitmq"))
 
     def _start_web(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -146,10 +146,10 @@ class Crew:
         )
 
     def _start_worker(
-        self, what: str, environment: dict[str, str], prefix: Sequence[str] = ()
+        self, script: str, environment: dict[str, str], prefix: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "cli.testing.worker", PLACE, what],
+            [*prefix, sys.executable, str(ROOT / "cli" / script)],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

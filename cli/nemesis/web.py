@@ -11,7 +11,6 @@ from cli.environment import read_settings
 from cli.http_server.web_server import WebServer
 from cli.nemesis.environment import FOLDER, MARK
 from cli.nemesis.hints import LossyQueue, exec_queue
-from cli.nemesis.work import REGISTRY
 from cli.output.failures import run_plainly
 from cli.wiring import queue_named
 from cli.without_secrets import WEB_NEEDS, seal
@@ -31,7 +30,7 @@ class StrickenWeb(WebServer):
 
         settings = self._settings
         log_to_stderr(settings.log_level)
-        return serving_application(settings, REGISTRY, lambda name: lossy(name, settings))
+        return serving_application(settings, lambda name: lossy(name, settings))
 
 
 def lossy(name: str, settings: Settings) -> QueueInterface:

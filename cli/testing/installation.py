@@ -18,12 +18,12 @@ from psycopg.rows import dict_row
 from psycopg.types.datetime import TimestamptzLoader
 
 from app.dispatch.dispatcher import Submission, fingerprint
+from app.jobs.named_handlers import named_handlers
 from app.jobs.payload import rebuild
 from app.settings import Settings
 from app.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
 from cli.testing.clock import FROZEN, REAL, FrozenClock
 from cli.testing.in_process_worker import InProcessWorker
-from cli.testing.worker import load_registry
 from cli.wiring import ROOT, inline_runner, maintenance
 from cli.without_secrets import VISIBLE
 from tenants.identity.logins import Logins
@@ -94,6 +94,7 @@ class Installation:
             "MASTER_KEY": KEY,
             "JWT_KEY": "the tests' own token key, long enough",
             "QUEUE_BACKEND": self.backend,
+            "HANDLERS": self.registry,
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
             "TURNO_DOTENV": "read",
             VISIBLE: "yes",
@@ -126,7 +127,7 @@ class Installation:
     @property
     def here(self) -> InProcessWorker:
         """A worker within this process, with this world's handlers."""
-        return InProcessWorker(self, load_registry(self.registry))
+        return InProcessWorker(self, named_handlers(self.registry))
 
     def attempt(self, job_id: UUID) -> dict[str, Any]:
         """Claim a job, run one attempt of it here and return the job after it."""
@@ -240,33 +241,26 @@ class Installation:
         return HandlerLogin.of(tenant or self.one)
 
     def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
-        """Start a worker on a job, in a session of its own: the real one, or one that knows odd handlers too."""
+        """Start a worker on a job, in a session of its own."""
         environment = self.environment | extra
         if crash_at:
             environment["TURNO_CRASH_AT"] = crash_at
         return self._start("cli/background_worker.py", str(job_id), environment=environment)
 
     def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
-        """Start a resident worker: the real one, or one that knows odd handlers too."""
+        """Start a resident worker."""
         return self._start("cli/worker_pool.py", *arguments, environment=self.environment | extra)
 
     def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start a consumer of the broker that `extra` names, as with `start_pool`."""
         return self._start("cli/rabbitmq_consumer.py", *arguments, environment=self.environment | extra)
 
-    def worker_command(self, script: str, *arguments: str) -> list[str]:
-        """Return how the product's script is run, or its like with the handlers of another registry."""
-        if self.registry == PRODUCT:
-            return [sys.executable, str(ROOT / script), *arguments]
-        resident = {"cli/worker_pool.py": ["pool"], "cli/rabbitmq_consumer.py": ["consume"]}.get(script, [])
-        return [sys.executable, "-m", "cli.testing.worker", self.registry, *resident, *arguments]
-
     def start(self, script: str, **extra: str) -> subprocess.Popen[str]:
         """Start one of the product's programs as it is, whatever handlers this world's workers know."""
-        return self._spawn([sys.executable, str(ROOT / script)], self.environment | extra)
+        return self._start(script, environment=self.environment | {"HANDLERS": PRODUCT} | extra)
 
     def _start(self, script: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
-        return self._spawn(self.worker_command(script, *arguments), environment)
+        return self._spawn([sys.executable, str(ROOT / script), *arguments], environment)
 
     def _spawn(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         worker = subprocess.Popen(

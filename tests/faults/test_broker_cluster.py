@@ -1,5 +1,6 @@
 """Three brokers and two workers on hosts of their own: nodes die, are cut off, run full, are all away; workers too."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tests.faults.hosts import Host, Lan
 from tests.faults.own_server import own_world
 from tests.faults.posting import Posting
 from tests.faults.tcp_proxy import bad_link
-from tests.installation import ExampleInstallation
+from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 
 pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(600)]
@@ -52,7 +53,7 @@ class Scene:
         return self.lan.hosts[3:]
 
     def start_consumer(self, host: Host) -> Popen[str]:
-        command = self.world.worker_command("cli/rabbitmq_consumer.py")
+        command = [sys.executable, str(ROOT / "cli" / "rabbitmq_consumer.py")]
         worker = host.start(command, self.world.environment | {"DATABASE_URL": self.database_url})
         self.world.workers.append(worker)
         return worker

@@ -30,7 +30,7 @@ STARTS: dict[str, Start] = {
     "a pool": lambda world, _job: world.start_pool(POOL_MAX_CHILDREN="1", **SECRETS, **OWN),
     "a worker by hand": lambda world, job: world.start_worker(job, **SECRETS, **OWN),
     "a worker that was launched": lambda world, job: exec_queue(
-        world.settings, world.environment | SECRETS | OWN, program=("-m", "cli.testing.worker", world.registry)
+        world.settings, world.environment | SECRETS | OWN
     ).offer(JobRef("suc0001", job)),
 }
 

@@ -109,7 +109,7 @@ def test_much_output_of_a_handler_does_not_pass_through_its_parent(world: Exampl
     job_id = world.enqueue({"how": "print_much", "number": 200}, handler=Odd)
     with Path(os.devnull).open("w") as nowhere:
         pool = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "misbehaving_worker.py"), "pool"], env=world.environment,
+            [sys.executable, str(ROOT / "cli" / "worker_pool.py")], env=world.environment,
             stdout=nowhere, stderr=nowhere, start_new_session=True,
         )  # fmt: skip
     try:
@@ -137,10 +137,10 @@ def test_a_huge_answer_stays_in_the_child(world: ExampleInstallation, how: str, 
 def test_a_log_that_cannot_be_written_stops_no_job(world: ExampleInstallation, backend: str) -> None:
     world.backend = backend
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    argument = "pool" if backend == "pool" else str(job_id)
+    program = ["worker_pool.py"] if backend == "pool" else ["background_worker.py", str(job_id)]
     with Path("/dev/full").open("w") as full:
         worker = subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "misbehaving_worker.py"), argument], env=world.environment,
+            [sys.executable, str(ROOT / "cli" / program[0]), *program[1:]], env=world.environment,
             stdout=full, stderr=full, start_new_session=True,
         )  # fmt: skip
     try:

@@ -149,7 +149,7 @@ import sys
 from pathlib import Path
 import cli.worker_wiring
 from app.worker.liveness import Liveness
-from cli.testing.worker import main
+from cli.worker_pool import main
 
 class Broken(Liveness):
     def turn(self):
@@ -157,7 +157,7 @@ class Broken(Liveness):
             raise RuntimeError("a fault of the program's")
 
 cli.worker_wiring.liveness = lambda _settings: Broken()
-sys.exit(main(["tests.misbehaving_handlers:REGISTRY", "pool"]))
+sys.exit(main([]))
 """
 
 

@@ -216,7 +216,6 @@ def test_long_jobs_in_every_place_keep_no_other_tenant_waiting(world: ExampleIns
         slots=SlotFolder(tmp_path / "slots", 2, reserve=1),
         log_file=tmp_path / "log",
         environment=world.environment | {"HEARTBEAT_SECONDS": "0.2"},
-        program=("-m", "cli.testing.worker", world.registry),
     )
     long = [world.enqueue({"how": "wait_for_cancel"}, handler=Odd) for _ in range(3)]
     assert [queue.offer(JobRef("suc0001", job_id)) for job_id in long] == [True, True, False]

@@ -4,7 +4,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Thread
 
@@ -30,14 +30,12 @@ class ExecQueue:
         log_file: Path,
         environment: Mapping[str, str] = os.environ,
         secrets: Mapping[str, str] | None = None,
-        program: Sequence[str] = (),
     ) -> None:
         """`root` is the folder that holds the packages: the worker finds them there.
 
         `secrets` are handed over to it and do not stand in its environment.
-        `program` is what Python is given before the job's id; by default the product's own worker.
         """
-        self._program = program or (str(root / "cli" / "background_worker.py"),)
+        self._program = str(root / "cli" / "background_worker.py")
         self._root = root
         self._slots = slots
         self._log_file = log_file
@@ -70,7 +68,7 @@ class ExecQueue:
     def _launch(self, ref: JobRef, slot: Slot) -> None:
         with self._log_file.open("ab") as output, handed_over(self._secrets) as (secrets, inherited):
             worker = subprocess.Popen(
-                [sys.executable, *LAUNCHED, *self._program, str(ref.job_id)],
+                [sys.executable, *LAUNCHED, self._program, str(ref.job_id)],
                 cwd=self._root,
                 env={
                     **self._environment,

@@ -1,0 +1,103 @@
+"""What `HANDLERS` may name, and what is said of what it may not."""
+
+from pathlib import Path
+
+import pytest
+
+from app.errors import InvalidSettings
+from app.jobs.named_handlers import named_handlers
+from app.settings import Settings
+
+MODULE = """
+from app.jobs.handler import JobHandler
+from app.jobs.registry import Registry
+
+class One(JobHandler[dict]):
+    type = "one"
+
+class Two(JobHandler[dict]):
+    type = "two"
+    version = 3
+
+class AnotherOne(JobHandler[dict]):
+    type = "one"
+
+LISTED = [One, Two]
+REGISTRY = Registry({"two": "SHOP:Two@3"})
+NOWHERE = Registry({"gone": "shop_that_is_not_there:Gone", "two": "SHOP:Nobody@3"})
+TWICE = (One, AnotherOne)
+WORDS = ["one", "two"]
+NUMBER = 7
+
+def built():
+    return REGISTRY
+
+def listed():
+    return LISTED
+
+def broken():
+    raise RuntimeError("no catalogue today")
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module in the working directory, which is on no path yet."""
+    name = f"shop_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODULE.replace("SHOP", name))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path / "nothing"))
+    return name
+
+
+@pytest.mark.parametrize(
+    ("name", "versions"),
+    [
+        ("LISTED", [("one", 1), ("two", 3)]),
+        ("listed", [("one", 1), ("two", 3)]),
+        ("REGISTRY", [("two", 3)]),
+        ("built", [("two", 3)]),
+        ("One", [("one", 1)]),
+    ],
+)
+def test_a_list_a_registry_or_what_builds_one_is_taken_from_the_working_directory(
+    shop: str, name: str, versions: list[tuple[str, int]]
+) -> None:
+    registry = named_handlers(f"{shop}:{name}")
+    assert registry.versions == versions
+    assert [handler.type for handler in registry.load_all()] == [job_type for job_type, _ in versions]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("no_such_shop:HANDLERS", "No module named 'no_such_shop'"),
+        ("{shop}:MISSING", "has no attribute 'MISSING'"),
+        ("{shop}:TWICE", r"\.One and shop_\w+\.AnotherOne have the same type, 'one'"),
+        ("{shop}:WORDS", "expected a Registry, a list of handler classes, .* not 'one'"),
+        ("{shop}:NUMBER", "not 7"),
+        ("{shop}:broken", "RuntimeError: no catalogue today"),
+    ],
+)
+def test_what_names_no_handlers_is_refused_with_its_place_and_why(shop: str, place: str, said: str) -> None:
+    place = place.format(shop=shop)
+    with pytest.raises(InvalidSettings, match=f"HANDLERS={place}: .*{said}"):
+        named_handlers(place)
+
+
+def test_every_type_that_cannot_be_loaded_is_named(shop: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        named_handlers(f"{shop}:NOWHERE").load_all()
+    said = str(refused.value)
+    assert "gone (shop_that_is_not_there:Gone): ModuleNotFoundError" in said
+    assert f"two ({shop}:Nobody): AttributeError" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["shop", "shop:", ":HANDLERS", "shop.jobs:HANDLERS()", "os.system('x'):y", "../shop:H"]
+)
+def test_what_is_no_place_is_refused_as_a_setting(text: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"HANDLERS=.*: expected package\.module:name"):
+        Settings.read(
+            {"DATABASE_URL": "postgresql:///x", "MASTER_KEY": "k" * 32, "JWT_KEY": "j" * 32, "HANDLERS": text}
+        )
