@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from cli.commands.development_tools import begin_anew_with_tools
 from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests
 from cli.servers import system_packages
 
@@ -27,6 +28,7 @@ def test(*, deep: bool, yes: bool, pytest_arguments: tuple[str, ...]) -> None:
     """
     if not (ROOT / "tests").is_dir():
         raise click.ClickException("the tests are not part of the installed package: run this in a checkout")
+    begin_anew_with_tools()
     report = Report()
     if deep or pytest_arguments:
         left_out = get_ready(yes=yes or os.environ.get("CI") == "true")

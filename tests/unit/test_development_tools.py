@@ -1,0 +1,51 @@
+"""What `turno test` does where its tools are not installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+import pytest
+
+from cli.commands import development_tools
+from cli.commands.development_tools import BEGAN_ANEW, TOOLS, begin_anew_with_tools
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What was run in this process's place, where no tool is there."""
+    instead: list[list[str]] = []
+    monkeypatch.delenv(BEGAN_ANEW, raising=False)
+    monkeypatch.setattr(sys, "argv", ["turno", "test", "--deep"])
+    monkeypatch.setattr(development_tools, "find_spec", lambda name: None if name == "ruff" else object())
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setattr(os, "execv", lambda _program, arguments: instead.append(arguments))
+    return instead
+
+
+def test_with_every_tool_nothing_is_installed(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(development_tools, "find_spec", lambda _name: object())
+    begin_anew_with_tools()
+    assert ran == []
+
+
+def test_without_one_the_same_line_is_run_with_the_tools(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: "/bin/uv")
+    begin_anew_with_tools()
+    assert ran == [["/bin/uv", "run", "--group", "dev", "turno", "test", "--deep"]]
+    # Once: if the tool is still missing then, somebody has to look.
+    with pytest.raises(click.ClickException, match="missing: ruff; get them with `uv sync --group dev`"):
+        begin_anew_with_tools()
+
+
+def test_without_uv_it_says_how_to_get_them(ran: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    with pytest.raises(click.ClickException, match="missing: ruff"):
+        begin_anew_with_tools()
+    assert ran == []
+
+
+def test_the_tools_are_those_of_the_group() -> None:
+    for tool in TOOLS:
+        __import__(tool)
