@@ -284,11 +284,11 @@ def test_sigterm_drains_and_what_was_heard_is_left_to_others(
 def test_only_the_named_queues_are_served_and_no_message_is_taken(
     world: ExampleInstallation, channel: BlockingChannel
 ) -> None:
-    cold = world.start_consumer("nothing-of-the-kind")
+    cold = world.start_consumer("--queues", "nothing-of-the-kind")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     channel.basic_publish(EXCHANGE, JOBS, Message(job_id, world.one.schema, 0).encode())
-    hot = world.start_consumer("hot")
+    hot = world.start_consumer("--queues", "hot")
     assert wait_until(lambda: ended(world, job_id), within=30)
     assert waiting(channel, QUEUE) == 1
     assert (cold.poll(), hot.poll()) == (None, None)

@@ -190,10 +190,10 @@ def test_a_child_that_grew_too_large_is_replaced_after_its_job(world: ExampleIns
 def test_only_the_named_queues_are_served(world: ExampleInstallation) -> None:
     cold = world.enqueue({"order_ids": [1]})
     hot = world.enqueue({"how": "ok"}, handler=Odd)
-    world.start_pool("hot")
+    world.start_pool("--queues", "hot")
     assert wait_until(lambda: ended(world, hot), within=30)
     assert world.job(cold)["attempt"] == 0
-    world.start_pool("cold")
+    world.start_pool("--queues", "cold")
     assert wait_until(lambda: ended(world, cold), within=30)
 
 
@@ -358,7 +358,7 @@ def test_without_the_library_there_are_no_titles_and_no_error(world: ExampleInst
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert wait_until(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["status"] == "completed"
-    assert any("tests.misbehaving_handlers" in title for title in titles(pool))
+    assert any("cli/worker_pool.py" in title for title in titles(pool))
     assert not any(title.startswith("turno:") for title in titles(pool))
 
 
@@ -391,7 +391,7 @@ def test_residents_mend_what_other_hosts_left_behind(world: ExampleInstallation)
 
 
 def test_a_worker_enters_what_it_runs(world: ExampleInstallation) -> None:
-    world.start_pool("hot")
+    world.start_pool("--queues", "hot")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     (row,) = world.rows("SELECT queues, types, versions FROM turno.workers")
     assert row["queues"] == ["hot"]
@@ -422,7 +422,7 @@ def test_an_attempt_that_was_healthy_for_long_starts_the_count_again(world: Exam
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_by_the_worker_itself(world: ExampleInstallation) -> None:
-    world.start_pool("nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
+    world.start_pool("--queues", "nothing-of-the-kind", HEARTBEAT_SECONDS="0.1")
     assert wait_until(lambda: world.rows("SELECT 1 FROM turno.workers") != [], within=20)
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
     (worker,) = world.rows("SELECT id FROM turno.workers")
