@@ -23,7 +23,7 @@ def main(arguments: list[str], program: str = "rabbitmq_consumer.py") -> int:
 def _assemble(queues: Sequence[str], size: PoolSize) -> Supervisor:
     from cli.worker_wiring import consumer_worker  # noqa: PLC0415 - a probe loads no driver
 
-    return consumer_worker(queues, size=size)
+    return consumer_worker(queues, size)
 
 
 if __name__ == "__main__":

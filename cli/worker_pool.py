@@ -22,7 +22,7 @@ def main(arguments: list[str], program: str = "worker_pool.py") -> int:
 def _assemble(queues: Sequence[str], size: PoolSize) -> Supervisor:
     from cli.worker_wiring import pool_worker  # noqa: PLC0415 - a probe loads no driver
 
-    return pool_worker(queues, size=size)
+    return pool_worker(queues, size)
 
 
 if __name__ == "__main__":

@@ -67,15 +67,12 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     )
 
 
-def pool_worker(queues: Sequence[str] = (), *, size: PoolSize | None = None) -> Supervisor:
-    """Return a resident worker that runs what waits in these queues, or in all that its handlers name.
-
-    `size` is by default what the settings say.
-    """
+def pool_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
+    """Return a resident worker that runs what waits in these queues, or in all that its handlers name."""
     return _resident("pool", partial(_looks, queues=queues, backend="pool"), size)
 
 
-def consumer_worker(queues: Sequence[str] = (), *, size: PoolSize | None = None) -> Supervisor:
+def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     """Return a resident worker that runs what the broker distributes, or what waits in these queues.
 
     The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
@@ -93,7 +90,7 @@ def consumer_worker(queues: Sequence[str] = (), *, size: PoolSize | None = None)
 def _resident(
     backend: str,
     source: Callable[[Settings, EngineLink, Registry], Source],
-    size: PoolSize | None,
+    size: PoolSize,
     *,
     needs: Sequence[str] = (),
 ) -> Supervisor:
@@ -120,10 +117,7 @@ def _resident(
         unlock=_unlock(settings, engine, registry),
         registry=registry,
         timings=_timings(settings),
-        size=size
-        or PoolSize(
-            fewest=settings.pool_min_children, most=settings.pool_max_children, reserve=settings.reserve_children
-        ),
+        size=size,
         maintenance_process=_sweeps(settings, registry),
         liveness=signs,
     )
