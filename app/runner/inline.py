@@ -11,6 +11,7 @@ import psycopg
 
 from app.errors import InvalidResult, PermanentFailure
 from app.jobs.effect import Effect, Finding
+from app.jobs.error_record import line_of
 from app.jobs.handler import JobHandler
 from app.jobs.payload import rebuild
 from app.runner.items import Counts
@@ -135,6 +136,7 @@ class InlineStep(Generic[T]):
         if not isinstance(error, Exception) or transient(error):
             return False
         if not self._job.is_for_users(error):
-            self._job.log.error("an item failed unexpectedly", exc_info=error)
+            # Its message may hold what the payload holds.
+            self._job.log.error("an item failed unexpectedly: %s at %s", type(error).__name__, line_of(error))
         self._counts.failed += 1
         return True

@@ -11,6 +11,7 @@ from tenants.identity.roles import (
     close_defaults,
     ensure_memberships,
     ensure_roles,
+    existing_roles,
     join,
     report_role,
     tenant_memberships,
@@ -96,7 +97,8 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         if tenant.company != company.slug:
             raise TenantExists(f"{slug} is a tenant of {tenant.company} already")
         return tenant
-    if tenant is not None and admin.execute("SELECT FROM pg_namespace WHERE nspname = %s", [tenant.schema]).rowcount:
+    # Its names are only in this row: what is left of it would belong to nobody once they are other ones.
+    if tenant is not None and any(existing_roles(admin, (tenant.owner_role, tenant.handler_role, tenant.api_role))):
         raise TenantExists(f"the removal of {slug} was not finished; remove it again first")
     key = _key()
     roles = [logins.role(f"{part}_{key}") for part in "ora"]

@@ -180,10 +180,15 @@ def test_a_removed_slug_starts_anew(admin: psycopg.Connection[Any], logins: Logi
     assert check(admin, logins) == []
 
 
-def test_a_removal_that_was_stopped_can_go_on(admin: psycopg.Connection[Any], logins: Logins) -> None:
+@pytest.mark.parametrize("schema_dropped", [False, True])
+def test_a_removal_that_was_stopped_can_go_on(
+    admin: psycopg.Connection[Any], logins: Logins, *, schema_dropped: bool
+) -> None:
     tenant = add_tenant(admin, logins, "suc0001", "acme")
     put_ticket(admin, tenant)
     admin.execute("UPDATE turno.tenants SET state = 'removed'")
+    if schema_dropped:
+        admin.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(tenant.schema)))
     assert check(admin, logins) != []
     with pytest.raises(TenantExists, match="remove it again first"):
         add_tenant(admin, logins, "suc0001", "acme")

@@ -199,6 +199,14 @@ MUTANTS = (
         (CATALOG,),
     ),
     Mutant(
+        "a slug added again leaves the roles of a removal that was stopped",
+        "section 5: what is removed leaves nothing",
+        "tenants/provisioning/provision.py",
+        "if tenant is not None and any(existing_roles(",
+        "if False and any(existing_roles(",
+        ("tests/integration/test_provision.py::test_a_removal_that_was_stopped_can_go_on[True]",),
+    ),
+    Mutant(
         "a login that was mended is left without its bound",
         "attack 31: no tenant's SQL fills the server's disk",
         "tenants/provisioning/access.py",
