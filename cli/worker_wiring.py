@@ -16,7 +16,7 @@ from app.jobs.registry import Registry
 from app.maintenance.passes import SWEEP
 from app.queues.exec.slots import Slot
 from app.queues.interface import PLACE_VARIABLE
-from app.runner.batch_executor import GroupExecutor
+from app.runner.batch_executor import BatchExecutor
 from app.runner.callbacks import WorkerCallbacks
 from app.runner.child_main import Duty
 from app.runner.executor import Executor
@@ -185,7 +185,7 @@ def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = N
         name = f"{socket.gethostname()}:{os.getppid()}"
         executor = Executor(registry=registry, sessions=lent, worker=name, callbacks=callbacks)
         if len(claims) > 1:
-            return GroupExecutor(executor).execute(claims)
+            return BatchExecutor(executor).execute(claims)
         return {claim: executor.execute(claim) for claim in claims}
 
     return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)

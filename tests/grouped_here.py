@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.runner.batch_executor import GroupExecutor
+from app.runner.batch_executor import BatchExecutor
 from app.runner.callbacks import WorkerCallbacks
 from app.runner.executor import Executor
 from app.runner.session import HandlerConnection
@@ -53,6 +53,6 @@ def execute_group_here(
     callbacks = WorkerCallbacks(stop=stop or StopRequest(), following=following)
     executor = Executor(registry=REGISTRY, sessions=lent, worker="test", callbacks=callbacks)
     try:
-        return GroupExecutor(executor).execute(claims)
+        return BatchExecutor(executor).execute(claims)
     finally:
         lent.close()

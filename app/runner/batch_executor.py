@@ -16,7 +16,7 @@ from app import crash_points
 from app.errors import ClaimLost, HandlerMisuse
 from app.jobs.claim import Batch, Claim
 from app.jobs.outcome import Complete, Completed, Decision, Fail, HandedBack, Outcome
-from app.runner.batch_transaction import GroupTransaction, TransactionEnded
+from app.runner.batch_transaction import BatchTransaction, TransactionEnded
 from app.runner.executor import Attempt, Executor, say_if_failed
 from app.runner.resource_limits import limited_memory
 from app.runner.session import transient
@@ -46,7 +46,7 @@ class Member:
         return self.attempt.claim
 
 
-class GroupExecutor:
+class BatchExecutor:
     """Runs the claims of one group; the process around it may die at any line without harm."""
 
     def __init__(self, executor: Executor) -> None:
@@ -56,7 +56,7 @@ class GroupExecutor:
         """Run the attempts and return the status of each job that could be recorded."""
         statuses: dict[Claim, str] = {}
         lent, stop, worker = self._executor.sessions, self._executor.stop, self._executor.worker
-        with closing(GroupTransaction(claims, lent, stop, worker)) as transaction:
+        with closing(BatchTransaction(claims, lent, stop, worker)) as transaction:
             members = self._start(transaction, claims)
             try:
                 self._work(transaction, members)
@@ -71,7 +71,7 @@ class GroupExecutor:
                 self._give_up(transaction, members, None)
         return statuses | self._finish_alone([one for one in members if one.claim not in statuses and not one.lost])
 
-    def _start(self, transaction: GroupTransaction, claims: Batch) -> list[Member]:
+    def _start(self, transaction: BatchTransaction, claims: Batch) -> list[Member]:
         self._executor.stop.transaction_begins()
         started = transaction.starting(
             lambda session: batches.start(session, claims, self._executor.worker, transaction.mark)
@@ -83,7 +83,7 @@ class GroupExecutor:
             if claim.job_id in started
         ]
 
-    def _work(self, transaction: GroupTransaction, members: Sequence[Member]) -> None:
+    def _work(self, transaction: BatchTransaction, members: Sequence[Member]) -> None:
         for member in members:
             began = monotonic()
             with closing(member.attempt.context), limited_memory(member.attempt.terms.memory_mb):
@@ -93,7 +93,7 @@ class GroupExecutor:
                 member.decision = self._executor.decide(member.attempt, outcome)
             crash_points.reach("member")
 
-    def _try(self, transaction: GroupTransaction, member: Member) -> Outcome | None:
+    def _try(self, transaction: BatchTransaction, member: Member) -> Outcome | None:
         """Return what came of the job, its work kept or undone; None if a transaction of its own must say."""
         attempt = member.attempt
         attempt.context.stop_if_overdue()
@@ -115,11 +115,11 @@ class GroupExecutor:
             self._undo(transaction, member)
         return outcome
 
-    def _undo(self, transaction: GroupTransaction, member: Member) -> None:
+    def _undo(self, transaction: BatchTransaction, member: Member) -> None:
         transaction.undo()
         member.kept = False
 
-    def _commit(self, transaction: GroupTransaction, members: Sequence[Member]) -> dict[Claim, str]:
+    def _commit(self, transaction: BatchTransaction, members: Sequence[Member]) -> dict[Claim, str]:
         """Commit what was kept together with every end that was decided."""
         statuses, results = {}, []
         for member in members:
@@ -139,7 +139,7 @@ class GroupExecutor:
                 say_if_failed(member.claim, member.decision, statuses[member.claim])
         return statuses
 
-    def _give_up(self, transaction: GroupTransaction, members: Sequence[Member], misuse: HandlerMisuse | None) -> None:
+    def _give_up(self, transaction: BatchTransaction, members: Sequence[Member], misuse: HandlerMisuse | None) -> None:
         """Undo the group; what was kept and is still held runs again, or has failed for good of a misuse."""
         transaction.rollback()
         held = batches.held(transaction.connection, [member.claim for member in members])

@@ -21,7 +21,7 @@ class TransactionEnded(HandlerMisuse):
     """A handler ended the transaction that its job shares with others, by SQL."""
 
 
-class GroupTransaction(JobTransaction):
+class BatchTransaction(JobTransaction):
     """The group's session and transaction; a job's work is kept or undone without touching that of the others."""
 
     def __init__(self, claims: Batch, sessions: SessionSource, stop: StopRequest, worker: str) -> None:

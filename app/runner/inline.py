@@ -11,7 +11,6 @@ import psycopg
 
 from app.errors import InvalidResult, PermanentFailure
 from app.jobs.effect import Effect, Finding
-from app.jobs.error_record import line_of
 from app.jobs.handler import JobHandler
 from app.jobs.payload import rebuild
 from app.runner.items import Counts
@@ -136,6 +135,8 @@ class InlineStep(Generic[T]):
         if not isinstance(error, Exception) or transient(error):
             return False
         if not self._job.is_for_users(error):
+            from app.jobs.error_record import line_of  # noqa: PLC0415 - loaded only when something failed
+
             # Its message may hold what the payload holds.
             self._job.log.error("an item failed unexpectedly: %s at %s", type(error).__name__, line_of(error))
         self._counts.failed += 1
