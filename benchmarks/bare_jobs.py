@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.retry import RetryPolicy
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 
-from cli.environment import read_settings
-from cli.http_server.web_server import gunicorn_settings
-from cli.web_wiring import web_pool
+from turno.environment import read_settings
+from turno.http_server.web_server import gunicorn_settings
+from turno.wiring.web import web_pool
 
 if TYPE_CHECKING:
     from flask.typing import ResponseReturnValue
 
-    from app.settings import Settings
+    from turno.settings import Settings
 
 
 def bare_application(settings: Settings) -> Flask:

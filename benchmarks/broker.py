@@ -8,8 +8,6 @@ from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from app.dispatch.dispatcher import Submission
-from app.jobs.job import Priority
 from benchmarks.bare_jobs import Idle
 from benchmarks.broker_environment import open_broker_ground
 from benchmarks.broker_peers import throughput
@@ -18,7 +16,9 @@ from benchmarks.http_client import crowd
 from benchmarks.report import Report
 from benchmarks.sampling import quantile
 from benchmarks.web_process import TURNO, serving
-from cli.development_token import development_token
+from turno.commands.development_token import development_token
+from turno.dispatch.dispatcher import Submission
+from turno.jobs.job import Priority
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from app.dispatch.backend_choice import BackendChoice
-from app.dispatch.dispatcher import Dispatcher, Submission, fingerprint
-from app.jobs.job import Priority
-from app.jobs.registry import Registry
-from app.maintenance.passes import Maintenance, Terms
-from app.queues.exec.launcher import ExecQueue
-from app.queues.exec.slots import SlotFolder
-from app.store.api.commands import ENQUEUE, NewJob
-from app.store.operator.routing import Defaults
 from benchmarks import bare_jobs
 from benchmarks.environment import ROOT, open_ground
-from cli.servers.private_rabbitmq import Node
-from cli.wait import wait_until
-from cli.wiring import engine_link, queue_named
-from tenants.identity.session import service_session
+from turno.dispatch.backend_choice import BackendChoice
+from turno.dispatch.dispatcher import Dispatcher, Submission, fingerprint
+from turno.jobs.job import Priority
+from turno.jobs.registry import Registry
+from turno.maintenance.passes import Maintenance, Terms
+from turno.queues.exec.launcher import ExecQueue
+from turno.queues.exec.slots import SlotFolder
+from turno.servers.private_rabbitmq import Node
+from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.operator.routing import Defaults
+from turno.tenancy.identity.session import service_session
+from turno.wiring.shared import engine_link, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from app.jobs.handler import JobHandler
-    from app.queues.interface import QueueInterface
     from benchmarks.environment import Ground
-    from tenants.identity.tenant import Tenant
+    from turno.jobs.handler import JobHandler
+    from turno.queues.interface import QueueInterface
+    from turno.tenancy.identity.tenant import Tenant
 
 
 SCRIPTS = {"pool": "worker_pool.py", "rabbitmq": "rabbitmq_consumer.py"}

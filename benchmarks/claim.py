@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from app.store.engine import tickets
 from benchmarks.environment import KEY, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, milliseconds
-from tenants.identity.logins import Logins
-from tenants.identity.session import service_session
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_company
+from turno.store.engine import tickets
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 JOBS, TENANTS = 50, 5
 LONGEST_SILENCE = 15.0  # seconds: a heartbeat, and half of one

@@ -9,26 +9,26 @@ from uuid import uuid4
 
 from psycopg import sql
 
-from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.environment import open_ground
 from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, timed
 from handlers.batch_invoicing import BatchInvoicing
-from tenants.identity.session import call_as_api, service_session
+from turno.dispatch.dispatcher import Submission, fingerprint
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import psycopg
 
-    from app.store.api.rate_limits import DayLimits
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.identity.tenant import Tenant
+    from turno.store.api.rate_limits import DayLimits
+    from turno.tenancy.identity.tenant import Tenant
 
 FLOOR, PEER = "floor", "pgqueuer"
 TENANTS = 10

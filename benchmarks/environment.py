@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from app.settings import Settings
-from cli.servers.embedded_postgres import Cluster
-from cli.without_secrets import VISIBLE
-from tenants.identity.logins import Logins
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_company, add_tenant
+from turno.servers.embedded_postgres import Cluster
+from turno.settings import Settings
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPANY = "northwind"

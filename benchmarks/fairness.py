@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from app.jobs.job import Priority
 from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import quantile
+from turno.jobs.job import Priority
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 SLOTS = 4
 LENGTH = 0.2  # seconds a job takes

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from app.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobContext, JobHandler
 
 
 @dataclass(frozen=True, slots=True)

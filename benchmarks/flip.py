@@ -7,13 +7,13 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from app.dispatch.dispatcher import Submission
-from app.store.operator import routing
-from app.store.operator.routing import Defaults
 from benchmarks.bare_jobs import Leave
 from benchmarks.broker_environment import open_broker_ground
 from benchmarks.report import Report
-from tenants.identity.session import service_session
+from turno.dispatch.dispatcher import Submission
+from turno.store.operator import routing
+from turno.store.operator.routing import Defaults
+from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
     from uuid import UUID

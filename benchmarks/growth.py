@@ -10,13 +10,13 @@ from benchmarks.environment import open_ground
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import interleaved
-from cli.wait import wait_until
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 EMPTY, FULL = "empty", "full"
 TENANTS, CHILDREN = 2, 2

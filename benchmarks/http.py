@@ -8,16 +8,16 @@ from itertools import count
 from typing import TYPE_CHECKING, LiteralString
 from uuid import uuid4
 
-from app.queues.exec.slots import SlotFolder
 from benchmarks.dispatch import OPEN_JOBS, insert_into_floor
 from benchmarks.environment import open_ground
 from benchmarks.http_client import crowd, steady
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.web_process import BARE, TURNO, serving
-from cli.development_token import development_token
-from cli.wait import wait_until
 from handlers.services.northwind.load import load_orders
+from turno.commands.development_token import development_token
+from turno.queues.exec.slots import SlotFolder
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

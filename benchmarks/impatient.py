@@ -1,8 +1,8 @@
 """The real batch_invoicing, run again at once after a crash, so that it can be killed thousands of times."""
 
-from app.jobs.registry import Registry
-from app.jobs.retry import RetryPolicy
 from handlers.batch_invoicing import BatchInvoicing
+from turno.jobs.registry import Registry
+from turno.jobs.retry import RetryPolicy
 
 
 class Impatient(BatchInvoicing):

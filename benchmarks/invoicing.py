@@ -10,13 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from app.dispatch.dispatcher import Submission, fingerprint
-from app.runner.callbacks import WorkerCallbacks
-from app.runner.executor import Executor
-from app.runner.session import HandlerConnection
-from app.runner.session_cache import Sessions
-from app.store.api.commands import ENQUEUE, NewJob
-from app.store.engine import tickets
 from benchmarks import processor_time
 from benchmarks.environment import ROOT, open_ground
 from benchmarks.report import Report
@@ -26,8 +19,15 @@ from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order
 from handlers.services.northwind.load import expected_net_total, load_orders
-from tenants.identity.session import call_as_api, handler_session, service_session
-from tenants.identity.tenant import HandlerLogin
+from turno.dispatch.dispatcher import Submission, fingerprint
+from turno.runner.callbacks import WorkerCallbacks
+from turno.runner.executor import Executor
+from turno.runner.session import HandlerConnection
+from turno.runner.session_cache import Sessions
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.engine import tickets
+from turno.tenancy.identity.session import call_as_api, handler_session, service_session
+from turno.tenancy.identity.tenant import HandlerLogin
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 SHARE = range(500)
 FLOOR, OURS = "plain loop", "job"

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks import processor_time
 from benchmarks.report import Report
-from cli.nemesis.environment import open_stage
-from cli.testing import processes
-from cli.wiring import ROOT
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from tenants.identity.session import call_as_api
+from nemesis.environment import open_stage
+from turno.dispatch.dispatcher import Submission, fingerprint
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.session import call_as_api
+from turno.testing import processes
+from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from cli.nemesis.environment import Stage
-    from tenants.identity.answer_timeout import PunctualConnection
-    from tenants.identity.tenant import Tenant
+    from nemesis.environment import Stage
+    from turno.tenancy.identity.answer_timeout import PunctualConnection
+    from turno.tenancy.identity.tenant import Tenant
 
 KILLS, QUICK_KILLS = 10_000, 60
 LONGEST = 3_000.0  # seconds: on a busy machine so many are not reached, and the report says how many were

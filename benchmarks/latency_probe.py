@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.retry import RetryPolicy
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.retry import RetryPolicy
 
 PROBE = "benchmarks.latency_probe:HANDLERS"
 

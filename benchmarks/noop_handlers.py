@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.jobs.handler import JobHandler
+from turno.jobs.handler import JobHandler
 
 if TYPE_CHECKING:
-    from app.jobs.handler import JobContext
+    from turno.jobs.handler import JobContext
 
 GROUP = 32
 

@@ -11,10 +11,10 @@ from psycopg import sql
 from benchmarks.environment import KEY, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, milliseconds, timed
-from tenants.identity.logins import Logins
-from tenants.provisioning.install import install
-from tenants.schema_migrations.all_schemas import migrate
-from tenants.schema_migrations.files import packaged
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.schema_migrations.all_schemas import migrate
+from turno.tenancy.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

@@ -15,7 +15,7 @@ from benchmarks.sampling import quantile
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 CHILD, WORKER = "child killed", "worker killed"
 LENGTH = 300.0  # seconds the first attempt would take; the second is done at once

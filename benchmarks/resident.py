@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from psycopg import sql
 
-from app.jobs.job import JobRef, Priority
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.environment import ROOT
 from benchmarks.latency_probe import PROBE, Bell, Ring
-from cli.wait import wait_until
-from cli.wiring import pool_queue
-from tenants.identity.session import call_as_api, service_session
+from turno.jobs.job import JobRef, Priority
+from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.session import call_as_api, service_session
+from turno.wiring.shared import pool_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from benchmarks.environment import Ground
     from benchmarks.latency_probe import Rung
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 
 class Client:

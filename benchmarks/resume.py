@@ -6,14 +6,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.environment import ROOT, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.northwind.load import load_orders
-from tenants.identity.session import call_as_api, service_session
+from turno.dispatch.dispatcher import Submission, fingerprint
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 ITEMS = 25_000
 FLOOR, OURS = "one item", "one item after 24,999 that are done"

@@ -9,16 +9,16 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from app.jobs.job import JobRef
-from app.queues.exec.launcher import ExecQueue
-from app.queues.exec.slots import SlotFolder
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.environment import ROOT, open_ground
 from benchmarks.first_line import FirstLine
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
-from cli.wait import wait_until
-from tenants.identity.session import call_as_api, service_session
+from turno.jobs.job import JobRef
+from turno.queues.exec.launcher import ExecQueue
+from turno.queues.exec.slots import SlotFolder
+from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 FLOOR, LAST_LINE = "floor", "floor, without its exit"
 CONNECT = "import psycopg, sys; psycopg.connect(sys.argv[1]); import time; print(time.monotonic_ns())"

@@ -12,17 +12,17 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from app.dispatch.dispatcher import Submission, fingerprint
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.environment import ROOT, open_ground
 from benchmarks.http_client import Client
 from benchmarks.report import Report
 from benchmarks.sampling import quantile
 from benchmarks.stream_readers import Readers
 from benchmarks.web_process import TURNO, serving_process
-from cli.development_token import development_token
 from handlers.batch_invoicing import BatchInvoicing
-from tenants.identity.session import call_as_api, service_session
+from turno.commands.development_token import development_token
+from turno.dispatch.dispatcher import Submission, fingerprint
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options

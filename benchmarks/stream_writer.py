@@ -11,11 +11,11 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
-from app.jobs.claim import Claim
-from app.worker.change_notifier import ChangeNotifier
-from cli.environment import read_settings
-from cli.wiring import engine_link
-from tenants.identity.tenant import HandlerLogin
+from turno.environment import read_settings
+from turno.jobs.claim import Claim
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.wiring.shared import engine_link
+from turno.worker.change_notifier import ChangeNotifier
 
 STEP = (
     "INSERT INTO {schema}.background_job_progress AS p (job_id, done, total) VALUES (%(job)s, 0, 1000000)"

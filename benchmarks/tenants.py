@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 CHILDREN, KEPT = 2, 4
 BASELINE = 2  # sessions of an idle pool: the engine's and its listener's

@@ -17,7 +17,7 @@ from benchmarks.peer import PeerMissing, install, version
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.skip_locked_process import TABLE
-from cli.wait import wait_until
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks.benchmark import Options
     from benchmarks.environment import Ground
     from benchmarks.sampling import Contestant
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 PROCESSES = 2
 TENANTS = (1, 20, 100)

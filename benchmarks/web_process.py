@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.environment import ROOT
-from cli.servers.free_port import free_port
-from cli.wait import wait_until
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Counted as by default, but never refused.
 UNLIMITED = {"MAX_COMMANDS_PER_MINUTE_PER_TENANT": "1000000", "MAX_JOBS_PER_DAY_PER_TENANT": "100000000"}
-TURNO = "from cli.main import main; main(['serve'])"
+TURNO = "from turno.commands.main import main; main(['serve'])"
 BARE = "from benchmarks.bare_web import serve; serve()"
 
 

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from app.errors import InvalidPayload
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.payload import AtMost
-from app.jobs.retry import RetryPolicy
 from handlers.services.invoicing import invoice_order
 from handlers.services.invoicing_errors import InvoicingError
+from turno.errors import InvalidPayload
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.payload import AtMost
+from turno.jobs.retry import RetryPolicy
 
 LARGEST_BATCH = 10_000
 

@@ -4,11 +4,11 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from app.errors import InvalidPayload, NotIssued, PermanentFailure
-from app.jobs.effect import Absent, Done, Effect, Finding
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.retry import RetryPolicy
 from handlers.services.tax_authority import AuthorityRefused, AuthorityUnclear, AuthorityUnreachable, TaxAuthority
+from turno.errors import InvalidPayload, NotIssued, PermanentFailure
+from turno.jobs.effect import Absent, Done, Effect, Finding
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.retry import RetryPolicy
 
 URL_VARIABLE = "TAXPAYER_AUTHORITY_URL"
 # Once so many seconds have passed, the authority promises, what it was sent has been done or never will be.

@@ -15,17 +15,17 @@ import pytest
 from psycopg import sql
 from psycopg_pool import ConnectionPool
 
-from app.dispatch.dispatcher import Dispatcher
-from app.settings import Settings
-from app.streaming.hub import Hub
-from tenants.identity.answer_timeout import PunctualConnection
-from tenants.identity.directory import Directory
-from tenants.identity.logins import Logins
-from tenants.identity.session import WEB_TIMEOUTS
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_company, add_tenant
 from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
+from turno.dispatch.dispatcher import Dispatcher
+from turno.settings import Settings
+from turno.streaming.hub import Hub
+from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import WEB_TIMEOUTS
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from flask import Flask
     from werkzeug.test import TestResponse
 
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 KEY = "a key that only tests know, 32 bytes or more"
 SETTINGS = Settings(jwt_key=KEY, max_pending_jobs_per_user=5, max_body_bytes=65_536)
@@ -157,8 +157,8 @@ def a_service(url: str) -> Iterator[Service]:
         timeout=30,
         open=True,
     ) as pool:
-        from app.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
-        from app.web.api.stream_events import StreamEvents  # noqa: PLC0415
+        from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
+        from turno.web.api.stream_events import StreamEvents  # noqa: PLC0415
 
         hubs: list[Hub] = []
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cli.testing.in_process_worker import InProcessWorker
 from tests.misbehaving_handlers import REGISTRY
+from turno.testing.in_process_worker import InProcessWorker
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from app.jobs.claim import Claim
     from tests.installation import ExampleInstallation
+    from turno.jobs.claim import Claim
 
 
 def claim_here(world: ExampleInstallation, job_id: UUID) -> Claim:

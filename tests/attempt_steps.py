@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from app.store.handler import attempts, batches
-from app.store.pipeline import Statement, exchange, insist, rows_of
-from app.store.refusals import named_refusals
+from turno.store.handler import attempts, batches
+from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.refusals import named_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from app.jobs.claim import Claim
-    from app.store.handler.attempts import Started
-    from app.store.handler.batches import Result
+    from turno.jobs.claim import Claim
+    from turno.store.handler.attempts import Started
+    from turno.store.handler.batches import Result
 
     Session = psycopg.Connection[Any]
 

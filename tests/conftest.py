@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytest_plugins = [
-    "cli.testing.plugin",
+    "turno.testing.plugin",
     "tests.servers",
     "tests.no_skips",
     "tests.scheduling",

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.jobs.job import JobRef
+    from turno.jobs.job import JobRef
 
 
 class RecordingQueue:

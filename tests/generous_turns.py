@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from app.worker import child
-from app.worker.sources.polling import PoolSource
 from tests.misbehaving_handlers import REGISTRY as REGISTRY  # noqa: PLC0414 - by this name it is looked up
+from turno.worker import child
+from turno.worker.sources.polling import PoolSource
 
 
 def four(_source: PoolSource, _job_type: str) -> int:

@@ -7,12 +7,12 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
-from app.errors import InvalidPayload
-from app.jobs.handler import JobHandler
-from app.jobs.registry import Registry
+from turno.errors import InvalidPayload
+from turno.jobs.handler import JobHandler
+from turno.jobs.registry import Registry
 
 if TYPE_CHECKING:
-    from app.jobs.handler import JobContext
+    from turno.jobs.handler import JobContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.runner.batch_executor import BatchExecutor
-from app.runner.callbacks import WorkerCallbacks
-from app.runner.executor import Executor
-from app.runner.session import HandlerConnection
-from app.runner.session_cache import Sessions
-from app.runner.stop_request import StopRequest
-from app.store.engine import tickets
-from tenants.identity.session import handler_session
 from tests.misbehaving_handlers import REGISTRY
+from turno.runner.batch_executor import BatchExecutor
+from turno.runner.callbacks import WorkerCallbacks
+from turno.runner.executor import Executor
+from turno.runner.session import HandlerConnection
+from turno.runner.session_cache import Sessions
+from turno.runner.stop_request import StopRequest
+from turno.store.engine import tickets
+from turno.tenancy.identity.session import handler_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from app.jobs.claim import Batch, Claim
     from tests.installation import ExampleInstallation
+    from turno.jobs.claim import Batch, Claim
 
 
 def worker_here(world: ExampleInstallation) -> UUID:

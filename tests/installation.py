@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from app.jobs.handler import JobHandler
-from app.store.api.commands import NewJob
-from cli.testing import installation as kit
-from cli.testing.installation import KEY, PRODUCT
-from cli.wiring import ROOT
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.northwind.load import BRANCH_SHARES, load_orders
-from tenants.identity.tenant import Tenant
+from turno.jobs.handler import JobHandler
+from turno.store.api.commands import NewJob
+from turno.tenancy.identity.tenant import Tenant
+from turno.testing import installation as kit
+from turno.testing.installation import KEY, PRODUCT
+from turno.wiring.shared import ROOT
 
 __all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "build_world"]
 

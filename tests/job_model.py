@@ -7,8 +7,8 @@ from uuid import UUID
 
 from hypothesis.vendor.pretty import RepresentationPrinter
 
-from app.jobs.claim import Claim
-from tenants.identity.tenant import Tenant
+from turno.jobs.claim import Claim
+from turno.tenancy.identity.tenant import Tenant
 
 CRASHES = 3  # the one that fails the job
 

@@ -20,14 +20,14 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.string import TextLoader
 
-from app.errors import PermanentFailure
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.outcome import Cancel, Reschedule
-from app.jobs.registry import Registry
-from app.jobs.retry import RetryPolicy
-from app.runner import leftover_processes
 from handlers.services.tax_authority import TaxAuthority
 from handlers.taxpayer_sync import TaxpayerSync
+from turno.errors import PermanentFailure
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.outcome import Cancel, Reschedule
+from turno.jobs.registry import Registry
+from turno.jobs.retry import RetryPolicy
+from turno.runner import leftover_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 
-from app.errors import ClaimLost
-from cli.wait import wait_until
+from turno.errors import ClaimLost
+from turno.servers.wait import wait_until
 
 Session = psycopg.Connection[Any]
 Step = Callable[[Session], object]

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from app.errors import InvalidPayload, UserError
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.retry import RetryPolicy
+from turno.errors import InvalidPayload, UserError
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.retry import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.registry import Registry
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.servers.embedded_postgres import Cluster
-from cli.servers.private_rabbitmq import Node
-from cli.servers.system_packages import CHROMIUM, POSTGRES_15
-from cli.testing.servers import fresh_database, template_of
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.private_rabbitmq import Node
+from turno.servers.system_packages import CHROMIUM, POSTGRES_15
+from turno.testing.servers import fresh_database, template_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.registry import Registry
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID, uuid4
 
-from app.streaming.subscriber import State, Subscriber, View
-from tenants.identity.tenant import Tenant
+from turno.streaming.subscriber import State, Subscriber, View
+from turno.tenancy.identity.tenant import Tenant
 
 TENANT = Tenant(
     id=1, slug="suc0001", company="acme", schema="t_0123456789ab", owner_role="o", handler_role="r", api_role="a",

@@ -7,8 +7,8 @@ import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from app.web.auth import session_cookie
 from tests.api import token
+from turno.web.auth import session_cookie
 
 if TYPE_CHECKING:
     from flask import Flask

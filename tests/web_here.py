@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from app.dispatch.dispatcher import Dispatcher
-from app.web import create_app
-from cli.web_wiring import stream_hub, web_pool
 from handlers import build_registry
-from tenants.identity.directory import Directory
 from tests.fakes import RecordingQueue
+from turno.dispatch.dispatcher import Dispatcher
+from turno.tenancy.identity.directory import Directory
+from turno.web import create_app
+from turno.wiring.web import stream_hub, web_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flask import Flask
 
-    from app.jobs.registry import Registry
     from tests.installation import ExampleInstallation
+    from turno.jobs.registry import Registry
 
 
 @contextmanager

@@ -20,9 +20,9 @@ from benchmarks.siege.on_workers import ON_WORKERS
 from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
 from benchmarks.siege.place import CHILDREN, open_place
 from benchmarks.siege.victim import Orders
-from cli.testing.checker import Checker
-from cli.testing.client_log import Asked
-from cli.wait import wait_until
+from turno.servers.wait import wait_until
+from turno.testing.checker import Checker
+from turno.testing.client_log import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 import psycopg
 from psycopg import sql
 
-from app.store.api.commands import ENQUEUE
-from app.store.operator import routing
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, refused
 from benchmarks.siege.place import ENDED, PAUSE, STREAMS, in_its_attempt
-from tenants.identity.session import service_session
 from tests.misbehaving_handlers import Odd
 from tests.stream_client import StreamClient
+from turno.store.api.commands import ENQUEUE
+from turno.store.operator import routing
+from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 
-from app.jobs.job import Priority
-from app.store.operator import routing
 from benchmarks.siege.attack import Attack, Ending, both, first_line, of_job, refused
 from benchmarks.siege.handlers import Stillborn, Stranded
 from benchmarks.siege.place import ENDED, in_its_attempt
-from tenants.identity.session import service_session
-from tenants.provisioning.removal import remove_tenant
 from tests.misbehaving_handlers import Odd, OddHurried
+from turno.jobs.job import Priority
+from turno.store.operator import routing
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.provisioning.removal import remove_tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable

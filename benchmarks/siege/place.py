@@ -16,35 +16,35 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from app.jobs.job import JobRef, Priority
-from app.store.api.commands import ENQUEUE, NewJob
 from benchmarks.dispatch import insert_into_floor
 from benchmarks.environment import open_ground
 from benchmarks.http_client import ask
 from benchmarks.resident import pss_megabytes, resident
 from benchmarks.siege.victim import Person
 from benchmarks.web_process import BARE, TURNO, serving, serving_process
-from cli.development_token import development_token
-from cli.testing.client_log import Asked, ClientLog
-from cli.wait import wait_until
-from cli.wiring import pool_queue
 from handlers.services.northwind.load import load_orders
-from tenants.identity.directory import read_tenant
-from tenants.identity.session import call_as_api, handler_session, service_session
-from tenants.identity.tenant import HandlerLogin
 from tests.misbehaving_handlers import OddOnce
+from turno.commands.development_token import development_token
+from turno.jobs.job import JobRef, Priority
+from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.tenancy.identity.directory import read_tenant
+from turno.tenancy.identity.session import call_as_api, handler_session, service_session
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.testing.client_log import Asked, ClientLog
+from turno.wiring.shared import pool_queue
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from app.jobs.handler import JobHandler
-    from app.settings import Settings
     from benchmarks.environment import Ground
     from benchmarks.http_client import Answer
     from benchmarks.web_process import WebProcess
-    from tenants.identity.tenant import Tenant
+    from turno.jobs.handler import JobHandler
+    from turno.settings import Settings
+    from turno.tenancy.identity.tenant import Tenant
 
 CHILDREN = 4
 ENDED = ("completed", "failed", "cancelled")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.nemesis.schedule import WEIGHTS, Schedule
-from cli.nemesis.wishes import KINDS, MOST_OPEN, Wishes
-from cli.wiring import ROOT
+from nemesis.schedule import WEIGHTS, Schedule
+from nemesis.wishes import KINDS, MOST_OPEN, Wishes
+from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -54,7 +54,7 @@ def nemesis(
     click.echo(f"seed {seed}, {minutes:g} minutes, {len(schedule.faults)} faults")
     for fault in schedule.faults:
         click.echo(str(fault))
-    from cli.nemesis.run import Run, tell  # noqa: PLC0415 - help for the command must not load everything
+    from nemesis.run import Run, tell  # noqa: PLC0415 - help for the command must not load everything
 
     # As Ctrl-C: what it started must end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

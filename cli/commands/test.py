@@ -9,7 +9,7 @@ import click
 
 from cli.commands.development_tools import begin_anew_with_tools
 from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests
-from cli.servers import system_packages
+from turno.servers import system_packages
 
 # What the fast ring runs: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
 FAST_RING = ("tests/test_architecture.py", "tests/unit", "tests/integration", "tests/acceptance/test_worker.py")

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from app.store.engine import recovery, tickets
 from cli.demo.errors import DemoFailed
-from cli.wait import wait_until
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.northwind.load import BRANCH_SHARES, expected_net_total, load_orders, reset_invoices
-from tenants.identity.directory import read_tenant
-from tenants.identity.session import LoginRefused, handler_session, service_session
-from tenants.identity.tenant import HandlerLogin, Tenant
-from tenants.provisioning.access import reset_login
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_company, add_tenant
-from tenants.schema_migrations.all_schemas import failed, migrate
-from tenants.schema_migrations.fan_out import opened
+from turno.servers.wait import wait_until
+from turno.store.engine import recovery, tickets
+from turno.tenancy.identity.directory import read_tenant
+from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
+from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+from turno.tenancy.provisioning.access import reset_login
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.all_schemas import failed, migrate
+from turno.tenancy.schema_migrations.fan_out import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from psycopg import Connection
 
-    from tenants.identity.logins import Logins
-    from tenants.schema_migrations.fan_out import Connect
+    from turno.tenancy.identity.logins import Logins
+    from turno.tenancy.schema_migrations.fan_out import Connect
 
 COMPANY = "northwind"
 SLUGS = ("suc0001", "suc0002", "suc0003")

@@ -11,7 +11,6 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from app.settings import Settings
 from cli.demo import branches
 from cli.demo.batches import Run, invoice_all
 from cli.demo.client import Client
@@ -20,20 +19,21 @@ from cli.demo.folder import GRACE_SECONDS
 from cli.demo.report import Totals
 from cli.demo.steps import step
 from cli.demo.web import DemoWeb
-from cli.development_token import development_token
-from cli.environment import read_dotenv
-from cli.provisioner import provisioner
-from cli.servers.embedded_postgres import Cluster
-from cli.servers.folder_lock import FolderInUseError, FolderLock
-from cli.servers.free_port import free_port
-from cli.servers.marked_processes import end_marked
-from cli.wiring import logins
 from handlers.services.northwind.load import BRANCH_SHARES
-from tenants.schema_migrations.fan_out import opened
+from turno.commands.development_token import development_token
+from turno.environment import read_dotenv
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.folder_lock import FolderInUseError, FolderLock
+from turno.servers.free_port import free_port
+from turno.servers.marked_processes import end_marked
+from turno.settings import Settings
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.provisioner import provisioner
+from turno.wiring.shared import logins
 
 if TYPE_CHECKING:
     from cli.demo.folder import DemoFolder
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 DATABASE = "turno"
 USER = "ana"

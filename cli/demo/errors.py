@@ -1,6 +1,6 @@
 """Why a demo did not work out."""
 
-from app.errors import TurnoError
+from turno.errors import TurnoError
 
 
 class DemoFailed(TurnoError):

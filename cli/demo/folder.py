@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cli.servers.marked_processes import MARK
-from cli.without_secrets import VISIBLE
+from turno.servers.marked_processes import MARK
+from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from cli.demo.errors import DemoFailed
-from cli.wait import wait_until
-from cli.wiring import ROOT
+from turno.servers.wait import wait_until
+from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class DemoWeb:
         tied = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*tied, sys.executable, "-m", "cli.main", "serve"],
+                [*tied, sys.executable, "-m", "turno.commands.main", "serve"],
                 env={**self._environment, "PYTHONPATH": self._path(), "TURNO_DOTENV": "read"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

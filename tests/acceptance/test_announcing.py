@@ -9,10 +9,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from app.jobs.changes import read_payload
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.jobs.changes import read_payload
+from turno.servers.wait import wait_until
 
 
 class Heard:

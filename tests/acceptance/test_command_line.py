@@ -19,17 +19,17 @@ from cli.demo.client import Client
 from cli.demo.errors import DemoFailed
 from cli.demo.folder import without_password
 from cli.demo.web import DemoWeb
-from cli.servers.free_port import free_port
-from cli.wait import wait_until
 from tests.acceptance.turno_process import bare_environment, turno
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.servers.embedded_postgres import Cluster
+    from turno.servers.embedded_postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = sorted({file.name[:4] for file in (ROOT / "migrations" / "tenant" / "schema").glob("*.sql")})
+STEPS = sorted({file.name[:4] for file in (ROOT / "turno" / "migrations" / "tenant" / "schema").glob("*.sql")})
 KEY = "the command line's tests' own key, long enough"
 
 # What an attempt leaves behind that parked its job for an effect in doubt.

@@ -11,16 +11,16 @@ from uuid import UUID, uuid4
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.jobs.job import JobRef, Priority
-from app.jobs.message import Message
-from app.queues.notify import PoolQueue
-from app.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
-from cli.servers.private_rabbitmq import Node
-from cli.wait import wait_until
-from cli.wiring import pool_queue
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.jobs.job import JobRef, Priority
+from turno.jobs.message import Message
+from turno.queues.notify import PoolQueue
+from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
+from turno.servers.private_rabbitmq import Node
+from turno.servers.wait import wait_until
+from turno.wiring.shared import pool_queue
 
 QUEUES = [QUEUE, "turno.quarantine"]
 

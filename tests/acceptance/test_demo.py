@@ -14,8 +14,8 @@ import pytest
 from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict
 
-from cli.wait import wait_until
 from tests.acceptance.turno_process import bare_environment, turno
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> It
     """A demo that has left its pages open."""
     del interruptible
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "demo"],
+        [sys.executable, "-m", "turno.commands.main", "demo"],
         env=marked,
         cwd=tmp_path,
         stdout=subprocess.PIPE,

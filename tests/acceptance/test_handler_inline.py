@@ -2,10 +2,10 @@
 
 from psycopg import sql
 
-from app.runner.inline import InlineRunner
-from cli.wiring import sessions
 from tests.installation import ExampleInstallation
 from tests.raise_prices import RaisePrices
+from turno.runner.inline import InlineRunner
+from turno.wiring.shared import sessions
 
 
 def test_an_unknown_product_does_not_stop_the_others(world: ExampleInstallation) -> None:

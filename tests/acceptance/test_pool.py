@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from app.jobs.job import JobRef
-from app.queues.notify import PoolQueue
-from app.store.engine import leases, tickets
-from cli.wait import wait_until
-from cli.wiring import pool_queue
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddHealthy, OddHurried
+from turno.jobs.job import JobRef
+from turno.queues.notify import PoolQueue
+from turno.servers.wait import wait_until
+from turno.store.engine import leases, tickets
+from turno.wiring.shared import pool_queue
 
 
 @pytest.fixture(autouse=True)
@@ -358,7 +358,7 @@ def test_without_the_library_there_are_no_titles_and_no_error(world: ExampleInst
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert wait_until(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["status"] == "completed"
-    assert any("cli/worker_pool.py" in title for title in titles(pool))
+    assert any("turno.commands.pool" in title for title in titles(pool))
     assert not any(title.startswith("turno:") for title in titles(pool))
 
 

@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from app.errors import InvalidPayload
 from tests.installation import ExampleInstallation
 from tests.raise_prices import RaisePrices, RaisePricesPayload
+from turno.errors import InvalidPayload
 
 
 def prices(world: ExampleInstallation) -> dict[int, Decimal]:

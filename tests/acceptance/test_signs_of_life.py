@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cli.alive_check import STUCK_AFTER
-from cli.wait import wait_until
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.commands.alive_check import STUCK_AFTER
+from turno.servers.wait import wait_until
 
 WATCHDOG = 0.4  # seconds
 
@@ -80,7 +80,7 @@ def start(world: ExampleInstallation, program: str, **extra: str) -> subprocess.
         case "consume":
             return world.start_consumer(RABBITMQ_URL=NO_BROKER, **extra)
         case _:
-            return world.start("cli/maintain.py", **extra)
+            return world.start("turno.commands.maintain", **extra)
 
 
 def check(world: ExampleInstallation, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
@@ -176,8 +176,8 @@ def test_the_workers_are_listed_with_their_silence(world: ExampleInstallation) -
         " VALUES ('pool', 'here', 4711, now()), ('pool', 'gone', 1, now() - interval '1 h')"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "cli.main", "workers"], env=world.environment, cwd=ROOT, capture_output=True, text=True,
-        check=True,
+        [sys.executable, "-m", "turno.commands.main", "workers"], env=world.environment, cwd=ROOT,
+        capture_output=True, text=True, check=True,
     )  # fmt: skip
     lost, alive, missing = done.stdout.splitlines()[1:]
     assert (lost.split()[0], lost.split()[-1]) == ("gone", "lost")

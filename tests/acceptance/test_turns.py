@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from app.worker import crash_reasons
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddHurried
+from turno.servers.wait import wait_until
+from turno.worker import crash_reasons
 
 JOBS = 4
 PATIENT = {"LONG": "60", "POOL_MAX_CHILDREN": "1", "POOL_MIN_CHILDREN": "1"}

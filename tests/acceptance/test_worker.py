@@ -4,9 +4,9 @@ import signal
 
 import pytest
 
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
 
 
 def test_a_spawned_worker_invoices_a_batch(world: ExampleInstallation) -> None:

@@ -26,7 +26,7 @@ def turno(
 ) -> subprocess.CompletedProcess[str]:
     """Return the ended command; it runs in `folder` and reads `answer`."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", *arguments],
+        [sys.executable, "-m", "turno.commands.main", *arguments],
         env=environment,
         cwd=folder,
         input=answer,

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-pytest_plugins = ["cli.testing.plugin"]
+pytest_plugins = ["turno.testing.plugin"]
 
 
 @pytest.fixture(scope="session")

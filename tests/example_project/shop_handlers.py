@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from app.errors import InvalidPayload
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.outcome import Reschedule
-from app.jobs.registry import Registry
+from turno.errors import InvalidPayload
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.outcome import Reschedule
+from turno.jobs.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

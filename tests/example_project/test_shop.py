@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 from shop_handlers import ImportCustomers, Remind
 
-from app.errors import InvalidPayload
-from cli.testing.checker import Checker
-from cli.testing.clock import FrozenClock
-from cli.testing.installation import Installation
-from cli.testing.leak_detector import LeakDetector
-from cli.testing.processes import children, kill, resume, stop
-from cli.wait import wait_until
+from turno.errors import InvalidPayload
+from turno.servers.wait import wait_until
+from turno.testing.checker import Checker
+from turno.testing.clock import FrozenClock
+from turno.testing.installation import Installation
+from turno.testing.leak_detector import LeakDetector
+from turno.testing.processes import children, kill, resume, stop
 
 FIVE = {"names": ["Ana", "Bea", "Ciro", "Dora", "Eva"]}
 EFFECTS = {

@@ -17,7 +17,7 @@ PATIENCE = 8  # seconds of standstill; with the guard in its place nothing stand
 def nemesis(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Return the ended command."""
     return subprocess.run(
-        [sys.executable, "-m", "cli.main", "nemesis", *arguments, "--json"],
+        [sys.executable, "-m", "turno.commands.main", "nemesis", *arguments, "--json"],
         cwd=ROOT,
         env=bare_environment(**variables),
         capture_output=True,

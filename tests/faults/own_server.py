@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psycopg
 
-from cli.servers.embedded_postgres import Cluster
-from cli.wait import wait_until
-from tenants.identity.session import service_session
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.session import service_session
 
 
 @contextmanager

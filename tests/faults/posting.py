@@ -10,9 +10,9 @@ from typing import Self
 from uuid import UUID
 
 from cli.demo.web import DemoWeb
-from cli.development_token import development_token
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
+from turno.commands.development_token import development_token
+from turno.servers.wait import wait_until
 
 
 class Posting:

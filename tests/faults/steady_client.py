@@ -10,11 +10,11 @@ from uuid import UUID
 
 import psycopg
 
-from app.store.api.commands import ENQUEUE
-from cli.wait import wait_until
-from tenants.identity.session import call_as_api, service_session
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE
+from turno.tenancy.identity.session import call_as_api, service_session
 
 
 @dataclass

@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from cli.wait import wait_until
-from tenants.identity.answer_timeout import AnswerOverdue, PunctualConnection
-from tenants.identity.logins import Logins
-from tenants.identity.session import service_session
 from tests.faults.own_server import own_world
 from tests.faults.tcp_proxy import bad_link, stall
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.answer_timeout import AnswerOverdue, PunctualConnection
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import service_session
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 from pika.exceptions import ChannelClosedByBroker
 
-from app.queues.rabbitmq.topology import QUEUE, prepare
 from cli.demo.web import DemoWeb
-from cli.servers.free_port import free_port
-from cli.testing import processes
-from cli.wait import wait_until
 from tests.broker import broker_channel
 from tests.faults.broker_cluster import BrokerCluster
 from tests.faults.hosts import Host, Lan
@@ -24,6 +20,10 @@ from tests.faults.posting import Posting
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.queues.rabbitmq.topology import QUEUE, prepare
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+from turno.testing import processes
 
 pytestmark = [pytest.mark.root, pytest.mark.rabbitmq, pytest.mark.timeout(600)]
 

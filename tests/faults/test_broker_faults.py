@@ -13,18 +13,18 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.jobs.job import JobRef
-from app.queues.rabbitmq.topology import QUEUE
 from cli.demo.web import DemoWeb
-from cli.development_token import development_token
-from cli.servers.free_port import free_port
-from cli.servers.private_rabbitmq import Node
-from cli.wait import wait_until
-from cli.wiring import pool_queue
 from tests.broker import broker_channel
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.commands.development_token import development_token
+from turno.jobs.job import JobRef
+from turno.queues.rabbitmq.topology import QUEUE
+from turno.servers.free_port import free_port
+from turno.servers.private_rabbitmq import Node
+from turno.servers.wait import wait_until
+from turno.wiring.shared import pool_queue
 
 pytestmark = pytest.mark.rabbitmq
 

@@ -7,10 +7,10 @@ from time import monotonic
 import psycopg
 import pytest
 
-from app.store.engine import tickets
-from cli.wait import wait_until
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
+from turno.store.engine import tickets
 
 WRONG = """
 import datetime, time
@@ -23,7 +23,7 @@ class _Wrong(_datetime):
         return _datetime.now(tz) + datetime.timedelta(seconds=OFF)
 datetime.datetime = _Wrong
 """
-NO_LOOKS = "from app.worker.sources import polling; polling.SHORTEST = polling.LONGEST = 3600.0"
+NO_LOOKS = "from turno.worker.sources import polling; polling.SHORTEST = polling.LONGEST = 3600.0"
 
 
 @pytest.fixture(autouse=True)

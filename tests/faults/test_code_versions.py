@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.wait import wait_until
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
 
-ROOMS = ("app", "cli", "handlers", "migrations", "tenants", "tests")
+ROOMS = ("cli", "handlers", "nemesis", "tests", "turno")
 
 
 class OddNext(Odd):
@@ -55,7 +55,7 @@ def pool(world: ExampleInstallation) -> None:
 def new_worker(world: ExampleInstallation, next_release: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A resident worker of the next release."""
     worker = subprocess.Popen(
-        [sys.executable, "cli/worker_pool.py"],
+        [sys.executable, "-m", "turno.commands.pool"],
         cwd=next_release,
         env=world.environment | {"PYTHONPATH": str(next_release)},
         stdin=subprocess.DEVNULL,

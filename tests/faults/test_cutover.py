@@ -10,17 +10,17 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from app.dispatch.backend_choice import BackendChoice
-from app.dispatch.dispatcher import Dispatcher, Submission
-from app.queues.interface import QueueInterface
-from app.store.operator import routing
-from app.store.operator.routing import Defaults
-from cli.servers.private_rabbitmq import Node
-from cli.wait import wait_until
-from cli.wiring import queue_named
-from tenants.identity.session import service_session
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.dispatch.backend_choice import BackendChoice
+from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.queues.interface import QueueInterface
+from turno.servers.private_rabbitmq import Node
+from turno.servers.wait import wait_until
+from turno.store.operator import routing
+from turno.store.operator.routing import Defaults
+from turno.tenancy.identity.session import service_session
+from turno.wiring.shared import queue_named
 
 DEFAULTS = Defaults("pool")
 

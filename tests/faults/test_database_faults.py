@@ -13,16 +13,16 @@ import psycopg
 import pytest
 
 from cli.demo.web import DemoWeb
-from cli.development_token import development_token
-from cli.servers.embedded_postgres import Cluster
-from cli.servers.free_port import free_port
-from cli.wait import wait_until
-from tenants.identity.answer_timeout import PunctualConnection
-from tenants.identity.session import SERVICE_TIMEOUTS, service_session
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.commands.development_token import development_token
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.session import SERVICE_TIMEOUTS, service_session
 
 MOST = 40
 ORDERS = {"payload": {"order_ids": [1]}}

@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.servers.embedded_postgres import Cluster
-from cli.wait import wait_until
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.wait import wait_until
 
 
 @contextmanager

@@ -9,16 +9,16 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction, TooManyConnections
 
-from app.errors import NotStarted
-from app.runner import exit_codes, resource_limits
-from app.runner.child_main import Duty
-from app.worker import crash_reasons
-from app.worker.fork_server import ForkServer
-from cli.wait import wait_until
-from tenants.identity.session import LoginRefused
 from tests.attempt_here import claim_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.errors import NotStarted
+from turno.runner import exit_codes, resource_limits
+from turno.runner.child_main import Duty
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.session import LoginRefused
+from turno.worker import crash_reasons
+from turno.worker.fork_server import ForkServer
 
 BUSY = "its tenant's data was locked, or the database had no room"
 SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"

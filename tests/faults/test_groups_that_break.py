@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import OddGrouped, OddGroupedHurried
+from turno.servers.wait import wait_until
 
 
 @pytest.fixture(autouse=True)

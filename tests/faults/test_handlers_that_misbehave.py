@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.jobs.handler import JobHandler
-from cli.wait import wait_until
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddBrief, OddHurried, OddOnce, OddSmall
+from turno.jobs.handler import JobHandler
+from turno.servers.wait import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -255,8 +255,8 @@ def test_what_daemonised_ends_with_the_time_limit_and_other_children_s_processes
 
 ADOPT = """
 import os, subprocess, sys
-from app.queues.interface import LAUNCHED
-from app.runner import leftover_processes, resource_limits
+from turno.queues.interface import LAUNCHED
+from turno.runner import leftover_processes, resource_limits
 resource_limits.adopt_orphans()
 LEAVE = "import os, subprocess, sys; print(subprocess.Popen(['sleep', '60'], start_new_session=True, stdout=2).pid)"
 FORK = "import os, sys, time; pid = os.fork(); print(pid, flush=True) if pid else (os.close(1), time.sleep(60))"

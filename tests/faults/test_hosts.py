@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.wait import wait_until
 from tests.installation import ROOT
+from turno.servers.wait import wait_until
 
 MAKE = """
 import os, sys, time

@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import errors, sql
 
-from tenants.catalog.check import check
-from tenants.identity.directory import Directory, UnknownTenant, read_tenant
-from tenants.identity.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
-from tenants.identity.tenant import HandlerLogin, Tenant
-from tenants.provisioning.access import reset_login
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_company, add_tenant, read_company
 from tests.faults.attacks import ATTACKS, NO_MEMBER, OUT_OF_B, Guard
 from tests.installation import ExampleInstallation
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.directory import Directory, UnknownTenant, read_tenant
+from turno.tenancy.identity.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
+from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+from turno.tenancy.provisioning.access import reset_login
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
 
 CANARY = "the secret of the tenant next door"
 Session = psycopg.Connection[Any]

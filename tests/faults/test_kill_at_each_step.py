@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from cli.wait import wait_until
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from tenants.identity.tenant import Tenant
 from tests.installation import ExampleInstallation
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.tenant import Tenant
 
 # In the child, where `parent` is its supervisor; chunks are of 50 items, so each batch has several.
 CHILD_STEPS = ["started", "chunk_recorded", "chunk_committed", "completing", "completed", "leaving"]

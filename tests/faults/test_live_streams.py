@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.wait import wait_until
 from tests.integration.test_streams import ask, end, headers_of, move, web_of
 from tests.stream_client import StreamClient
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psycopg
 
-from cli.wait import wait_until
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from tenants.schema_migrations.all_schemas import failed, migrate, status
-from tenants.schema_migrations.files import Migrations
 from tests.installation import KEY, ROOT, ExampleInstallation
+from turno.servers.wait import wait_until
+from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
+from turno.tenancy.schema_migrations.files import Migrations
 
 # In the tenant that the session names it lasts until somebody ends it.
 STEP = """
@@ -24,9 +24,9 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import psycopg
-from tenants.identity.logins import Logins
-from tenants.schema_migrations.files import Migrations
-from tenants.schema_migrations.all_schemas import migrate
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.all_schemas import migrate
 url, key, folder, slow = sys.argv[1:]
 connect = lambda: psycopg.connect(url, options=f"-c test.slow={slow}")
 migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(folder)))
@@ -42,7 +42,7 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
 ) -> None:
     world.backend = "pool"
     folder = tmp_path / "migrations"
-    shutil.copytree(ROOT / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
+    shutil.copytree(ROOT / "turno" / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
     (folder / "tenant" / "schema" / "9000_colour.sql").write_text(STEP, encoding="utf-8")
     steps = Migrations.read(folder)
     before = versions(world, steps)

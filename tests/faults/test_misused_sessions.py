@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
 
 # What the deed does, how its job ends, and the class of its error; `text` is the deed's word.
 DEEDS: list[tuple[str, str, str | None, str]] = [

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.commands.nemesis import GUARDS
-from cli.nemesis.schedule import HOLDS, WEIGHTS, Schedule
-from cli.nemesis.wishes import KINDS
+from nemesis.schedule import HOLDS, WEIGHTS, Schedule
+from nemesis.wishes import KINDS
 from tests.faults.nemesis_run import nemesis, verdict_of
 from tests.mutants.copied_tree import ROOT
 from tests.mutants.nemesis import CUTS, PROOFS

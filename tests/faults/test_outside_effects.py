@@ -19,12 +19,12 @@ from uuid import UUID
 
 import pytest
 
-from app.store.api import effect_review
-from cli.testing.installation import FOREVER
-from cli.wait import wait_until
 from tests.authority import MOODS, Authority, tax_authority
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import HurriedSync, StoppedSync
+from turno.servers.wait import wait_until
+from turno.store.api import effect_review
+from turno.testing.installation import FOREVER
 
 log = logging.getLogger(__name__)
 

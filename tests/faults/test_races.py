@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.errors import ClaimLost
-from app.runner.session import HandlerConnection
-from app.store.engine import recovery, tickets
-from app.store.handler import attempts
-from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
+from turno.errors import ClaimLost
+from turno.runner.session import HandlerConnection
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session, service_session
 
 KINDS = (("batch_invoicing", 1),)
 

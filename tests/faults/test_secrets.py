@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 from psycopg import sql
 
-from app.jobs.job import JobRef
-from cli.testing import processes
-from cli.wait import wait_until
-from cli.wiring import exec_queue
-from tenants.provisioning.provision import read_company
 from tests.installation import KEY, ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.spying_handlers import Spy
+from turno.jobs.job import JobRef
+from turno.servers.wait import wait_until
+from turno.tenancy.provisioning.provision import read_company
+from turno.testing import processes
+from turno.wiring.shared import exec_queue
 
 SECRETS = {
     "ADMIN_DATABASE_URL": "postgresql://provisioner:password-of-the-provisioner@db.example/turno",

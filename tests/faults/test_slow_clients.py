@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.wait import wait_until
 from tests.faults.test_live_streams import resident_kb
 from tests.integration.test_streams import ask, headers_of, web_of
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs.job import JobRef
-from app.queues.exec.launcher import ExecQueue
-from app.queues.exec.slots import SlotFolder
-from cli.wait import wait_until
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd, OddOnce
+from turno.jobs.job import JobRef
+from turno.queues.exec.launcher import ExecQueue
+from turno.queues.exec.slots import SlotFolder
+from turno.servers.wait import wait_until
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from cli.wait import wait_until
 from tests.integration.test_streams import ask, headers_of, web_of
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

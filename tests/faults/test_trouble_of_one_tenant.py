@@ -15,13 +15,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.testing.processes import children
-from cli.wait import wait_until
-from tenants.identity.tenant import Tenant
-from tenants.provisioning.provision import add_tenant
-from tenants.provisioning.removal import remove_tenant
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.provisioning.provision import add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
+from turno.testing.processes import children
 
 
 @pytest.fixture(autouse=True)
@@ -147,16 +147,16 @@ def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
 BROKEN = """
 import sys
 from pathlib import Path
-import cli.worker_wiring
-from app.worker.liveness import Liveness
-from cli.worker_pool import main
+import turno.wiring.workers
+from turno.worker.liveness import Liveness
+from turno.commands.pool import main
 
 class Broken(Liveness):
     def turn(self):
         if Path(sys.argv[1], "break").exists():
             raise RuntimeError("a fault of the program's")
 
-cli.worker_wiring.liveness = lambda _settings: Broken()
+turno.wiring.workers.liveness = lambda _settings: Broken()
 sys.exit(main([]))
 """
 

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from cli.demo.web import DemoWeb
-from cli.development_token import development_token
-from cli.servers.free_port import free_port
-from cli.wait import wait_until
 from tests.installation import ExampleInstallation
+from turno.commands.development_token import development_token
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
 
 # Where the web dies, and whether the job was committed by then.
 STEPS = [("received", False), ("accepted", True), ("slot_taken", True), ("launched", True)]

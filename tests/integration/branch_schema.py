@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg import Connection, sql
 
-import migrations
+from turno import migrations
 
 _TENANT_MIGRATIONS = Path(migrations.__file__).parent / "tenant" / "schema"
 

@@ -18,21 +18,21 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from app.runner.session import HandlerConnection
-from app.store.api import effect_review, jobs, notifications, watched_jobs
-from app.store.engine import broker, recovery, tickets
-from app.store.handler import attempts, effects
-from app.store.operator import fairness, routing
-from app.web.api.job_body import error_body, job_body
-from tenants.identity.session import as_api, handler_session, service_session
-from tenants.rights.grants import TENANT, Role
 from tests import attempt_steps
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
+from turno.runner.session import HandlerConnection
+from turno.store.api import effect_review, jobs, notifications, watched_jobs
+from turno.store.engine import broker, recovery, tickets
+from turno.store.handler import attempts, effects
+from turno.store.operator import fairness, routing
+from turno.tenancy.identity.session import as_api, handler_session, service_session
+from turno.tenancy.rights.grants import TENANT, Role
+from turno.web.api.job_body import error_body, job_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from app.jobs.claim import Claim
+    from turno.jobs.claim import Claim
 
 NOW = timedelta(0)
 TYPE = "batch_invoicing"

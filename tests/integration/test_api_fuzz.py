@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from tenants.identity.tenant import SLUG
 from tests.api import SETTINGS, Caller
 from tests.unit.test_openapi import build as build_without_database
+from turno.tenancy.identity.tenant import SLUG
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tenants.identity.logins import Logins
-from tenants.provisioning.access import revoke_tokens
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_tenant
-from tenants.provisioning.removal import remove_tenant
 from tests.api import SETTINGS, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of, without_instance
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.access import revoke_tokens
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -10,19 +10,19 @@ import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
-from app.errors import InvalidPayload, PermanentFailure, UserError
 from tests.api import Caller, in_an_hour
 from tests.greetings import valid_body
 from tests.problems import problem_of
+from turno.errors import InvalidPayload, PermanentFailure, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flask import Response
 
-    from app.dispatch.dispatcher import Submission
-    from tenants.identity.tenant import Tenant
     from tests.api import Service
+    from turno.dispatch.dispatcher import Submission
+    from turno.tenancy.identity.tenant import Tenant
 
 
 def test_a_user_hears_of_each_end_once_and_reads_it(service: Service) -> None:
@@ -151,7 +151,7 @@ def test_tokens_and_payloads_are_never_logged(service: Service, caplog: pytest.L
     job_id = ana.job(payload=body)
     ana.post("/api/jobs/greetings", json={"payload": body | {"day": "canary"}})
     Caller(service.build(connection=down(RuntimeError("boom"))), "north").submit(payload=body)
-    logged = caplog.text + repr([record.__dict__ for record in caplog.records if record.name.startswith("app.")])
+    logged = caplog.text + repr([record.__dict__ for record in caplog.records if record.name.startswith("turno.")])
     assert job_id in logged
     assert "canary" not in logged
     assert ana.headers["Authorization"].split()[1] not in logged

@@ -10,21 +10,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.errors import NotStarted
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.outcome import Cancel, Reschedule
-from app.jobs.registry import Registry
-from app.runner.executor import COLLISIONS
-from app.runner.session import HandlerConnection, JobTransaction
-from app.runner.session_cache import Sessions
-from app.runner.stop_request import StopRequest
-from cli.testing.in_process_worker import InProcessWorker
-from cli.wiring import sessions
-from tenants.identity.session import LoginRefused, handler_session
 from tests.attempt_here import attempt, claim_here
 from tests.grouped_here import claim_groups_here, execute_group_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import TRIES, Odd, OddGrouped, OddPayload
+from turno.errors import NotStarted
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.outcome import Cancel, Reschedule
+from turno.jobs.registry import Registry
+from turno.runner.executor import COLLISIONS
+from turno.runner.session import HandlerConnection, JobTransaction
+from turno.runner.session_cache import Sessions
+from turno.runner.stop_request import StopRequest
+from turno.tenancy.identity.session import LoginRefused, handler_session
+from turno.testing.in_process_worker import InProcessWorker
+from turno.wiring.shared import sessions
 
 
 class Unmade(JobHandler[OddPayload]):

@@ -9,15 +9,15 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from app.dispatch.backend_choice import BackendChoice
-from app.queues.interface import QueueInterface
-from app.store.engine import tickets
-from app.store.operator import routing
-from app.store.operator.routing import Defaults
-from cli.main import main
-from tenants.identity.session import service_session
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
+from turno.commands.main import main
+from turno.dispatch.backend_choice import BackendChoice
+from turno.queues.interface import QueueInterface
+from turno.store.engine import tickets
+from turno.store.operator import routing
+from turno.store.operator.routing import Defaults
+from turno.tenancy.identity.session import service_session
 
 EXEC = Defaults("exec")
 

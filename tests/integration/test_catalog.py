@@ -8,12 +8,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tenants.catalog.check import check
-from tenants.catalog.finding import Finding
-from tenants.identity.session import service_session
-from tenants.rights.grants import CONTROL, TENANT, Kind
-from tenants.rights.privileges import live_objects
 from tests.installation import ExampleInstallation
+from turno.tenancy.catalog.check import check
+from turno.tenancy.catalog.finding import Finding
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.rights.grants import CONTROL, TENANT, Kind
+from turno.tenancy.rights.privileges import live_objects
 
 # What was done, and a part of what must be said about it; names in braces are this world's.
 TAMPERED: dict[str, tuple[LiteralString, str]] = {

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from app.jobs.claim import Claim
-from app.jobs.job import Priority
-from app.store.engine import tickets
-from tenants.identity.session import service_session
 from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.jobs.job import Priority
+from turno.store.engine import tickets
+from turno.tenancy.identity.session import service_session
 
 
 def worker(world: ExampleInstallation) -> UUID:

@@ -6,13 +6,13 @@ import pytest
 from psycopg import sql
 from psycopg.errors import ProgramLimitExceeded
 
-from app.store.engine import tickets
-from cli.wait import wait_until
-from tenants.identity.tenant import Tenant
-from tenants.provisioning.provision import add_company, add_tenant, read_company
-from tenants.provisioning.removal import remove_tenant
 from tests.installation import ExampleInstallation
 from tests.reporting_handlers import Consolidated, Curious
+from turno.servers.wait import wait_until
+from turno.store.engine import tickets
+from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
+from turno.tenancy.provisioning.removal import remove_tenant
 
 
 @pytest.fixture(autouse=True)

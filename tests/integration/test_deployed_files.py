@@ -38,7 +38,7 @@ def as_root_s_cron(command: str, settings: Path, log: Path) -> str:
     """The line's command on this machine: the same words, but for whose they are and where."""
     here = {
         "cd /opt/turno": f"cd {ROOT}",
-        "setpriv --reuid=turno --regid=turno --init-groups .venv/bin/turno": f"{sys.executable} -m cli.main",
+        "setpriv --reuid=turno --regid=turno --init-groups .venv/bin/turno": f"{sys.executable} -m turno.commands.main",
         "/etc/turno/turno.env": str(settings),
         "/var/log/turno/cleanup.log": str(log),
     }

@@ -6,9 +6,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tenants.identity.directory import Directory, UnknownTenant
-from tenants.provisioning.access import revoke_tokens
 from tests.installation import ExampleInstallation
+from turno.tenancy.identity.directory import Directory, UnknownTenant
+from turno.tenancy.provisioning.access import revoke_tokens
 
 
 class Clock:

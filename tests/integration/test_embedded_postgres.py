@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from cli.servers.embedded_postgres import Cluster, ClusterError
-from cli.servers.folder_lock import FolderInUseError
-from cli.servers.postgres_files import DataFolderError
-from cli.servers.postgres_processes import processes_in
-from cli.wait import wait_until
 from tests.integration.elsewhere import kill, start_elsewhere
+from turno.servers.embedded_postgres import Cluster, ClusterError
+from turno.servers.folder_lock import FolderInUseError
+from turno.servers.postgres_files import DataFolderError
+from turno.servers.postgres_processes import processes_in
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

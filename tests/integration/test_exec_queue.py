@@ -10,19 +10,19 @@ from uuid import UUID
 
 import pytest
 
-from app.dispatch.dispatcher import Dispatcher, Submission
-from app.jobs.job import JobRef
-from app.queues.exec.launcher import ExecQueue
-from app.queues.exec.slots import SlotFolder
-from app.queues.interface import LAUNCHED
-from app.store.engine import tickets
-from app.store.engine_link import EngineLink
-from app.worker.sources.spawned import ExecSource
-from cli.testing import processes
-from cli.wait import wait_until
 from handlers.batch_invoicing import BatchInvoicing
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import REGISTRY, Odd
+from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.jobs.job import JobRef
+from turno.queues.exec.launcher import PROGRAM, ExecQueue
+from turno.queues.exec.slots import SlotFolder
+from turno.queues.interface import LAUNCHED
+from turno.servers.wait import wait_until
+from turno.store.engine import tickets
+from turno.store.engine_link import EngineLink
+from turno.testing import processes
+from turno.worker.sources.spawned import ExecSource
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def workers() -> dict[int, list[str]]:
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().decode().split("\0")
-            if any(word.endswith("background_worker.py") for word in words) and _parent(entry) == os.getpid():
+            if PROGRAM in words and _parent(entry) == os.getpid():
                 found[int(entry.name)] = words
         except (OSError, ValueError):
             continue
@@ -57,7 +57,7 @@ def test_a_worker_is_a_process_of_its_own_started_from_an_argument_list(
     job_id = world.enqueue({"order_ids": world.order_ids()})
     assert queue.offer(JobRef("suc0001", job_id))
     (pid, words), *_ = workers().items()
-    assert words[1:-1] == [*LAUNCHED, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
+    assert words[1:-1] == [*LAUNCHED, "-m", PROGRAM, str(job_id)]
     assert os.getsid(pid) == pid
     assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
     assert Path(f"/proc/{pid}/fd/1").readlink() == world.folder / "log"

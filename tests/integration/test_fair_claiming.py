@@ -12,15 +12,15 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from app.jobs.claim import Claim
-from app.runner.session import HandlerConnection
-from app.store.engine import recovery, tickets
-from app.store.handler import attempts
-from app.store.operator import fairness
-from cli.wait import wait_until
-from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.servers.wait import wait_until
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.store.operator import fairness
+from turno.tenancy.identity.session import handler_session, service_session
 
 KNOWN = [("work", 1)]
 INVOICING = [("batch_invoicing", 1)]

@@ -9,14 +9,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.errors import ClaimLost, HandlerMisuse
-from app.jobs.claim import Claim
-from app.runner.session import HandlerConnection
-from app.store.engine import recovery, tickets
-from app.store.handler import attempts
-from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
+from turno.errors import ClaimLost, HandlerMisuse
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session, service_session
 
 Write = Callable[[HandlerConnection, Claim], Any]
 

@@ -11,15 +11,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.jobs.claim import Claim
-from app.runner.session import HandlerConnection
-from app.store.engine import recovery, tickets
-from app.store.handler import attempts, effects
-from tenants.identity.session import handler_session
-from tenants.provisioning.provision import add_tenant
-from tenants.provisioning.removal import remove_tenant
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts, effects
+from turno.tenancy.identity.session import handler_session
+from turno.tenancy.provisioning.provision import add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
 
 NOW = timedelta(0)
 

@@ -12,17 +12,17 @@ import psycopg
 import pytest
 from psycopg.pq import PipelineStatus
 
-from app.jobs.claim import Batch
-from app.jobs.handler import JobContext, JobHandler
-from app.runner.session import HandlerConnection
-from app.runner.stop_request import StopRequest
-from app.store.engine import recovery
-from app.store.handler import batches
-from cli.testing.invariants import judge_of
-from tenants.identity.session import handler_session
 from tests.grouped_here import claim_groups_here, execute_group_here, worker_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import HOOKS, RUNS, TRIES, Odd, OddGrouped
+from turno.jobs.claim import Batch
+from turno.jobs.handler import JobContext, JobHandler
+from turno.runner.session import HandlerConnection
+from turno.runner.stop_request import StopRequest
+from turno.store.engine import recovery
+from turno.store.handler import batches
+from turno.tenancy.identity.session import handler_session
+from turno.testing.invariants import judge_of
 
 
 @pytest.fixture(autouse=True)

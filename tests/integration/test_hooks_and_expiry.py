@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from app.jobs.handler import JobContext
     from tests.installation import ExampleInstallation
+    from turno.jobs.handler import JobContext
 
 
 @pytest.fixture

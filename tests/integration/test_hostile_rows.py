@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tenants.identity.answer_timeout import PunctualConnection
-from tenants.identity.logins import Logins
-from tenants.identity.session import handler_session
-from tenants.identity.tenant import HandlerLogin
 from tests.api import Caller
 from tests.integration.test_pages import ORDERS, REGISTRY
 from tests.visitor import Visitor
+from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import handler_session
+from turno.tenancy.identity.tenant import HandlerLogin
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -11,16 +11,16 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from app.jobs.changes import Changes
-from app.store import changes
-from app.streaming.hub import Hub, ServerFull, StreamLimit
-from app.streaming.subscriber import CloseReason, Subscriber
-from app.web.api.stream_events import StreamEvents
-from cli.wait import wait_until
-from tenants.identity.session import service_session
-from tenants.identity.tenant import Tenant
 from tests.installation import ExampleInstallation
 from tests.viewers import viewer
+from turno.jobs.changes import Changes
+from turno.servers.wait import wait_until
+from turno.store import changes
+from turno.streaming.hub import Hub, ServerFull, StreamLimit
+from turno.streaming.subscriber import CloseReason, Subscriber
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.identity.tenant import Tenant
+from turno.web.api.stream_events import StreamEvents
 
 CANARY = "canary-5b1f"
 

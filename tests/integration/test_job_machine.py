@@ -17,20 +17,20 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from app.errors import ClaimLost, HandlerMisuse
-from app.jobs.claim import Claim
-from app.runner.session import HandlerConnection
-from app.store.api.commands import CANCEL, ENQUEUE, RETRY
-from app.store.engine import recovery, tickets
-from app.store.handler import attempts, batches
-from app.store.handler.batches import Result
-from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
-from cli.testing.invariants import Judge, judge_of
-from tenants.identity.session import handler_session
-from tenants.identity.tenant import Tenant
+from nemesis.effects import EFFECT, EFFECTS, THE_END
 from tests import attempt_steps
 from tests.installation import LOOK_ALIKE, ExampleInstallation
 from tests.job_model import Held, Job
+from turno.errors import ClaimLost, HandlerMisuse
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts, batches
+from turno.store.handler.batches import Result
+from turno.tenancy.identity.session import handler_session
+from turno.tenancy.identity.tenant import Tenant
+from turno.testing.invariants import Judge, judge_of
 
 TYPES = [("batch_invoicing", 1)]
 STEPS = 60

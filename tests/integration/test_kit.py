@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from cli.testing.checker import Checker
-from cli.testing.client_log import Asked, ClientLog
-from cli.testing.clock import FrozenClock
-from cli.testing.leak_detector import LeakDetector
-from cli.testing.processes import kill, marked, resume, state, stop, terminate
 from tests.installation import ExampleInstallation
+from turno.testing.checker import Checker
+from turno.testing.client_log import Asked, ClientLog
+from turno.testing.clock import FrozenClock
+from turno.testing.leak_detector import LeakDetector
+from turno.testing.processes import kill, marked, resume, state, stop, terminate
 
 SINGER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
 ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")

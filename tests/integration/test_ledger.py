@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from app.jobs.handler import JobContext
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import DEEDS, Odd, write_counted
+from turno.jobs.handler import JobContext
 
 AtThird = Callable[[JobContext], object]
 

@@ -14,21 +14,21 @@ import psycopg
 import pytest
 from flask import Flask
 
-from app.dispatch.dispatcher import Dispatcher, Submission
-from app.errors import HandlerMisuse, LimitExceeded
-from app.jobs.claim import Claim
-from app.runner.session import HandlerConnection
-from app.store.api.commands import ENQUEUE
-from app.store.engine import recovery, tickets
-from app.store.handler import attempts
-from app.store.operator import routing
-from app.store.refusals import named_refusals
-from app.web.error_responses import install_error_responses
 from handlers.batch_invoicing import BatchInvoicing
-from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
+from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.errors import HandlerMisuse, LimitExceeded
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.store.api.commands import ENQUEUE
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.store.operator import routing
+from turno.store.refusals import named_refusals
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.web.error_responses import install_error_responses
 
 LONG = "0123456789abcdef" * 400
 NOW = timedelta(0)

@@ -6,16 +6,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.jobs.claim import Claim
-from app.jobs.job import Priority
-from app.runner.session import HandlerConnection
-from app.store.engine import tickets
-from app.store.handler import attempts
-from tenants.identity.session import handler_session
-from tenants.rights.grants import TENANT
 from tests import attempt_steps
 from tests.grouped_here import worker_here
 from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.jobs.job import Priority
+from turno.runner.session import HandlerConnection
+from turno.store.engine import tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session
+from turno.tenancy.rights.grants import TENANT
 
 OTHERS = 400
 READ = """

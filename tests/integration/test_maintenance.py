@@ -7,15 +7,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.jobs.job import JobRef
-from app.maintenance.passes import Maintenance, Terms
-from app.store.engine import tickets
-from app.store.engine_link import EngineLink
 from handlers import build_registry
-from tenants.identity.session import handler_session, service_session
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
+from turno.jobs.job import JobRef
+from turno.maintenance.passes import Maintenance, Terms
+from turno.store.engine import tickets
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.session import handler_session, service_session
 
 NOTHING = {
     "rescued": 0,

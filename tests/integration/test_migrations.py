@@ -10,23 +10,23 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from cli.wait import wait_until
-from tenants.catalog.check import check
-from tenants.identity.logins import Logins
-from tenants.identity.tenant import Tenant
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import add_company, add_tenant
-from tenants.rights import grants
-from tenants.rights.grants import CatalogObject, Kind
-from tenants.rights.privileges import live_objects
-from tenants.schema_migrations import ledger
-from tenants.schema_migrations.all_schemas import failed, migrate, rollback, status
-from tenants.schema_migrations.fan_out import fan_out
-from tenants.schema_migrations.files import Migrations
-from tenants.schema_migrations.one_schema import MigrationFailed, Outcome
+from turno.servers.wait import wait_until
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.rights import grants
+from turno.tenancy.rights.grants import CatalogObject, Kind
+from turno.tenancy.rights.privileges import live_objects
+from turno.tenancy.schema_migrations import ledger
+from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback, status
+from turno.tenancy.schema_migrations.fan_out import fan_out
+from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.one_schema import MigrationFailed, Outcome
 
 KEY = b"the tests' own master key, 32 or more"
-PACKAGED = Path(__file__).resolve().parents[2] / "migrations"
+PACKAGED = Path(__file__).resolve().parents[2] / "turno" / "migrations"
 SLUGS = ["suc0001", "suc0002", "suc0003"]
 WIDGETS = "CREATE TABLE widgets (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text);"
 
@@ -395,7 +395,7 @@ def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
 
 def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other = grants.Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
-    monkeypatch.setattr("tenants.rights.schemas.TENANT", other)
+    monkeypatch.setattr("turno.tenancy.rights.schemas.TENANT", other)
     assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
     assert [outcome.redefined for outcome in place.migrate()] == [True] * 3
     assert place.migrate() == []

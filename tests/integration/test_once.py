@@ -10,20 +10,20 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from app.errors import ClaimLost, EffectInDoubt, NotIssued
-from app.jobs.effect import Absent, Done, Effect, Finding, Unknown
-from app.store.api import effect_review
-from app.store.engine import recovery
-from app.store.handler import effects
-from cli.testing.installation import FOREVER
 from tests.attempt_here import attempt, claim_here, execute_here
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import DEEDS, Odd, OddHurried
+from turno.errors import ClaimLost, EffectInDoubt, NotIssued
+from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
+from turno.store.api import effect_review
+from turno.store.engine import recovery
+from turno.store.handler import effects
+from turno.testing.installation import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from app.jobs.handler import JobContext
+    from turno.jobs.handler import JobContext
 
 KEY = "cae:1:B:7"
 

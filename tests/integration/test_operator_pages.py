@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.jobs.registry import Registry
 from tests.visitor import Visitor
+from turno.jobs.registry import Registry
 
 if TYPE_CHECKING:
     from tests.api import Service

@@ -9,16 +9,16 @@ from itertools import count
 import psycopg
 import pytest
 
-from app.jobs.claim import Claim
-from app.maintenance.passes import MOST_REFUSED, Maintenance, PassesFailed, Terms
-from app.store.engine import leases, tickets
-from app.store.engine_link import EngineLink
 from handlers import build_registry
-from tenants.identity.session import handler_session, service_session
-from tenants.identity.tenant import Tenant
 from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.maintenance.passes import MOST_REFUSED, Maintenance, PassesFailed, Terms
+from turno.store.engine import leases, tickets
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.tenancy.identity.tenant import Tenant
 
 MINUTE, MONTH = timedelta(minutes=1), timedelta(days=30)
 TYPES = [("batch_invoicing", 1)]
@@ -79,7 +79,7 @@ def test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it(
     world: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = lose(world), [lose(world), lose(world, tenant=world.other)]
-    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "app.maintenance.passes"):
+    with held_by_its_tenant(world, bad), caplog.at_level(logging.ERROR, "turno.maintenance.passes"):
         with pytest.raises(PassesFailed, match="rescued: 1 jobs of lost workers could not be taken back, of suc0001"):
             passes.run_once()
         assert {world.ticket(claim.job_id)["state"] for claim in good} == {"scheduled"}  # type: ignore[index]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.errors import InvalidSettings
-from app.settings import Settings
 from tests.api import KEY
+from turno.errors import InvalidSettings
+from turno.settings import Settings
 
 if TYPE_CHECKING:
     from flask.testing import FlaskClient

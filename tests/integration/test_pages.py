@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
-from app.jobs.registry import Registry
-from app.web.pages import commands
 from handlers.batch_invoicing import LARGEST_BATCH
 from tests.visitor import Visitor
+from turno.jobs.registry import Registry
+from turno.web.pages import commands
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

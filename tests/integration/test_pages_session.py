@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.settings import Settings
-from app.web.auth.session_cookie import LONGEST
 from tests.api import KEY, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
 from tests.visitor import OURS, Visitor
+from turno.settings import Settings
+from turno.web.auth.session_cookie import LONGEST
 
 if TYPE_CHECKING:
     from tests.api import Service

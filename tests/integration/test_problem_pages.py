@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.web.pages.drawing import POLICY
-from tenants.identity.directory import Directory
 from tests.problems import problem_of
 from tests.visitor import Visitor
+from turno.tenancy.identity.directory import Directory
+from turno.web.pages.drawing import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

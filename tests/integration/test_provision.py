@@ -15,16 +15,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tenants.catalog.check import check
-from tenants.identity.directory import UnknownTenant, read_tenant
-from tenants.identity.logins import Logins
-from tenants.identity.roles import existing_roles
-from tenants.identity.session import LoginRefused, handler_session, service_session
-from tenants.identity.tenant import HandlerLogin, InvalidSlug, Tenant
-from tenants.provisioning.access import reset_login, reset_report_login, revoke_tokens
-from tenants.provisioning.install import install
-from tenants.provisioning.provision import TenantExists, UnknownCompany, add_company, add_tenant, read_company
-from tenants.provisioning.removal import remove_tenant
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.directory import UnknownTenant, read_tenant
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import existing_roles
+from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
+from turno.tenancy.identity.tenant import HandlerLogin, InvalidSlug, Tenant
+from turno.tenancy.provisioning.access import reset_login, reset_report_login, revoke_tokens
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import TenantExists, UnknownCompany, add_company, add_tenant, read_company
+from turno.tenancy.provisioning.removal import remove_tenant
 
 KEY = b"the tests' own master key, 32 or more"
 ROOT = Path(__file__).resolve().parents[2]
@@ -270,10 +270,10 @@ def test_many_at_once_get_in_nobodys_way(admin: psycopg.Connection[Any], databas
 VICTIM = """
 import sys
 import psycopg
-from tenants.provisioning.install import install
-from tenants.identity.logins import Logins
-from tenants.provisioning.provision import add_company, add_tenant
-from tenants.provisioning.removal import remove_tenant
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
 
 url = sys.argv[1]
 logins = Logins(url, b"the tests' own master key, 32 or more")

@@ -8,12 +8,12 @@ import pytest
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import IterUnreader
 
-from app.errors import InvalidSettings
-from app.settings import Settings
-from cli.http_server.web_server import WebServer
 from tests.api import KEY
 from tests.problems import problem_of
 from tests.visitor import Visitor
+from turno.errors import InvalidSettings
+from turno.http_server.web_server import WebServer
+from turno.settings import Settings
 
 if TYPE_CHECKING:
     from flask import Flask

@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 
-from app.jobs.job import JobRef
-from app.queues.interface import QueueInterface
-from app.settings import BACKENDS
-from cli.wait import wait_until
-from cli.wiring import exec_queue, pool_queue
 from tests.installation import ExampleInstallation
+from turno.jobs.job import JobRef
+from turno.queues.interface import QueueInterface
+from turno.servers.wait import wait_until
+from turno.settings import BACKENDS
+from turno.wiring.shared import exec_queue, pool_queue
 
 
 def with_exec(world: ExampleInstallation) -> QueueInterface:
@@ -78,7 +78,7 @@ def test_a_hint_that_cannot_be_sent_is_no_error(
 
     monkeypatch.setattr("subprocess.Popen.__init__", out_of_processes)
     monkeypatch.setattr("subprocess.Popen.__del__", lambda _self: None)
-    monkeypatch.setattr("app.store.engine_link.EngineLink.run", out_of_processes)
+    monkeypatch.setattr("turno.store.engine_link.EngineLink.run", out_of_processes)
     queue.offer(JobRef("suc0001", world.enqueue({"order_ids": [1]})))
 
 

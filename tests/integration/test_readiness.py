@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tenants.provisioning.readiness import what_is_pending
 from tests.integration.test_streams import ask, web_of
+from turno.tenancy.provisioning.readiness import what_is_pending
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

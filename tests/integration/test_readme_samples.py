@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from cli.development_token import development_token
 from tests.web_here import web_of
+from turno.commands.development_token import development_token
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation

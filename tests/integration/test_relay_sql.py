@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from app.jobs.claim import Claim
-from app.jobs.job import Priority
-from app.jobs.message import Message
-from app.store.engine import broker, leases, tickets
 from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.jobs.job import Priority
+from turno.jobs.message import Message
+from turno.store.engine import broker, leases, tickets
 
 TYPES = [("batch_invoicing", 1)]
 TIME = timedelta(seconds=30)

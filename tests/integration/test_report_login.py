@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from psycopg import errors, sql
 
-from tenants.provisioning.provision import read_company
 from tests.installation import ExampleInstallation
+from turno.tenancy.provisioning.provision import read_company
 
 
 @pytest.fixture(scope="module")

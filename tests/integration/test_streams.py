@@ -12,20 +12,20 @@ from uuid import UUID
 import jwt
 import pytest
 
-from app.jobs.changes import Changes
-from app.store import changes
 from cli.demo.web import DemoWeb
-from cli.development_token import development_token
-from cli.servers.free_port import free_port
-from cli.wait import wait_until
 from tests.api import in_an_hour
 from tests.installation import ExampleInstallation
 from tests.stream_client import StreamClient
+from turno.commands.development_token import development_token
+from turno.jobs.changes import Changes
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+from turno.store import changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tenants.identity.tenant import Tenant
+    from turno.tenancy.identity.tenant import Tenant
 
 
 @contextmanager

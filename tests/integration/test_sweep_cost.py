@@ -6,9 +6,9 @@ from typing import Any, LiteralString
 
 import pytest
 
-from app.store.engine import tickets, workers
-from app.store.engine.tickets import TypeVersion
 from tests.installation import ExampleInstallation
+from turno.store.engine import tickets, workers
+from turno.store.engine.tickets import TypeVersion
 
 KNOWN: list[TypeVersion] = [("batch_invoicing", 1)]
 MINUTE, AT_ONCE = timedelta(minutes=1), timedelta(0)

@@ -7,16 +7,16 @@ from contextlib import closing
 
 import pytest
 
-from app.errors import ClaimLost
-from app.runner.session import HandlerConnection, JobTransaction
-from app.runner.session_cache import Sessions
-from app.runner.stop_request import StopRequest
-from app.store.handler.attempts import completing
-from cli.wiring import sessions
-from tenants.identity.session import handler_session
-from tenants.identity.tenant import HandlerLogin
 from tests.attempt_here import claim_here
 from tests.installation import ExampleInstallation
+from turno.errors import ClaimLost
+from turno.runner.session import HandlerConnection, JobTransaction
+from turno.runner.session_cache import Sessions
+from turno.runner.stop_request import StopRequest
+from turno.store.handler.attempts import completing
+from turno.tenancy.identity.session import handler_session
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.wiring.shared import sessions
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.servers.postgres_processes import processes_in
-from cli.wait import wait_until
+from turno.servers.postgres_processes import processes_in
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_an_interrupted_run_leaves_no_server(tmp_path: Path) -> None:
         f"    pathlib.Path({str(noted)!r}).write_text(str(cluster.data))\n"
         "    signal.pause()\n"
     )
-    with run_pytest(tmp_path, source, "-p", "cli.testing.servers", "-n", "1") as run:
+    with run_pytest(tmp_path, source, "-p", "turno.testing.servers", "-n", "1") as run:
         assert wait_until(lambda: run.poll() is not None or (noted.exists() and noted.read_text() != ""), within=30)
         data = Path(noted.read_text())
         assert processes_in(data)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import psycopg
 import pytest
 
-from app.errors import EffectInDoubt, HandlerMisuse, InvalidPayload, PermanentFailure, UserError
-from app.jobs.handler import JobContext, JobHandler
-from app.jobs.registry import Registry
-from app.jobs.retry import RetryPolicy
-from cli.development_token import development_token
-from cli.testing.in_process_worker import InProcessWorker
 from tests.web_here import web_of
+from turno.commands.development_token import development_token
+from turno.errors import EffectInDoubt, HandlerMisuse, InvalidPayload, PermanentFailure, UserError
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.registry import Registry
+from turno.jobs.retry import RetryPolicy
+from turno.testing.in_process_worker import InProcessWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

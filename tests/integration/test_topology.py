@@ -16,16 +16,16 @@ import pytest
 from click.testing import CliRunner
 from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker
 
-from app.errors import TurnoError
-from app.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
-from cli.main import main
-from cli.servers.free_port import free_port
-from cli.servers.private_rabbitmq import Node
-from cli.wait import wait_until
 from tests.broker import broker_channel
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.tls import make_authority, make_certificate
+from turno.commands.main import main
+from turno.errors import TurnoError
+from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, TopologyDiffers, TopologyMissing, nodes, prepare
+from turno.servers.free_port import free_port
+from turno.servers.private_rabbitmq import Node
+from turno.servers.wait import wait_until
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "rabbitmq"
 # A command of RabbitMQ's takes a second; on a crowded machine, ten.

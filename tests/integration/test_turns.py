@@ -8,10 +8,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.store.api.commands import ENQUEUE, RETRY
-from cli.wait import wait_until
-from tenants.identity.session import as_api, call_as_api, service_session
 from tests.installation import ExampleInstallation
+from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE, RETRY
+from turno.tenancy.identity.session import as_api, call_as_api, service_session
 
 Parameters = tuple[Any, ...]
 

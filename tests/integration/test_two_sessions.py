@@ -16,17 +16,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.jobs.claim import Claim
-from app.runner.session import HandlerConnection
-from app.store.api.commands import CANCEL, ENQUEUE, RETRY
-from app.store.engine import leases, recovery, tickets
-from app.store.handler import attempts
-from cli.nemesis.effects import EFFECT, EFFECTS, THE_END
-from cli.testing.invariants import Judge, judge_of
-from tenants.identity.session import handler_session, service_session
+from nemesis.effects import EFFECT, EFFECTS, THE_END
 from tests import attempt_steps
 from tests.installation import ExampleInstallation
 from tests.permutations import Session, Stage, Step, interleavings
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
+from turno.store.engine import leases, recovery, tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.testing.invariants import Judge, judge_of
 
 TYPES = [("batch_invoicing", 1)]
 NOW = timedelta(0)

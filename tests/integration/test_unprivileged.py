@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from cli.servers import unprivileged
-from cli.servers.embedded_postgres import Cluster
-from cli.servers.postgres_binaries import find_binaries
-from cli.servers.postgres_processes import processes_in
-from cli.servers.unprivileged import (
+from tests.integration.elsewhere import kill, start_elsewhere
+from turno.servers import unprivileged
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.postgres_binaries import find_binaries
+from turno.servers.postgres_processes import processes_in
+from turno.servers.unprivileged import (
     CannotLeaveRootError,
     Identity,
     copied_to,
@@ -23,8 +24,7 @@ from cli.servers.unprivileged import (
     identity_for,
     programs_for,
 )
-from cli.wait import wait_until
-from tests.integration.elsewhere import kill, start_elsewhere
+from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,17 +8,17 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner
 
-from app.jobs.lacking import lacking
-from app.maintenance.passes import Maintenance, Terms
-from app.store.api import jobs
-from app.store.engine import tickets, workers
-from app.store.engine.tickets import TypeVersion
-from app.store.engine_link import EngineLink
-from cli.main import main
 from handlers import build_registry
-from tenants.identity.session import as_api, service_session
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
+from turno.commands.main import main
+from turno.jobs.lacking import lacking
+from turno.maintenance.passes import Maintenance, Terms
+from turno.store.api import jobs
+from turno.store.engine import tickets, workers
+from turno.store.engine.tickets import TypeVersion
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.session import as_api, service_session
 
 KNOWN = ("batch_invoicing", 1)
 LONG = timedelta(minutes=1)
@@ -137,7 +137,7 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
         registry=build_registry(),
         terms=Terms(dead_after=LONG, reoffer_after=LONG, retention=timedelta(days=30)),
     )
-    with caplog.at_level(logging.WARNING, "app.maintenance.passes"):
+    with caplog.at_level(logging.WARNING, "turno.maintenance.passes"):
         assert passes.run_once()["unserved"] == 2
         assert passes.run_once(dry_run=True)["unserved"] == 2
     passes.close()

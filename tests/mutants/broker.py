@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a busy consumer looks for ever and leaves its messages in the broker",
         "section 7: the relay keeps a bounded window in the broker",
-        "app/worker/sources/broker.py",
+        "turno/worker/sources/broker.py",
         "        elif self._here:\n",
         "        elif False:\n",
         ("tests/unit/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a message is believed about its tenant",
         DECIDES,
-        "migrations/control/functions/claim_message.sql",
+        "turno/migrations/control/functions/claim_message.sql",
         "WHERE t.job_id = p_job AND n.schema = p_schema;",
         "WHERE t.job_id = p_job;",
         (f"{RELAY}::test_a_message_is_believed_only_as_far_as_the_ticket_agrees",),
@@ -38,7 +38,7 @@ MUTANTS = (
     Mutant(
         "a busy tenant's whole backlog goes into the broker",
         WINDOW,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         "FROM next n WHERE n.turn <= n.places ORDER BY",
         "FROM next n ORDER BY",
         (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "what a cap holds back is published",
         WINDOW,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         "               least(p_window, n.cap - (SELECT",
         "               least(p_window, p_window + (SELECT",
         (f"{RELAY}::test_what_could_not_be_claimed_is_not_published",),
@@ -54,7 +54,7 @@ MUTANTS = (
     Mutant(
         "one tenant's messages come before another's",
         WINDOW,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         "ORDER BY n.turn, n.id LIMIT",
         "ORDER BY n.id, n.turn LIMIT",
         (f"{RELAY}::test_a_tenant_has_one_window_for_all_bands_and_types_and_tenants_take_turns",),
@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant(
         "a window for each band gives a tenant that uses them all more turns",
         FAIR,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         "AND p.tenant_id = n.id) AS places",
         "AND p.tenant_id = n.id AND p.priority = 0) AS places",
         (f"{RELAY}::test_urgent_jobs_gain_nothing_over_another_tenant",),
@@ -70,7 +70,7 @@ MUTANTS = (
     Mutant(
         "what no consumer knows is published and fills the window",
         KNOWN,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         "unnest(w.types, w.versions) AS k (type, version)\n        WHERE w.backend = 'rabbitmq'",
         "(SELECT t.type, t.version FROM tickets t) AS k\n        WHERE true",
         (f"{RELAY}::test_what_no_living_consumer_knows_is_not_published_and_hides_nothing",),
@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "what only a consumer without messages knows is published",
         KNOWN,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         " AND w.queues IS NULL",
         "",
         (f"{RELAY}::test_what_only_a_consumer_without_messages_knows_is_not_published",),
@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "what was published and nobody knows any more fills the window",
         KNOWN,
-        "migrations/control/functions/unpublished.sql",
+        "turno/migrations/control/functions/unpublished.sql",
         "FROM tickets p JOIN known k USING (type, version)",
         "FROM tickets p",
         (f"{RELAY}::test_what_was_published_and_nobody_knows_any_more_takes_no_room_in_the_window",),
@@ -94,7 +94,7 @@ MUTANTS = (
     Mutant(
         "a turn that its consumer cannot use as named is lost",
         KNOWN,
-        "migrations/control/functions/claim_message.sql",
+        "turno/migrations/control/functions/claim_message.sql",
         "    IF EXISTS (SELECT FROM unnest(types, versions) AS k (type, version)\n"
         "               WHERE k.type = p_named.type AND k.version = p_named.version) THEN\n",
         "    IF true THEN\n",
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "a paused type hides what else is urgent",
         KNOWN,
-        "migrations/control/functions/claim_message.sql",
+        "turno/migrations/control/functions/claim_message.sql",
         "j.paused_at IS NOT NULL\n",
         "false\n",
         (f"{RELAY}::test_a_paused_type_hides_no_other_in_its_band",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "an urgent job waits for what its tenant has in the broker",
         FAIR,
-        "migrations/control/functions/claim_message.sql",
+        "turno/migrations/control/functions/claim_message.sql",
         "IF named.state = 'ready' THEN",
         "IF false THEN",
         (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "what gave its turn away is never published again",
         NEVER_LOST,
-        "migrations/control/functions/claim_message.sql",
+        "turno/migrations/control/functions/claim_message.sql",
         "WHERE n.job_id = p_job AND n.worker_id IS NULL\n",
         "WHERE false\n",
         (f"{RELAY}::test_a_tenant_s_urgent_job_takes_the_next_of_its_turns",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a tenant's low jobs never have a turn of their own",
         "section 6: every eighth takes the oldest, so that nothing starves",
-        "migrations/control/functions/claim_message.sql",
+        "turno/migrations/control/functions/claim_message.sql",
         "goes_before(named, random() < 0.125,",
         "goes_before(named, false,",
         (f"{RELAY}::test_a_tenant_s_low_jobs_do_not_starve_behind_its_urgent_ones",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "a consumer that hears looks for nothing",
         KNOWN,
-        "app/worker/sources/broker.py",
+        "turno/worker/sources/broker.py",
         "if self._clock() >= self._look_at else []",
         "if self._clock() >= self._quiet_at else []",
         ("tests/unit/test_broker_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "a late mark hides the next attempt from the relay",
         NEVER_LOST,
-        "migrations/control/functions/mark_published.sql",
+        "turno/migrations/control/functions/mark_published.sql",
         "AND t.attempt = sent.attempt\n",
         "\n",
         (f"{RELAY}::test_a_mark_that_comes_late_touches_no_later_attempt",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "two relays at a time",
         ONE,
-        "migrations/control/functions/lease_keep.sql",
+        "turno/migrations/control/functions/lease_keep.sql",
         "    WHERE leases.holder = p_holder OR leases.until <= clock_timestamp() OR",
         "    WHERE true OR",
         (f"{RELAY}::test_a_lease_is_kept_by_its_holder_and_taken_over_when_dropped_or_over",),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "what others run is stamped over",
         FLIP,
-        "migrations/control/functions/restamp.sql",
+        "turno/migrations/control/functions/restamp.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at",
         "WHERE t.state = 'ready' AND t.backend <> target AND t.run_at",
         (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "what runs is moved to another backend",
         FLIP,
-        "migrations/control/functions/reroute.sql",
+        "turno/migrations/control/functions/reroute.sql",
         "WHERE w.state <> 'running' AND w.backend <> c.backend",
         "WHERE w.backend <> c.backend",
         (f"{BACKENDS}::test_what_waits_goes_along_and_what_runs_stays",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a message waits for its job's end to be acknowledged",
         AT_ONCE,
-        "app/worker/sources/broker.py",
+        "turno/worker/sources/broker.py",
         '                self._broker_process.tell("done", receipt)',
         "                pass",
         (f"{CONSUMER}::test_a_message_is_acknowledged_while_its_job_still_runs",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a busy consumer keeps what it has received",
         "section 7: prefetch is what there are free children for",
-        "app/queues/rabbitmq/receiver.py",
+        "turno/queues/rabbitmq/receiver.py",
         "        self._returning = None\n        if self.channel is None or",
         "        return\n        if self.channel is None or",
         (f"{CONSUMER}::test_what_reaches_a_busy_consumer_goes_back_to_the_queue_for_others",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "without a broker nobody looks",
         NEVER_LOST,
-        "app/worker/sources/broker.py",
+        "turno/worker/sources/broker.py",
         "if self._clock() >= self._look_at else []",
         "if False else []",
         ("tests/unit/test_broker_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
@@ -199,7 +199,7 @@ MUTANTS = (
     Mutant(
         "junk is thrown away",
         "section 7: undecodable messages go to a quarantine queue",
-        "app/queues/rabbitmq/topology.py",
+        "turno/queues/rabbitmq/topology.py",
         '{"x-queue-type": "quorum", **dead_letters}',
         '{"x-queue-type": "quorum"}',
         (f"{CONSUMER}::test_what_cannot_be_decoded_goes_to_the_quarantine_with_an_alert",),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a queue that differs is used",
         "section 7: the topology is checked at the start",
-        "app/queues/rabbitmq/topology.py",
+        "turno/queues/rabbitmq/topology.py",
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
         ("tests/integration/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "one node of several is used",
         ANY_NODE,
-        "app/queues/rabbitmq/topology.py",
+        "turno/queues/rabbitmq/topology.py",
         'for host in hosts.split(",")]',
         'for host in hosts.split(",")[:1]]',
         (f"{NODES}::test_each_host_of_a_url_is_a_node",),
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "after a break the same node is asked again",
         ANY_NODE,
-        "app/queues/rabbitmq/connection.py",
+        "turno/queues/rabbitmq/connection.py",
         "        self._nodes.rotate(-1)\n",
         "",
         (f"{NODES}::test_a_link_begins_at_any_node_and_goes_on_to_the_next",),

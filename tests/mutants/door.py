@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SCOPE = "app/web/auth/tenant_scope.py"
-TOKENS = "app/web/auth/tokens.py"
+SCOPE = "turno/web/auth/tenant_scope.py"
+TOKENS = "turno/web/auth/tokens.py"
 JOBS = "tests/integration/test_api_jobs.py"
 TURNS = "tests/integration/test_turns.py"
 REFUSALS = "tests/integration/test_api_refusals.py"
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "users read each other's notifications",
         SAME,
-        "migrations/tenant/functions/notification_read.sql",
+        "turno/migrations/tenant/functions/notification_read.sql",
         "WHERE id = p_notification AND user_id = p_user;",
         "WHERE id = p_notification;",
         (f"{FOREIGN}::test_every_id_of_others_is_unknown[PATCH-/api/notifications/{{}}/read-notification]",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a malformed id is told from an unknown one",
         SAME,
-        "app/web/api/job_id.py",
+        "turno/web/api/job_id.py",
         "        raise unknown\n",
         '        raise ValueError("no id")\n',
         (f"{FOREIGN}::test_every_malformed_id_is_unknown[x-GET-/api/jobs/{{}}-job]",),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "unknown fields of a payload are passed over",
         "section 6: the payload is validated before any row exists",
-        "app/web/http/payloads.py",
+        "turno/web/http/payloads.py",
         'ConfigDict(extra="forbid")',
         'ConfigDict(extra="ignore")',
         (f"{REFUSALS}::test_all_that_is_wrong_is_told_at_once",),
@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "a name that stands twice is looked for in quadratic time",
         HELD,
-        "app/web/http/request_body.py",
+        "turno/web/http/request_body.py",
         "times = Counter(name for name, _ in pairs)\n        twice = next(name for name in times if times[name] > 1)",
         "names = [name for name, _ in pairs]\n        twice = next(name for name in names if names.count(name) > 1)",
         (f"{LARGE}::test_the_last_of_many_names_stands_twice",),
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "every problem of a body is told",
         HELD,
-        "app/web/http/problems.py",
+        "turno/web/http/problems.py",
         "list(errors[:MOST_LISTED])",
         "list(errors)",
         (f"{LARGE}::test_fields_that_nobody_knows_are_cut_with_their_number",),
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "every problem of a payload is named before all but some are cut",
         HELD,
-        "app/web/http/payloads.py",
+        "turno/web/http/payloads.py",
         "if (count := error.error_count()) > MOST_NAMED:",
         "if (count := error.error_count()) < 0:",
         (f"{LARGE}::test_a_quarter_of_a_million_items_are_wrong",),
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a worker passes over fields of another version",
         "section 6: the payload is validated before any row exists",
-        "app/jobs/payload.py",
+        "turno/jobs/payload.py",
         "if unknown := set(value) - hints.keys():",
         "value = {name: value[name] for name in hints if name in value}\n        if unknown := ():",
         ("tests/unit/test_payload.py::test_a_field_of_another_version_is_refused_by_name",),
@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "a user may have any number of jobs waiting",
         "section 8: 429",
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "            verdict := 'quota';\n            EXIT;\n",
         "            NULL;\n",
         (f"{JOBS}::test_the_quota_is_per_user_and_says_when_to_come_back",),
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "two requests at once see the same room",
         "section 8: 429",
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "        PERFORM pg_advisory_xact_lock(own_tenant, hashtext(p_user));\n",
         "        NULL;\n",
         (f"{TURNS}::test_the_second_of_two_submissions_counts_the_first",),
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         "two retries at once see the same room",
         "section 8: 429",
-        "migrations/tenant/functions/job_retry.sql",
+        "turno/migrations/tenant/functions/job_retry.sql",
         "        PERFORM pg_advisory_xact_lock(own_tenant, hashtext(old.user_id));\n",
         "        NULL;\n",
         (f"{TURNS}::test_the_second_of_two_retries_counts_the_first",),
@@ -188,7 +188,7 @@ MUTANTS = (
     Mutant(
         "who cancels and retries has any number of jobs waiting",
         "section 8: 429",
-        "migrations/tenant/functions/job_retry.sql",
+        "turno/migrations/tenant/functions/job_retry.sql",
         "ELSIF p_pending_limit IS NOT NULL AND quota_reached(old.user_id, p_pending_limit) THEN",
         "ELSIF false THEN",
         (f"{JOBS}::test_a_retry_counts_as_a_submission_does",),
@@ -196,7 +196,7 @@ MUTANTS = (
     Mutant(
         "a key may stand for two bodies",
         ONE_KEY,
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END",
         "'replayed'",
         (f"{JOBS}::test_the_same_key_with_another_body_is_refused",),
@@ -204,7 +204,7 @@ MUTANTS = (
     Mutant(
         "a second request with a key is a fault",
         ONE_KEY,
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n",
         "",
         (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
@@ -212,7 +212,7 @@ MUTANTS = (
     Mutant(
         "a reader waits for a tenant's locks as long as a worker",
         HELD,
-        "tenants/identity/session.py",
+        "turno/tenancy/identity/session.py",
         'SERVICE_TIMEOUTS | {"lock_timeout": "300"}',
         "SERVICE_TIMEOUTS",
         (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs-0.9]",),
@@ -220,7 +220,7 @@ MUTANTS = (
     Mutant(
         "a command waits for a tenant's locks as long as a worker",
         HELD,
-        "tenants/identity/session.py",
+        "turno/tenancy/identity/session.py",
         'COMMAND_LOCK_TIMEOUT = "1000"',
         'COMMAND_LOCK_TIMEOUT = "5000"',
         (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings-2.5]",),
@@ -228,7 +228,7 @@ MUTANTS = (
     Mutant(
         "one tenant may have every thread",
         HELD,
-        "app/web/thread_shares.py",
+        "turno/web/thread_shares.py",
         "if not self.free(tenant):",
         "if False:",
         (f"{SHARED}::test_a_locked_tenant_holds_half_of_the_threads_at_most",),
@@ -236,7 +236,7 @@ MUTANTS = (
     Mutant(
         "all large bodies are computed on at once",
         HELD,
-        "app/web/http/large_body.py",
+        "turno/web/http/large_body.py",
         "    with _computing:\n        yield",
         "    yield",
         ("tests/unit/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
@@ -244,7 +244,7 @@ MUTANTS = (
     Mutant(
         "two tenants may have every thread",
         HELD,
-        "app/web/thread_shares.py",
+        "turno/web/thread_shares.py",
         "left = self._threads - (self._taken.total() - own)",
         "left = self._threads",
         ("tests/unit/test_places.py::test_each_tenant_may_have_half_of_what_the_others_leave",),
@@ -252,7 +252,7 @@ MUTANTS = (
     Mutant(
         "a burst is refused",
         "promise 9: the share is for the benefit of others",
-        "app/web/tenant_share.py",
+        "turno/web/tenant_share.py",
         "            request.environ[WANTED] = tenant.id\n",
         "            pass\n",
         (f"{SHARED}::test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered",),
@@ -260,7 +260,7 @@ MUTANTS = (
     Mutant(
         "a time that Python has not ends the page that shows it",
         OWN_TROUBLE,
-        "tenants/identity/loaders.py",
+        "turno/tenancy/identity/loaders.py",
         "except DataError:",
         "except ZeroDivisionError:",
         (f"{HOSTILE}::test_times_that_python_has_not_are_told_as_the_bounds_of_those_it_has",),
@@ -268,7 +268,7 @@ MUTANTS = (
     Mutant(
         "a job's type is a phrase of the pages",
         OWN_TROUBLE,
-        "app/web/pages/speech.py",
+        "turno/web/pages/speech.py",
         'phrase = f"type {job_type}"',
         "phrase = job_type",
         (f"{HOSTILE}::test_a_job_may_be_named_like_a_phrase_of_the_pages[count]",),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "an error's class is a reason of the pages",
         OWN_TROUBLE,
-        "app/web/pages/reasons.py",
+        "turno/web/pages/reasons.py",
         'phrase = f"error {body.class_}"',
         'phrase = f"reason {body.class_}"',
         (f"{HOSTILE}::test_a_job_may_be_named_like_a_phrase_of_the_pages[time limit of]",),
@@ -284,7 +284,7 @@ MUTANTS = (
     Mutant(
         "a customer's name is as long as the page",
         HELD,
-        "app/store/orders.py",
+        "turno/store/orders.py",
         "left(company_name, 200) AS company_name",
         "company_name",
         (f"{HOSTILE}::test_a_handler_s_own_rows_break_no_page",),
@@ -292,7 +292,7 @@ MUTANTS = (
     Mutant(
         "a slow client is never given up",
         HELD,
-        "cli/http_server/client_connection.py",
+        "turno/http_server/client_connection.py",
         "return min(self.latest, self.began + PATIENCE + self.moved / SLOWEST)",
         "return inf",
         (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
@@ -300,7 +300,7 @@ MUTANTS = (
     Mutant(
         "a thread waits until its answer is taken",
         HELD,
-        "cli/http_server/client_connection.py",
+        "turno/http_server/client_connection.py",
         "        raw.settimeout(0)\n",
         "        raw.settimeout(60)\n",
         (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
@@ -308,7 +308,7 @@ MUTANTS = (
     Mutant(
         "slow clients fill the memory",
         HELD,
-        "cli/http_server/stream_worker.py",
+        "turno/http_server/stream_worker.py",
         "if self._held > max(MOST_HELD, 4 * self.wsgi.largest_body):",
         "if False:",
         (f"{SLOW}::test_what_is_kept_for_slow_clients_is_bounded",),
@@ -316,7 +316,7 @@ MUTANTS = (
     Mutant(
         "slow clients take every connection",
         HELD,
-        "cli/http_server/stream_worker.py",
+        "turno/http_server/stream_worker.py",
         "if self.nr_conns >= self.worker_connections:",
         "if False:",
         (f"{SLOW}::test_a_client_finds_room_beside_any_number_of_slow_ones",),
@@ -324,7 +324,7 @@ MUTANTS = (
     Mutant(
         "the rest of a refused body is the next request",
         "section 8: a request is what its sender sent",
-        "cli/http_server/stream_worker.py",
+        "turno/http_server/stream_worker.py",
         "return super().handle(conn) and not conn.cut",
         "return super().handle(conn)",
         (f"{CONNECTIONS}::test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request[/nowhere]",),
@@ -332,7 +332,7 @@ MUTANTS = (
     Mutant(
         "a key counts only while its job's times lie ahead",
         ONE_KEY,
-        "app/web/api/submit_body.py",
+        "turno/web/api/submit_body.py",
         "if problems or (untimely and not _used(call, handler.type, key)):",
         "if problems or untimely:",
         (f"{JOBS}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),
@@ -340,7 +340,7 @@ MUTANTS = (
     Mutant(
         "a job may have been due for two thousand years",
         HELD,
-        "app/web/api/submit_body.py",
+        "turno/web/api/submit_body.py",
         "if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:",
         "if run_at and run_at > now + FARTHEST:",
         (f"{REFUSALS}::test_a_wrong_field_is_named_and_nothing_is_stored[body42-run_at]",),
@@ -348,7 +348,7 @@ MUTANTS = (
     Mutant(
         "the loser of a race for a key hears nothing",
         ONE_KEY,
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "        -- Somebody who takes no turns, having no limit, was faster with this key: look again.\n",
         "        verdict := 'unknown';\n        EXIT;\n",
         (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
@@ -356,7 +356,7 @@ MUTANTS = (
     Mutant(
         "a job may be retried twice",
         ONE_RETRY,
-        "migrations/tenant/functions/job_retry.sql",
+        "turno/migrations/tenant/functions/job_retry.sql",
         "ELSIF old.successor_id IS NOT NULL THEN",
         "ELSIF false THEN",
         (f"{JOBS}::test_an_ended_job_is_retried_as_one_new_job[failed]",),
@@ -364,7 +364,7 @@ MUTANTS = (
     Mutant(
         "two retries at once make two jobs",
         ONE_RETRY,
-        "migrations/tenant/functions/job_retry.sql",
+        "turno/migrations/tenant/functions/job_retry.sql",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user);",
         (f"{TURNS}::test_the_second_of_two_retries_finds_the_first_one_s_job",),
@@ -372,7 +372,7 @@ MUTANTS = (
     Mutant(
         "a hint that fails is the caller's error",
         "promise 1: the row is committed before the answer, and hints are only hints",
-        "app/dispatch/dispatcher.py",
+        "turno/dispatch/dispatcher.py",
         "        except Exception:\n",
         "        except ZeroDivisionError:\n",
         (f"{JOBS}::test_a_broken_queue_is_not_the_caller_s_error",),

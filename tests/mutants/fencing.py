@@ -18,7 +18,7 @@ MUTANTS = (
     Mutant(
         "claim_hold does not compare the token",
         PROMISE,
-        "migrations/tenant/functions/claim_hold.sql",
+        "turno/migrations/tenant/functions/claim_hold.sql",
         HELD + "    IF NOT FOUND THEN\n        RAISE",
         HELD.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
         (f"{ZOMBIE}[fail]",),
@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "start does not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_start.sql",
+        "turno/migrations/tenant/functions/job_start.sql",
         "WHERE t.job_id = p_job AND t.token = p_token FOR UPDATE;",
         "WHERE t.job_id = p_job FOR UPDATE;",
         (f"{TESTS}::test_a_zombie_does_not_start_a_job_that_another_has_claimed",),
@@ -34,7 +34,7 @@ MUTANTS = (
     Mutant(
         "a job may be started twice",
         PROMISE,
-        "migrations/tenant/functions/job_start.sql",
+        "turno/migrations/tenant/functions/job_start.sql",
         "WHERE j.id = p_job AND j.status = 'pending'\n",
         "WHERE j.id = p_job\n",
         (f"{TESTS}::test_a_claim_is_started_once",),
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         "progress does not compare the token",
         PROMISE,
-        "migrations/tenant/functions/job_progress.sql",
+        "turno/migrations/tenant/functions/job_progress.sql",
         "WHERE job_id = p_job AND token = p_token;",
         "WHERE job_id = p_job AND state = 'running';",
         (f"{ZOMBIE}[progress]",),
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "items do not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_items.sql",
+        "turno/migrations/tenant/functions/job_items.sql",
         HOLD + "    INSERT INTO background_job_items",
         "    INSERT INTO background_job_items",
         (f"{ZOMBIE}[items]",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint does not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_checkpoint.sql",
+        "turno/migrations/tenant/functions/job_checkpoint.sql",
         HOLD + "    INSERT INTO background_job_checkpoints",
         "    INSERT INTO background_job_checkpoints",
         (f"{ZOMBIE}[checkpoint]",),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "completion does not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_complete.sql",
+        "turno/migrations/tenant/functions/job_complete.sql",
         "WHERE t.job_id = p_job AND t.token = p_token RETURNING",
         "WHERE t.job_id = p_job RETURNING",
         (f"{ZOMBIE}[complete]",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "failure does not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_fail.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         HOLD + "    PERFORM attempt_end(p_job, 'error', p_error);",
         "    PERFORM attempt_end(p_job, 'error', p_error);",
         (f"{ZOMBIE}[fail]",),
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "release does not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_release.sql",
         HOLD + "    PERFORM attempt_end(p_job, p_outcome, NULL);",
         "    PERFORM attempt_end(p_job, p_outcome, NULL);",
         (f"{ZOMBIE}[release]",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "abandoning does not ask for the claim",
         PROMISE,
-        "migrations/tenant/functions/job_abandon.sql",
+        "turno/migrations/tenant/functions/job_abandon.sql",
         HOLD + "    PERFORM attempt_end(p_job, 'cancelled', NULL);",
         "    PERFORM attempt_end(p_job, 'cancelled', NULL);",
         (f"{ZOMBIE}[abandon]",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "the attempt's mark is not compared",
         ONCE,
-        "migrations/tenant/functions/attempt_check.sql",
+        "turno/migrations/tenant/functions/attempt_check.sql",
         "IF current_setting('turno.attempt', true) IS DISTINCT FROM p_token::text THEN",
         "IF false THEN",
         (f"{OUTSIDE}[items]",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint does not ask for the attempt's mark",
         ONCE,
-        "migrations/tenant/functions/job_checkpoint.sql",
+        "turno/migrations/tenant/functions/job_checkpoint.sql",
         CHECK + HOLD + "    INSERT INTO background_job_checkpoints",
         HOLD + "    INSERT INTO background_job_checkpoints",
         (f"{OUTSIDE}[checkpoint]",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "completion does not ask for the attempt's mark",
         ONCE,
-        "migrations/tenant/functions/job_complete.sql",
+        "turno/migrations/tenant/functions/job_complete.sql",
         CHECK,
         "",
         (f"{OUTSIDE}[complete]",),

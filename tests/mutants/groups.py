@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
 ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
-GROUP = "app/runner/batch_executor.py"
+GROUP = "turno/runner/batch_executor.py"
 TESTS = "tests/integration/test_groups.py"
 FAULTS = "tests/faults/test_groups_that_break.py"
 EACH = "section 6: grouped types share a transaction, each job under a savepoint"
@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "a failed job of a group keeps its writes",
         EACH,
-        "app/runner/batch_transaction.py",
+        "turno/runner/batch_transaction.py",
         '"ROLLBACK TO SAVEPOINT job"',
         '"SELECT 1"',
         (f"{TESTS}::test_what_a_failed_one_wrote_is_undone",),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "a job that a worker died with brings others along",
         ALONE,
-        "migrations/control/functions/claim_groups.sql",
+        "turno/migrations/control/functions/claim_groups.sql",
         "    IF head.crashes > 0 THEN\n",
         "    IF false THEN\n",
         (DIED,),
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a job that a worker died with is brought along",
         ALONE,
-        "migrations/control/functions/claim_groups.sql",
+        "turno/migrations/control/functions/claim_groups.sql",
         "                  AND r.crashes = 0\n",
         "",
         (DIED,),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a ticket forgets that a worker died with its job",
         ALONE,
-        "migrations/tenant/functions/job_requeue.sql",
+        "turno/migrations/tenant/functions/job_requeue.sql",
         "        crashes = crashes + p_crashes\n",
         "        crashes = 0\n",
         (DIED,),
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a repaired ticket forgets that a worker died with its job",
         ALONE,
-        "migrations/tenant/functions/job_repair.sql",
+        "turno/migrations/tenant/functions/job_repair.sql",
         "p_backend, j.attempt, j.crashes\n",
         "p_backend, j.attempt, 0\n",
         (f"{TESTS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a group is larger than its tenant's cap",
         "section 6: caps hold",
-        "migrations/control/functions/claim_groups.sql",
+        "turno/migrations/control/functions/claim_groups.sql",
         "room := least(room, tenant_room(head.tenant_id));",
         "room := room;",
         (f"{TESTS}::test_a_cap_holds_for_groups[tenant]",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a group is larger than its type's cap",
         "section 6: caps hold",
-        "migrations/control/functions/claim_groups.sql",
+        "turno/migrations/control/functions/claim_groups.sql",
         "room := least(room, type_room(head.type));",
         "room := room;",
         (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a group starts what another has claimed",
         FENCED,
-        "migrations/tenant/functions/jobs_start.sql",
+        "turno/migrations/tenant/functions/jobs_start.sql",
         STARTED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
         STARTED + "t.job_id = ANY (p_jobs)",
         (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "the tokens of a group are not compared at its end",
         FENCED,
-        "migrations/tenant/functions/jobs_complete.sql",
+        "turno/migrations/tenant/functions/jobs_complete.sql",
         ENDED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
         ENDED + "t.job_id = ANY (p_jobs)",
         (f"{LOSER}[1-running]",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a group is completed with a claim that was lost",
         FENCED,
-        "migrations/tenant/functions/jobs_complete.sql",
+        "turno/migrations/tenant/functions/jobs_complete.sql",
         "IF ended < cardinality(p_jobs) THEN",
         "IF false THEN",
         (f"{LOSER}[1-running]",),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "a group is completed outside its transaction",
         ONCE,
-        "migrations/tenant/functions/jobs_complete.sql",
+        "turno/migrations/tenant/functions/jobs_complete.sql",
         "    PERFORM attempt_check(p_mark);\n",
         "",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "an aborted transaction is kept",
         EACH,
-        "app/runner/batch_transaction.py",
+        "turno/runner/batch_transaction.py",
         "            case TransactionStatus.INERROR:\n",
         "            case TransactionStatus.ACTIVE:\n",
         (f"{TESTS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
@@ -148,7 +148,7 @@ MUTANTS = (
     Mutant(
         "one job of a group is cancelled by force and all are blamed",
         "section 3: errors and crashes are counted apart",
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "if cause == crash_reasons.CANCELLED and len(claims) > 1:",
         "if False:",
         (f"{FAULTS}::test_one_that_is_cancelled_by_force_costs_the_others_nothing",),
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "a job of a grouped type may commit by itself",
         "section 6: grouped types use neither each, checkpoint nor once",
-        "app/runner/context.py",
+        "turno/runner/context.py",
         "        if self._grouped:\n",
         "        if False:\n",
         (f"{TESTS}::test_what_commits_by_itself_is_refused_by_name[1-items-job.each]",),

@@ -8,19 +8,19 @@ ATTACKS = "tests/faults/test_isolation_sql.py"
 CATALOG = "tests/integration/test_catalog.py::test_a_fresh_installation_is_as_designed"
 REFUSED = f"{ATTACKS}::test_an_attack_is_refused"
 APART = "promise 5: no tenant can read or change another's data, even with SQL of its own choosing"
-GRANTS = "tenants/rights/grants.py"
-SESSION = "tenants/identity/session.py"
-LOGINS = "tenants/identity/logins.py"
+GRANTS = "turno/tenancy/rights/grants.py"
+SESSION = "turno/tenancy/identity/session.py"
+LOGINS = "turno/tenancy/identity/logins.py"
 REPORTS = "tests/integration/test_company_reports.py"
 SPY = "tests/faults/test_secrets.py"
 SECRETS = "attack 45: no secret can be read in /proc"
-PUBLIC = "tenants/rights/public_rights.py"
+PUBLIC = "turno/tenancy/rights/public_rights.py"
 
 MUTANTS = (
     Mutant(
         "tickets have no row security",
         APART,
-        "migrations/control/schema/0001_control.sql",
+        "turno/migrations/control/schema/0001_control.sql",
         "ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;\n",
         "",
         (f"{ATTACKS}::test_an_owner_sees_and_makes_its_own_tickets_only",),
@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "row security lets every ticket through",
         APART,
-        "migrations/control/schema/0001_control.sql",
+        "turno/migrations/control/schema/0001_control.sql",
         "CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(current_user)));",
         "CREATE POLICY own_tickets ON tickets USING (true);",
         (f"{ATTACKS}::test_the_real_token_of_another_tenant_opens_nothing",),
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a function's path is its caller's",
         APART,
-        "migrations/tenant/functions/job_checkpoint.sql",
+        "turno/migrations/tenant/functions/job_checkpoint.sql",
         "CREATE OR REPLACE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
         "LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$",
         "CREATE OR REPLACE FUNCTION job_checkpoint(p_job uuid, p_token uuid, p_state jsonb) RETURNS boolean\n"
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "every job is given the report login of its company",
         SECRETS,
-        "cli/worker_wiring.py",
+        "turno/wiring/workers.py",
         "if registry.terms(claim.type).reads_company:",
         "if True:",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "a report is told every company's branches",
         "section 5: a report's session reads the branches of its company",
-        "migrations/control/functions/company_of.sql",
+        "turno/migrations/control/functions/company_of.sql",
         "ON b.company_id = c.id AND b.state",
         "ON b.state",
         (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "a report sees each branch at another moment",
         "job.company: all branches as of one moment",
-        "app/runner/company_reading.py",
+        "turno/runner/company_reading.py",
         "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
         "BEGIN READ ONLY",
         (f"{REPORTS}::test_a_report_reads_its_company_s_branches_and_the_database_refuses_the_rest",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "a report whose login cannot be had ends the worker",
         "one error is nobody else's",
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "        except psycopg.Error as error:\n            self._rescuer.unfit(",
         "        except ZeroDivisionError as error:\n            self._rescuer.unfit(",
         (f"{REPORTS}::test_a_report_whose_login_cannot_be_had_waits_alone",),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "what is stored steers an operator's terminal",
         "a tenant's text is text",
-        "cli/output/tables.py",
+        "turno/commands/output/tables.py",
         'return printable(" ".join(str(cell).split()))',
         'return " ".join(str(cell).split())',
         ("tests/unit/test_tables.py::test_what_was_stored_does_not_steer_the_terminal",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "secrets stand in the environment of what runs handlers",
         SECRETS,
-        "cli/without_secrets.py",
+        "turno/without_secrets.py",
         "    if secrets:\n",
         "    if False:\n",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "children are forked from a process that knows the master key",
         SECRETS,
-        "cli/worker_wiring.py",
+        "turno/wiring/workers.py",
         "    registry.load_all()  # here, so that no child has to\n",
         "    registry.load_all()\n    read_settings()\n",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         "values of an env file are expanded",
         "settings are read by no shell",
-        "cli/environment.py",
+        "turno/environment.py",
         "interpolate=False",
         "interpolate=True",
         ("tests/unit/test_main_command.py::test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins",),
@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "a worker goes on without what forks its children",
         "one error is nobody else's",
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "        self._selector.register(self._forks.channel, selectors.EVENT_READ, self._forks.gone)\n",
         "",
         (f"{SPY}::test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves",),
@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant(
         "every secret is handed to every program",
         SECRETS,
-        "cli/without_secrets.py",
+        "turno/without_secrets.py",
         "for name in needed if name in secrets",
         "for name in secrets",
         ("tests/unit/test_environment.py::test_a_program_is_handed_what_it_needs_alone",),
@@ -169,7 +169,7 @@ MUTANTS = (
     Mutant(
         "other processes may look into what runs handlers",
         SECRETS,
-        "cli/without_secrets.py",
+        "turno/without_secrets.py",
         "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)",
         "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)",
         (f"{SPY}::test_no_secret_but_its_own_tenant_s_password_is_within_a_handler_s_reach[a pool]",),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "a fork of a launched worker outlives its job",
         "what a handler started ends with its job",
-        "app/runner/leftover_processes.py",
+        "turno/runner/leftover_processes.py",
         " and not flags & PF_FORKNOEXEC",
         "",
         ("tests/faults/test_handlers_that_misbehave.py::test_of_adopted_processes_those_that_a_queue_launched_stay",),
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         "temporary files have no bound",
         "attack 31: no tenant's SQL fills the server's disk",
-        "tenants/identity/roles.py",
+        "turno/tenancy/identity/roles.py",
         "    bound_temporary_files(admin, [spec.name for spec in specs if spec.bounded])\n",
         "",
         (CATALOG,),
@@ -201,7 +201,7 @@ MUTANTS = (
     Mutant(
         "a slug added again leaves the roles of a removal that was stopped",
         "section 5: what is removed leaves nothing",
-        "tenants/provisioning/provision.py",
+        "turno/tenancy/provisioning/provision.py",
         "if tenant is not None and any(existing_roles(",
         "if False and any(existing_roles(",
         ("tests/integration/test_provision.py::test_a_removal_that_was_stopped_can_go_on[True]",),
@@ -209,7 +209,7 @@ MUTANTS = (
     Mutant(
         "a login that was mended is left without its bound",
         "attack 31: no tenant's SQL fills the server's disk",
-        "tenants/provisioning/access.py",
+        "turno/tenancy/provisioning/access.py",
         "    bound_temporary_files(admin, [role])\n",
         "",
         (f"{ATTACKS}::test_a_session_fills_no_disk_with_temporary_files",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 RATES = "tests/integration/test_rate_limits.py"
-TAKE = "migrations/control/functions/rate_take.sql"
+TAKE = "turno/migrations/control/functions/rate_take.sql"
 PROMISED = "section 4: `rate_limits`; promise 9: one tenant's trouble stays that tenant's"
 
 MUTANTS = (
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "a tenant's commands are not counted together",
         PROMISED,
-        "migrations/control/functions/command_take.sql",
+        "turno/migrations/control/functions/command_take.sql",
         "rate_take(p_tenant, '', rate_cost(1, p_tenant_most, 60), 0, 0)",
         "rate_take(p_tenant, '', 0, 0, 0)",
         (f"{RATES}::test_what_the_tenant_may_not_costs_the_user_nothing",),
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "what the tenant may not costs the user",
         PROMISED,
-        "migrations/control/functions/command_take.sql",
+        "turno/migrations/control/functions/command_take.sql",
         "SET commands = commands - cost WHERE",
         "SET commands = commands WHERE",
         (f"{RATES}::test_what_the_tenant_may_not_costs_the_user_nothing",),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a tenant's jobs are not counted together",
         PROMISED,
-        "migrations/control/functions/job_take.sql",
+        "turno/migrations/control/functions/job_take.sql",
         "rate_take(p_tenant, '', 0, rate_cost(1, p_limits[2], 86400),",
         "rate_take(p_tenant, '', 0, 0,",
         (f"{RATES}::test_a_tenant_s_jobs_are_counted_over_its_users",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a tenant's payloads are not counted together",
         PROMISED,
-        "migrations/control/functions/job_take.sql",
+        "turno/migrations/control/functions/job_take.sql",
         "rate_cost(p_bytes, p_limits[4], 86400))",
         "0)",
         (f"{RATES}::test_bytes_of_payloads_are_counted_for_user_and_tenant",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a submission is counted and never refused",
         PROMISED,
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "            IF exceeded IS NOT NULL THEN\n",
         "            IF false THEN\n",
         (f"{RATES}::test_jobs_of_a_day_are_counted_exactly_by_many_at_once",),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "a repeated key is counted as a job",
         PROMISED,
-        "migrations/tenant/functions/job_enqueue.sql",
+        "turno/migrations/tenant/functions/job_enqueue.sql",
         "        IF p_idempotency_key IS NOT NULL THEN\n",
         "        IF p_idempotency_key IS NOT NULL AND verdict = 'again' THEN\n",
         (f"{RATES}::test_a_replay_is_answered_and_not_counted",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "a retry is counted and never refused",
         PROMISED,
-        "migrations/tenant/functions/job_retry.sql",
+        "turno/migrations/tenant/functions/job_retry.sql",
         "            IF exceeded IS NOT NULL THEN\n",
         "            IF false THEN\n",
         (f"{RATES}::test_a_retry_is_a_job_with_a_payload",),
@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "nobody counts the commands of programs",
         PROMISED,
-        "app/web/routes.py",
+        "turno/web/routes.py",
         "    if operation.method not in SAFE:\n        admit_command(scope)\n",
         "",
         (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),
@@ -108,7 +108,7 @@ MUTANTS = (
     Mutant(
         "nobody counts the forms of the pages",
         PROMISED,
-        "app/web/pages/page_routes.py",
+        "turno/web/pages/page_routes.py",
         "                admit_command(visit.scope)\n",
         "",
         (f"{RATES}::test_a_form_of_the_pages_is_a_command",),
@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "a tenant's flood keeps operators from acting",
         PROMISED,
-        "app/web/rate_limits.py",
+        "turno/web/rate_limits.py",
         "    if scope.principal.operator:\n",
         "    if False:\n",
         (f"{RATES}::test_only_commands_are_counted_and_of_nobody_else",),
@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "jobs within the request are not counted",
         PROMISED,
-        "app/web/api/submit.py",
+        "turno/web/api/submit.py",
         "    admit_inline(tenant, wanted.user_id)\n",
         "",
         (f"{RATES}::test_jobs_within_the_request_are_counted_too",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "an address may send any number of wrong tokens",
         PROMISED,
-        "app/web/auth/tokens.py",
+        "turno/web/auth/tokens.py",
         '            self._count_wrong(sender or "an unknown address")\n',
         "",
         (f"{RATES}::test_wrong_tokens_of_an_address_are_counted_and_right_ones_pass",),

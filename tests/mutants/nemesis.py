@@ -13,7 +13,7 @@ from tests.mutants.mutant import GuardNotFound
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAINTENANCE = "app/maintenance/passes.py"
+MAINTENANCE = "turno/maintenance/passes.py"
 ONCE = "ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING\n"
 
 
@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 
 DOC_END = '."""\n'
-TENANT = "migrations/tenant/*/*.sql"
+TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "token": (Cut(TENANT, " AND token = p_token", ""), Cut(TENANT, " AND t.token = p_token", "")),
     "sweep": (
@@ -67,7 +67,7 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         ),
     ),
     "savepoint": (
-        Cut("app/runner/items.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
+        Cut("turno/runner/items.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
     ),
 }
 
@@ -107,7 +107,7 @@ def main(guard: str, *arguments: str) -> int:
         for cut in CUTS[guard]:
             cut.apply(tree)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("TURNO_", "COV"))}
-        command = [sys.executable, "-m", "cli.main", "nemesis", *arguments]
+        command = [sys.executable, "-m", "turno.commands.main", "nemesis", *arguments]
         return subprocess.run(command, cwd=tree, env=kept | {"PYTHONPATH": str(tree)}, check=False).returncode
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-EFFECTS = "app/runner/outside_call.py"
+EFFECTS = "turno/runner/outside_call.py"
 TESTS = "tests/integration/test_once.py"
 API = "tests/integration/test_api_effects.py"
 FAULTS = "tests/faults/test_outside_effects.py"
@@ -50,7 +50,7 @@ MUTANTS = (
     Mutant(
         "an intent is forgotten",
         NEVER_BLIND,
-        "migrations/tenant/functions/effect_intend.sql",
+        "turno/migrations/tenant/functions/effect_intend.sql",
         "            effect.caller_gone := true;\n            verdict := 'doubt';\n",
         "            verdict := 'issue';\n",
         (f"{TESTS}::test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too",),
@@ -58,7 +58,7 @@ MUTANTS = (
     Mutant(
         "a stored result is not looked at",
         "section 6: a settled key returns its result without a call",
-        "migrations/tenant/functions/effect_intend.sql",
+        "turno/migrations/tenant/functions/effect_intend.sql",
         "        ELSIF effect.state = 'done' THEN\n            verdict := 'done';\n",
         "",
         (f"{TESTS}::test_an_intent_that_comes_just_too_late_gets_the_result",),
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         "two jobs call at once",
         NEVER_BLIND,
-        "migrations/tenant/functions/effect_intend.sql",
+        "turno/migrations/tenant/functions/effect_intend.sql",
         "            verdict := 'elsewhere';\n",
         "            verdict := 'doubt';\n            effect.caller_gone := true;\n",
         (f"{TESTS}::test_while_another_job_calls_nobody_else_does",),
@@ -74,7 +74,7 @@ MUTANTS = (
     Mutant(
         "two jobs issue again what both found absent",
         NEVER_BLIND,
-        "migrations/tenant/functions/effect_reissue.sql",
+        "turno/migrations/tenant/functions/effect_reissue.sql",
         "    WHERE key = p_key AND state = 'intended' AND intent_of(token) = p_intent\n",
         "    WHERE key = p_key\n",
         (f"{TESTS}::test_two_jobs_in_doubt_issue_it_again_once",),
@@ -82,7 +82,7 @@ MUTANTS = (
     Mutant(
         "a zombie settles",
         FENCED,
-        "migrations/tenant/functions/effect_settle.sql",
+        "turno/migrations/tenant/functions/effect_settle.sql",
         HOLD + "    PERFORM waiting_hold(p_key);\n",
         "    PERFORM waiting_hold(p_key);\n",
         (f"{TESTS}::test_a_zombie_s_answer_is_refused_and_looked_up",),
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "a key of another type gives its result",
         "decision 0015: a key belongs to the job type that used it first",
-        "migrations/tenant/functions/effect_intend.sql",
+        "turno/migrations/tenant/functions/effect_intend.sql",
         "        IF effect.type <> job.type THEN\n",
         "        IF false THEN\n",
         (f"{TESTS}::test_a_key_of_another_type_is_a_mistake",),
@@ -98,7 +98,7 @@ MUTANTS = (
     Mutant(
         "the work before the call is not asked for the attempt's mark",
         "promise 2: what a job does in our database happens exactly once",
-        "migrations/tenant/functions/job_hold.sql",
+        "turno/migrations/tenant/functions/job_hold.sql",
         "    PERFORM attempt_check(p_token);\n",
         "",
         (f"{TESTS}::test_after_a_commit_behind_our_back_it_is_refused",),
@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "the call may write with the job's session",
         OWN,
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "        if self.refusal is not None:\n",
         "        if False:\n",
         (f"{TESTS}::test_the_call_cannot_use_the_job_s_session",),
@@ -114,7 +114,7 @@ MUTANTS = (
     Mutant(
         "an item is committed by half",
         "promise 2: each piece of work commits together with its own record",
-        "app/runner/items.py",
+        "turno/runner/items.py",
         "        if attempts.writing_savepoints(self._transaction.connection):\n",
         "        if False:\n",
         (f"{TESTS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),
@@ -122,7 +122,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for doubt",
         "decision 0015: doubt is no item's fault",
-        "app/runner/items.py",
+        "turno/runner/items.py",
         "HandlerMisuse, MemoryError, *IN_DOUBT)",
         "HandlerMisuse, MemoryError)",
         (f"{TESTS}::test_an_item_is_not_blamed_for_a_call_without_an_answer",),
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         "a job in doubt fails",
         BY_PEOPLE,
-        "app/jobs/outcome.py",
+        "turno/jobs/outcome.py",
         "    if doubt is None:\n",
         "    if True:\n",
         (f"{TESTS}::test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt",),
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "nobody says that a dead caller is gone",
         "section 6: absent counts when the old process is known to be dead",
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "            seen=pending.seen,\n",
         "",
         (f"{FAULTS}::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",),
@@ -146,7 +146,7 @@ MUTANTS = (
     Mutant(
         "a restored database is believed",
         "section 2, row 66: effects outside newer than the database",
-        "migrations/tenant/functions/effect_intend.sql",
+        "turno/migrations/tenant/functions/effect_intend.sql",
         "    unsure boolean := EXISTS (SELECT FROM external_doubt);\n",
         "    unsure boolean := false;\n",
         (f"{TESTS}::test_after_a_restore_even_the_first_call_waits_for_a_look_up",),
@@ -154,7 +154,7 @@ MUTANTS = (
     Mutant(
         "a person settles what is under way",
         BY_PEOPLE,
-        "migrations/tenant/functions/effect_decide.sql",
+        "turno/migrations/tenant/functions/effect_decide.sql",
         "        verdict := 'busy';\n",
         SETTLE_ALL_THE_SAME,
         (f"{API}::test_what_may_be_under_way_is_left_alone",),
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         "a job that reached outside expires",
         "decision 0015: a job that has an intent no longer expires",
-        "migrations/tenant/functions/effect_intend.sql",
+        "turno/migrations/tenant/functions/effect_intend.sql",
         "        UPDATE background_jobs SET expires_at = NULL WHERE id = p_job AND expires_at IS NOT NULL;\n",
         "",
         (f"{TESTS}::test_a_job_that_reached_outside_never_expires",),
@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a transaction may stay open for ever",
         "section 6: longest transaction, by type",
-        "app/worker/time_limits.py",
+        "turno/worker/time_limits.py",
         "        return min(whole, (open_since + longest, crash_reasons.transaction_limit(longest)))\n",
         "        return whole\n",
         (f"{MISBEHAVE}::test_a_transaction_that_is_open_a_little_too_long_is_not_completed",),
@@ -178,7 +178,7 @@ MUTANTS = (
     Mutant(
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "        self.rollback()\n        self.connection = self.connection.afresh()\n",
         "        self.rollback()\n",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),

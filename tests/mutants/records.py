@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a handler reads tokens",
         FENCED,
-        "tenants/rights/grants.py",
+        "turno/tenancy/rights/grants.py",
         '"background_job_attempts": "job_id attempt worker',
         '"background_job_attempts": "token job_id attempt worker',
         (f"{TESTS}::test_a_handler_reads_the_record_and_no_token[background_job_attempts]",),
@@ -21,7 +21,7 @@ MUTANTS = (
     Mutant(
         "a job of any type settles an effect",
         FENCED,
-        "migrations/tenant/functions/effect_open_to.sql",
+        "turno/migrations/tenant/functions/effect_open_to.sql",
         "p_effect.type = (SELECT type FROM background_jobs WHERE id = p_job)",
         "true",
         (f"{TESTS}::test_an_effect_is_settled_by_its_own_type_only",),
@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "an effect is settled while another is at the call",
         FENCED,
-        "migrations/tenant/functions/effect_open_to.sql",
+        "turno/migrations/tenant/functions/effect_open_to.sql",
         "(p_effect.caller_gone\n",
         "(true OR p_effect.caller_gone\n",
         (f"{TESTS}::test_an_effect_is_not_settled_while_another_attempt_may_be_at_it",),
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a retry forgets the checkpoint",
         ONCE,
-        "migrations/tenant/functions/job_retry.sql",
+        "turno/migrations/tenant/functions/job_retry.sql",
         "FROM background_job_checkpoints c WHERE c.job_id = p_job;",
         "FROM background_job_checkpoints c WHERE false;",
         (f"{TESTS}::test_a_retry_begins_at_the_checkpoint",),
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "a handler's synchronous_commit reaches its intents and ends",
         ONCE,
-        "migrations/tenant/functions/commit_durably.sql",
+        "turno/migrations/tenant/functions/commit_durably.sql",
         "IN ('off', 'local')",
         "IN ('nothing')",
         (
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "a poller's crashes count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_release.sql",
         "SET errors = 0, crashes = 0 WHERE",
         "SET errors = 0 WHERE",
         (f"{TESTS}::test_a_poller_s_crashes_are_forgotten_when_it_is_well",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a dead letter has all attempts there ever were",
         OWN,
-        "migrations/tenant/functions/job_end.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         "ORDER BY attempt DESC LIMIT 100)",
         "ORDER BY attempt DESC)",
         (f"{TESTS}::test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "a purge takes a thousand ledgers at once",
         OWN,
-        "migrations/tenant/functions/job_purge.sql",
+        "turno/migrations/tenant/functions/job_purge.sql",
         "IF items >= 50000 THEN",
         "IF false THEN",
         (f"{TESTS}::test_a_purge_of_large_ledgers_is_done_in_parts",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a slug added again is still paused",
         OWN,
-        "tenants/provisioning/provision.py",
+        "turno/tenancy/provisioning/provision.py",
         "paused_at = DEFAULT, ",
         "",
         (f"{TESTS}::test_a_slug_added_again_starts_as_any_other",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a handler enqueues by any job",
         FENCED,
-        "migrations/tenant/functions/job_enqueue_child.sql",
+        "turno/migrations/tenant/functions/job_enqueue_child.sql",
         "WHERE t.job_id = p_job AND t.token = p_token;",
         "WHERE t.job_id = p_job;",
         (f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "jobs that enqueue jobs like themselves have no end",
         OWN,
-        "migrations/tenant/functions/job_enqueue_child.sql",
+        "turno/migrations/tenant/functions/job_enqueue_child.sql",
         "j.user_id = parent.user_id AND j.finished_at IS NULL\n",
         "j.user_id = parent.user_id AND j.finished_at IS NULL AND j.parent_id = p_job\n",
         (f"{TESTS}::test_a_user_s_jobs_enqueue_a_bounded_number_of_open_jobs_together",),

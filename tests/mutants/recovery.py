@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "after an outage the first one back buries the others",
         OUTAGE,
-        "migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/bury_workers.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE alive_at",
         (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "a gap between sweeps is forgotten by the next one",
         OUTAGE,
-        "migrations/control/functions/lease_take.sql",
+        "turno/migrations/control/functions/lease_take.sql",
         "CASE WHEN leases.until BETWEEN now - p_for AND now THEN leases.since ELSE now END",
         "leases.since",
         (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
@@ -41,7 +41,7 @@ MUTANTS = (
     Mutant(
         "cron after an outage does not wait for the living",
         OUTAGE,
-        "app/maintenance/passes.py",
+        "turno/maintenance/passes.py",
         "            self._listen()\n",
         "",
         (f"{ORPHANS}::test_cron_after_an_outage_waits_until_the_living_had_time_to_speak",),
@@ -49,7 +49,7 @@ MUTANTS = (
     Mutant(
         "a lease by another clock stops the sweep",
         OUTAGE,
-        "migrations/control/functions/lease_take.sql",
+        "turno/migrations/control/functions/lease_take.sql",
         "OR leases.until > now + p_for",
         "",
         (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a worker heard of later than now lives until then",
         OUTAGE,
-        "migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/bury_workers.sql",
         "WHERE alive_at > clock_timestamp();",
         "WHERE false;",
         (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a relay's lease by another clock is waited for",
         OUTAGE,
-        "migrations/control/functions/lease_keep.sql",
+        "turno/migrations/control/functions/lease_keep.sql",
         " OR leases.until > clock_timestamp() + p_for;",
         ";",
         (f"{ORPHANS}::test_a_relay_s_lease_by_another_clock_is_over",),
@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "one orphan's error ends the pass",
         ONE_TENANTS,
-        "app/maintenance/passes.py",
+        "turno/maintenance/passes.py",
         "                if unreachable(error):\n                    raise\n                refused[",
         "                raise\n                refused[",
         (f"{ORPHANS}::test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it",),
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         "one tenant's orphans are tried to the last",
         ONE_TENANTS,
-        "app/maintenance/passes.py",
+        "turno/maintenance/passes.py",
         "if refused[orphan.slug] >= MOST_REFUSED:",
         "if False:",
         (f"{ORPHANS}::test_many_of_one_tenant_that_cannot_be_taken_back_are_left_for_later",),
@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "orphans come in the order of their ids",
         ONE_TENANTS,
-        "migrations/control/functions/orphans.sql",
+        "turno/migrations/control/functions/orphans.sql",
         "ORDER BY row_number() OVER (PARTITION BY t.tenant_id ORDER BY random())",
         "ORDER BY t.job_id",
         (f"{ORPHANS}::test_no_tenant_s_orphans_stand_before_another_s",),
@@ -97,7 +97,7 @@ MUTANTS = (
     Mutant(
         "a client that vanished keeps its locks",
         "RELIABILITY row 43: a network that swallows",
-        "tenants/identity/logins.py",
+        "turno/tenancy/identity/logins.py",
         """    "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "a rescue does not compare the token",
         FENCED,
-        "migrations/tenant/functions/job_rescue.sql",
+        "turno/migrations/tenant/functions/job_rescue.sql",
         ON_TICKET,
         ON_TICKET.replace("AND token = p_token ", ""),
         (f"{FENCING}::test_a_late_rescue_harms_no_later_attempt",),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a rescue ends a later attempt's backend",
         FENCED,
-        "migrations/tenant/functions/job_rescue.sql",
+        "turno/migrations/tenant/functions/job_rescue.sql",
         "WHERE a.job_id = p_job AND a.token = p_token AND a.finished_at IS NULL;",
         "WHERE a.job_id = p_job AND a.finished_at IS NULL;",
         (f"{FENCING}::test_a_late_rescue_harms_no_later_attempt",),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a rescue ends whoever has the pid now",
         FENCED,
-        "migrations/tenant/functions/job_rescue.sql",
+        "turno/migrations/tenant/functions/job_rescue.sql",
         "ON s.pid = a.backend_pid AND s.backend_start = a.backend_start",
         "ON s.pid = a.backend_pid",
         (f"{FENCING}::test_a_rescue_ends_no_stranger_that_has_the_old_backend_s_pid",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a rescue leaves the old backend alone",
         FENCED,
-        "migrations/tenant/functions/job_rescue.sql",
+        "turno/migrations/tenant/functions/job_rescue.sql",
         "PERFORM pg_terminate_backend(s.pid, 1000)",
         "PERFORM s.pid",
         (f"{FENCING}::test_a_rescue_ends_the_old_backend_and_frees_its_locks",),
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "a claim is looked at and not held",
         FENCED,
-        "migrations/tenant/functions/claim_hold.sql",
+        "turno/migrations/tenant/functions/claim_hold.sql",
         "AND token = p_token FOR UPDATE;\n    IF NOT FOUND THEN\n        RAISE",
         "AND token = p_token;\n    IF NOT FOUND THEN\n        RAISE",
         (f"{FENCING}::test_a_rescue_waits_for_a_session_that_it_cannot_end",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a fourth crash is allowed",
         CRASHES,
-        "migrations/tenant/functions/job_rescue.sql",
+        "turno/migrations/tenant/functions/job_rescue.sql",
         "ELSIF p_counted AND job.crashes >= 2 THEN",
         "ELSIF p_counted AND job.crashes >= 3 THEN",
         (f"{FENCING}::test_the_third_crash_is_the_last",),
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "a job taken back without blame is blamed",
         CRASHES,
-        "migrations/tenant/functions/job_rescue.sql",
+        "turno/migrations/tenant/functions/job_rescue.sql",
         "crash, 0, p_counted::integer);",
         "crash, 0, 1);",
         (f"{FENCING}::test_a_job_taken_back_without_blame_is_never_worn_out",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "a job handed back is blamed",
         CRASHES,
-        "migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_release.sql",
         "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);",
         "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 1, 0);",
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "a fifth error is allowed",
         CRASHES,
-        "app/jobs/outcome.py",
+        "turno/jobs/outcome.py",
         "if errors + 1 >= max_attempts:",
         "if errors >= max_attempts:",
         ("tests/unit/test_outcome.py::test_what_follows_from_an_outcome",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a job may end twice",
         "promise 2: the end commits once",
-        "migrations/tenant/functions/job_end.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         "WHERE id = p_job AND status IN ('pending', 'running')\n    RETURNING * INTO job;",
         "WHERE id = p_job\n    RETURNING * INTO job;",
         (f"{FENCING}::test_a_job_that_has_ended_does_not_end_again",),
@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "a job may have two notifications",
         "promise 2: the end commits once",
-        "migrations/tenant/schema/0001_jobs.sql",
+        "turno/migrations/tenant/schema/0001_jobs.sql",
         "CREATE UNIQUE INDEX notifications_of_an_end",
         "CREATE INDEX notifications_of_an_end",
         (f"{FENCING}::test_the_tables_refuse_a_second_notification_of_one_job",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "an item may be entered twice",
         "promise 2: each piece of work commits with its own record",
-        "migrations/tenant/schema/0001_jobs.sql",
+        "turno/migrations/tenant/schema/0001_jobs.sql",
         "    PRIMARY KEY (job_id, key),\n",
         "",
         (f"{FENCING}::test_an_item_is_entered_into_the_ledger_once",),
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "workers are buried for their age",
         ALIVE,
-        "migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/bury_workers.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE greatest(started_at, listened_since)",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "every running job is an orphan",
         ALIVE,
-        "migrations/control/functions/orphans.sql",
+        "turno/migrations/control/functions/orphans.sql",
         "AND NOT EXISTS (SELECT FROM workers w WHERE w.id = t.worker_id",
         "AND NOT EXISTS (SELECT FROM workers w WHERE false",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "a lost ticket is not made again",
         NEVER_LOST,
-        "migrations/tenant/functions/job_repair.sql",
+        "turno/migrations/tenant/functions/job_repair.sql",
         "AND j.status = 'pending' AND NOT EXISTS",
         "AND false AND NOT EXISTS",
         (f"{MENDS}[lose_a_ticket-repaired]",),
@@ -229,7 +229,7 @@ MUTANTS = (
     Mutant(
         "a running job that lost its ticket stays so",
         NEVER_LOST,
-        "migrations/tenant/functions/job_repair.sql",
+        "turno/migrations/tenant/functions/job_repair.sql",
         "FROM lost WHERE j.id = lost.id AND j.status = 'running';",
         "FROM lost WHERE false;",
         (f"{MAINTENANCE}::test_a_running_job_without_a_ticket_waits_once_more",),
@@ -237,7 +237,7 @@ MUTANTS = (
     Mutant(
         "a ticket without a job stays",
         "section 2: tickets are repairable from the jobs",
-        "migrations/tenant/functions/job_repair.sql",
+        "turno/migrations/tenant/functions/job_repair.sql",
         "    DELETE FROM turno.tickets t\n    WHERE NOT EXISTS",
         "    DELETE FROM turno.tickets t\n    WHERE false AND NOT EXISTS",
         (f"{MENDS}[leave_a_ticket_behind-repaired]",),
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "a job that is being claimed expires",
         FENCED,
-        "migrations/tenant/functions/job_expire.sql",
+        "turno/migrations/tenant/functions/job_expire.sql",
         "WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;",
         "WHERE job_id = job FOR UPDATE SKIP LOCKED;",
         (f"{MAINTENANCE}::test_a_job_that_is_being_claimed_does_not_expire",),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "a dead letter is purged with its job",
         NEVER_LOST,
-        "migrations/tenant/functions/job_purge.sql",
+        "turno/migrations/tenant/functions/job_purge.sql",
         "WHERE d.job_id = j.id AND d.replayed_at IS NULL)",
         "WHERE false)",
         (f"{MAINTENANCE}::test_a_dead_letter_nobody_has_replayed_outlives_the_retention",),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "old jobs are purged though they have not ended",
         NEVER_LOST,
-        "migrations/tenant/functions/job_purge.sql",
+        "turno/migrations/tenant/functions/job_purge.sql",
         "WHERE j.finished_at < clock_timestamp() - p_older_than",
         "WHERE j.created_at < clock_timestamp() - p_older_than",
         (f"{MAINTENANCE}::test_pending_and_running_jobs_are_never_purged",),
@@ -269,7 +269,7 @@ MUTANTS = (
     Mutant(
         "nobody is offered again",
         NEVER_LOST,
-        "app/maintenance/passes.py",
+        "turno/maintenance/passes.py",
         "if ref not in offered and not self._queue.offer(ref):",
         "if not ref:",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant(
         "a job is offered again at once",
         "section 6: an offer is a hint, not a storm",
-        "migrations/control/functions/unclaimed.sql",
+        "turno/migrations/control/functions/unclaimed.sql",
         "t.run_at <= clock_timestamp() - p_waiting_for",
         "t.run_at <= clock_timestamp()",
         (f"{MAINTENANCE}::test_a_job_that_nobody_took_for_a_while_is_offered_again",),
@@ -285,7 +285,7 @@ MUTANTS = (
     Mutant(
         "what a paused tenant has is offered",
         OFFERED,
-        "migrations/control/functions/unclaimed.sql",
+        "turno/migrations/control/functions/unclaimed.sql",
         " AND n.paused_at IS NULL",
         "",
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused tenant]",),
@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "what a capped tenant has is offered",
         OFFERED,
-        "migrations/control/functions/unclaimed.sql",
+        "turno/migrations/control/functions/unclaimed.sql",
         "n.cap IS NULL\n              OR",
         "true\n              OR",
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a tenant at its cap]",),
@@ -301,7 +301,7 @@ MUTANTS = (
     Mutant(
         "what is of a paused type is offered",
         OFFERED,
-        "migrations/control/functions/unclaimed.sql",
+        "turno/migrations/control/functions/unclaimed.sql",
         "j.paused_at IS NOT NULL\n            OR",
         "false\n            OR",
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a paused type]",),
@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant(
         "what is of a capped type is offered",
         OFFERED,
-        "migrations/control/functions/unclaimed.sql",
+        "turno/migrations/control/functions/unclaimed.sql",
         "OR j.cap <= (",
         "OR false AND j.cap <= (",
         (f"{COST}::test_what_nobody_could_take_is_not_offered[a type at its cap]",),
@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         "what is due of one tenant goes before all others'",
         ONE_TENANTS,
-        "migrations/control/functions/promote.sql",
+        "turno/migrations/control/functions/promote.sql",
         "IF cardinality(due) = p_limit THEN",
         "IF false THEN",
         (f"{COST}::test_what_is_due_of_one_tenant_delays_no_other_s",),
@@ -325,7 +325,7 @@ MUTANTS = (
     Mutant(
         "stamping over reads what waits where somebody works",
         "issue 12, D8: a sweep does not read the backlog",
-        "migrations/control/functions/restamp.sql",
+        "turno/migrations/control/functions/restamp.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
         "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND",
         (f"{COST}::test_a_sweep_does_not_read_what_waits[restamp]",),
@@ -333,7 +333,7 @@ MUTANTS = (
     Mutant(
         "a dry run buries",
         DRY,
-        "migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/bury_workers.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO buried",
         "IF false THEN\n        SELECT count(*) INTO buried",
         (f"{MAINTENANCE}::test_counting_silent_workers_takes_none_off_the_list",),
@@ -341,7 +341,7 @@ MUTANTS = (
     Mutant(
         "a dry run promotes",
         DRY,
-        "migrations/control/functions/promote.sql",
+        "turno/migrations/control/functions/promote.sql",
         "IF p_dry_run THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         "IF false THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
         (f"{MENDS}[be_due-promoted]",),
@@ -349,7 +349,7 @@ MUTANTS = (
     Mutant(
         "a dry run repairs",
         DRY,
-        "migrations/tenant/functions/job_repair.sql",
+        "turno/migrations/tenant/functions/job_repair.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO n",
         "IF false THEN\n        SELECT count(*) INTO n",
         (f"{MENDS}[lose_a_ticket-repaired]",),
@@ -357,7 +357,7 @@ MUTANTS = (
     Mutant(
         "a dry run expires",
         DRY,
-        "migrations/tenant/functions/job_expire.sql",
+        "turno/migrations/tenant/functions/job_expire.sql",
         "IF p_dry_run THEN\n            expired := expired + 1;",
         "IF false THEN\n            expired := expired + 1;",
         (f"{MENDS}[expire-expired]",),
@@ -365,7 +365,7 @@ MUTANTS = (
     Mutant(
         "a dry run purges",
         DRY,
-        "migrations/tenant/functions/job_purge.sql",
+        "turno/migrations/tenant/functions/job_purge.sql",
         "IF p_dry_run OR old IS NULL THEN",
         "IF old IS NULL THEN",
         (f"{MENDS}[grow_old-purged]",),
@@ -373,7 +373,7 @@ MUTANTS = (
     Mutant(
         "a dry run forgets outcomes",
         DRY,
-        "migrations/control/functions/prune_outcomes.sql",
+        "turno/migrations/control/functions/prune_outcomes.sql",
         "IF p_dry_run THEN\n        SELECT count(*) INTO pruned",
         "IF false THEN\n        SELECT count(*) INTO pruned",
         (f"{MENDS}[grow_old-purged]",),
@@ -381,7 +381,7 @@ MUTANTS = (
     Mutant(
         "a session that died while idle is not replaced",
         CRASHES,
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "            if not self.connection.broken:\n                raise",
         "            raise",
         (f"{ENDED}::test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing",),
@@ -389,7 +389,7 @@ MUTANTS = (
     Mutant(
         "a child that lost the database is said to be broken",
         CRASHES,
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         "return exit_codes.DATABASE_AWAY if unreachable(error) else",
         "return exit_codes.BROKEN if unreachable(error) else",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),

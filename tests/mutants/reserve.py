@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 SHARED = "promise 8: one busy tenant does not delay another"
 BOUNDED = "decision 0040: the reserve is bounded, and for others only"
-CAPACITY = "app/worker/capacity.py"
+CAPACITY = "turno/worker/capacity.py"
 CAPACITIES = "tests/unit/test_capacity.py"
 POOL = "tests/acceptance/test_pool.py"
 SLOTS = "tests/unit/test_slots.py"
@@ -16,7 +16,7 @@ MUTANTS = (
     Mutant(
         "a pool has nothing in reserve",
         SHARED,
-        "cli/resident_worker.py",
+        "turno/commands/resident_worker.py",
         "reserve=settings.reserve_children",
         "reserve=0",
         (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),
@@ -24,7 +24,7 @@ MUTANTS = (
     Mutant(
         "the reserve is for whoever comes next",
         BOUNDED,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "self._source.take(self._worker, room.slots, room.without)",
         "self._source.take(self._worker, room.slots)",
         (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),
@@ -32,7 +32,7 @@ MUTANTS = (
     Mutant(
         "a claim takes jobs of tenants that are left out",
         BOUNDED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         " AND slug <> ALL (p_without)",
         "",
         ("tests/integration/test_fair_claiming.py::test_a_tenant_that_is_left_out_has_no_turn",),
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "that nothing waits for the reserve keeps a free child waiting",
         "decision 0040: a lone tenant has every child it had before",
-        "app/worker/sources/polling.py",
+        "turno/worker/sources/polling.py",
         "self._for_others if without else self._usual",
         "self._usual",
         ("tests/unit/test_pool_source.py::test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "a place in reserve is for whoever comes first",
         BOUNDED,
-        "app/queues/exec/slots.py",
+        "turno/queues/exec/slots.py",
         "            if tenant in taken:\n",
         "            if False:\n",
         (f"{SLOTS}::test_the_reserve_is_for_who_has_no_place",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "who began in the reserve stays there",
         BOUNDED,
-        "app/queues/exec/slots.py",
+        "turno/queues/exec/slots.py",
         "startswith(ORDINARY) or self._move()",
         "startswith(ORDINARY)",
         (f"{SLOTS}::test_who_is_in_the_reserve_goes_to_an_ordinary_place_as_soon_as_one_is_free",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "in the reserve any job is taken",
         BOUNDED,
-        "app/worker/sources/spawned.py",
+        "turno/worker/sources/spawned.py",
         "if not claims and others and ordinary:",
         "if not claims and others:",
         (f"{EXEC}::test_in_the_reserve_no_job_is_taken_of_a_tenant_that_has_another_place",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "a tenant without a place waits its turn behind those that have one",
         SHARED,
-        "app/worker/sources/spawned.py",
+        "turno/worker/sources/spawned.py",
         "claim(slots=free, without=others)",
         "claim(slots=free)",
         (f"{EXEC}::test_in_an_ordinary_place_tenants_without_any_other_go_first",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a host has no place in reserve",
         SHARED,
-        "app/queues/exec/slots.py",
+        "turno/queues/exec/slots.py",
         "_places(self.folder, RESERVE, self.reserve)",
         "_places(self.folder, RESERVE, 0)",
         (f"{EXEC}::test_long_jobs_in_every_place_keep_no_other_tenant_waiting",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "where there is no room for one tenant nobody is offered again",
         SHARED,
-        "app/maintenance/passes.py",
+        "turno/maintenance/passes.py",
         "                without=refused,\n",
         "",
         ("tests/integration/test_maintenance.py::test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered",),
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         "a consumer fills its reserve with whatever the broker sends",
         BOUNDED,
-        "app/worker/sources/broker.py",
+        "turno/worker/sources/broker.py",
         "        if without:\n",
         "        if False:\n",
         ("tests/unit/test_broker_source.py::test_for_the_reserve_it_looks_and_takes_no_message",),

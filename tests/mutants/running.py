@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a list of open jobs offers itself to who names one job",
         FEW,
-        "migrations/tenant/schema/0001_jobs.sql",
+        "turno/migrations/tenant/schema/0001_jobs.sql",
         "ON background_jobs (user_id) WHERE finished_at IS NULL;",
         "ON background_jobs (user_id) WHERE status IN ('pending', 'running');",
         (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[alone]",),
@@ -37,7 +37,7 @@ MUTANTS = (
     Mutant(
         "a plan made for a small table is kept for a large one",
         FEW,
-        "migrations/tenant/functions/job_fail.sql",
+        "turno/migrations/tenant/functions/job_fail.sql",
         " SET enable_seqscan = off",
         "",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "whose a role is is looked up by reading every tenant",
         FEW,
-        "migrations/control/functions/tenant_of.sql",
+        "turno/migrations/control/functions/tenant_of.sql",
         ' COLLATE "default"',
         "",
         (f"{LOOKUPS}::test_whose_a_role_is_is_found_without_reading_every_tenant",),
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "the engine's plan made for a small table is kept for a large one",
         FEW,
-        "migrations/control/functions/held.sql",
+        "turno/migrations/control/functions/held.sql",
         " SET enable_seqscan = off",
         "",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "a group reads all tickets to find its own",
         FEW,
-        "migrations/tenant/functions/jobs_start.sql",
+        "turno/migrations/tenant/functions/jobs_start.sql",
         "t.attempt FROM turno.tickets t\n            WHERE t.job_id = ANY (p_jobs) AND t.token",
         "t.attempt FROM turno.tickets t\n            WHERE t.token",
         (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[together]",),
@@ -69,7 +69,7 @@ MUTANTS = (
     Mutant(
         "a busy worker forgets to say that it is alive",
         SIGNS_OF_LIFE,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "            self._heartbeat.due,\n            self._liveness.due,\n",
         "            self._heartbeat.due,\n",
         (f"{SIGNS}::test_it_goes_on_saying_so_while_every_child_is_busy_and_falls_silent_when_it_is_stuck[path]",),
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "what a handler starts may speak for its worker",
         SIGNS_OF_LIFE,
-        "app/worker/liveness.py",
+        "turno/worker/liveness.py",
         'environment.pop("NOTIFY_SOCKET", "")',
         'environment.get("NOTIFY_SOCKET", "")',
         (f"{SIGNS}::test_what_a_handler_starts_cannot_speak_for_its_worker[path]",),
@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "a forked copy of a handler may end its job",
         HANDLERS_SESSION,
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "        if os.getpid() != here:\n            os._exit(exit_codes.BROKEN)",
         "        here = 0",
         (f"{MISBEHAVE}::test_a_copy_that_a_handler_forked_and_let_return_touches_nothing[ok]",),
@@ -93,7 +93,7 @@ MUTANTS = (
     Mutant(
         "what daemonised is not ended after its job",
         NOTHING_LEFT,
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         "            if not leftover_processes.none():\n                leftover_processes.end()\n",
         "",
         (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "what daemonised is not adopted by its child",
         NOTHING_LEFT,
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         "        resource_limits.adopt_orphans()\n",
         "",
         (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
@@ -109,7 +109,7 @@ MUTANTS = (
     Mutant(
         "what daemonised outlives a killed child",
         NOTHING_LEFT,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "        leftover_processes.end(spare=self._own_processes())\n",
         "",
         (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[kill_self-exec]",),
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a launched worker is ended as a stray",
         NOTHING_LEFT,
-        "app/runner/leftover_processes.py",
+        "turno/runner/leftover_processes.py",
         " and not _launched(pid)}:",
         "}:",
         (f"{MISBEHAVE}::test_of_adopted_processes_those_that_a_queue_launched_stay",),
@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "a handler may commit",
         HANDLERS_SESSION,
-        "app/runner/session.py",
+        "turno/runner/session.py",
         '        raise HandlerMisuse("a handler must not commit;',
         '        return psycopg.Connection.commit(self)\n        raise HandlerMisuse("a handler must not commit;',
         (f"{LEDGER}::test_an_item_that_ends_the_transaction_fails_the_job",),
@@ -133,7 +133,7 @@ MUTANTS = (
     Mutant(
         "a handler may roll back",
         HANDLERS_SESSION,
-        "app/runner/session.py",
+        "turno/runner/session.py",
         '        raise HandlerMisuse("a handler must not roll back;',
         '        return psycopg.Connection.rollback(self)\n        raise HandlerMisuse("a handler must not roll back;',
         (f"{REFUSED}[rollback-HandlerMisuse-must not roll back]",),
@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant(
         "a handler may close its session",
         HANDLERS_SESSION,
-        "app/runner/session.py",
+        "turno/runner/session.py",
         '        raise HandlerMisuse("a handler must not close',
         '        return psycopg.Connection.close(self)\n        raise HandlerMisuse("a handler must not close',
         (f"{REFUSED}[close-HandlerMisuse-must not close]",),
@@ -149,7 +149,7 @@ MUTANTS = (
     Mutant(
         "a failed item keeps its writes",
         ONCE,
-        "app/runner/items.py",
+        "turno/runner/items.py",
         '"ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item"',
         '"RELEASE SAVEPOINT item"',
         (f"{LEDGER}::test_a_failed_item_keeps_nothing_and_the_others_everything",),
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for what the database did",
         BLAME,
-        "app/runner/items.py",
+        "turno/runner/items.py",
         " or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
         " or isinstance(error, NOT_THE_ITEMS_FAULT):",
         (f"{LEDGER}::test_an_item_is_not_blamed_for_what_the_database_did",),
@@ -165,7 +165,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for a misuse",
         BLAME,
-        "app/runner/items.py",
+        "turno/runner/items.py",
         "(ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)",
         "(ClaimLost, CancelRequested, HandBack, MemoryError, *IN_DOUBT)",
         (f"{LEDGER}::test_an_item_that_ends_the_transaction_fails_the_job",),
@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for a cancellation",
         BLAME,
-        "app/runner/items.py",
+        "turno/runner/items.py",
         "(ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)",
         "(ClaimLost, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)",
         (f"{LEDGER}::test_a_cancellation_within_an_item_is_not_the_item_s_failure",),
@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "a later attempt does everything again",
         ONCE,
-        "app/runner/items.py",
+        "turno/runner/items.py",
         "return [key for key in self._items if key not in known]",
         "return list(self._items)",
         (f"{LEDGER}::test_a_later_attempt_runs_only_what_is_not_done",),
@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         "the last item of a batch left early is not recorded",
         ONCE,
-        "app/runner/items.py",
+        "turno/runner/items.py",
         "if self._step is not None and self._step.finished:",
         "if False:",
         (f"{LEDGER}::test_a_batch_left_early_is_recorded_as_far_as_it_went",),
@@ -197,7 +197,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint does not record the items before it",
         ONCE,
-        "app/runner/context.py",
+        "turno/runner/context.py",
         "        self.finish()\n        asked = attempts.checkpoint(",
         "        asked = attempts.checkpoint(",
         (f"{LEDGER}::test_a_checkpoint_between_two_items_commits_them_with_their_record",),
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "a checkpoint may commit half an item",
         ONCE,
-        "app/runner/context.py",
+        "turno/runner/context.py",
         "if self._batch is not None and self._batch.item is not None:",
         "if False:",
         (f"{LEDGER}::test_a_checkpoint_within_an_item_is_refused",),
@@ -213,7 +213,7 @@ MUTANTS = (
     Mutant(
         "a result may hold what is no JSON",
         RESULTS,
-        "app/runner/result_json.py",
+        "turno/runner/result_json.py",
         "dumps(value, allow_nan=False)",
         "dumps(value)",
         (f"{SERIALISE}[nan]",),
@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "a result may be of any size",
         RESULTS,
-        "app/runner/result_json.py",
+        "turno/runner/result_json.py",
         "if len(text) > largest:",
         "if False:",
         (f"{SERIALISE}[large]",),
@@ -229,7 +229,7 @@ MUTANTS = (
     Mutant(
         "a job may take any time",
         LIMITS,
-        "app/worker/time_limits.py",
+        "turno/worker/time_limits.py",
         "if not child.claims or monotonic() < self.deadline(child):",
         "if True:",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
@@ -237,7 +237,7 @@ MUTANTS = (
     Mutant(
         "an overdue job is asked and never ended",
         LIMITS,
-        "app/worker/time_limits.py",
+        "turno/worker/time_limits.py",
         "            child.kill(child.overdue)\n",
         "            pass\n",
         (f"{MISBEHAVE}::test_a_job_that_takes_a_little_too_long_is_not_completed",),
@@ -245,7 +245,7 @@ MUTANTS = (
     Mutant(
         "a child outlives its supervisor",
         LIMITS,
-        "app/runner/resource_limits.py",
+        "turno/runner/resource_limits.py",
         "    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)\n",
         "",
         (f"{EXEC}::test_a_child_does_not_outlive_its_supervisor",),
@@ -253,7 +253,7 @@ MUTANTS = (
     Mutant(
         "a dead child's job is left to cron",
         ALIVE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "self._engine.run(\n            recovery.rescue,",
         "(lambda *_rescue, **_terms: 'gone')(\n            recovery.rescue,",
         (f"{EXEC}::test_a_child_s_death_is_recorded_within_a_second",),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "a worker declared dead goes on",
         "promise 4: no row back from the heartbeat: the worker stops itself",
-        "app/worker/heartbeat.py",
+        "turno/worker/heartbeat.py",
         "        if to_stop is None:\n",
         "        if to_stop is None:\n            return Pulse()\n        if to_stop is None:\n",
         (f"{EXEC}::test_a_worker_that_others_declared_dead_stops_itself",),
@@ -269,7 +269,7 @@ MUTANTS = (
     Mutant(
         "a place on the host is not locked",
         PLACES,
-        "app/queues/exec/slots.py",
+        "turno/queues/exec/slots.py",
         "        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "        pass\n",
         ("tests/unit/test_slots.py::test_no_more_slots_than_the_limit_over_all_processes",),
@@ -277,7 +277,7 @@ MUTANTS = (
     Mutant(
         "a worker leaves without a last look",
         "promise 1: a job answered 202 is never lost",
-        "app/worker/sources/spawned.py",
+        "turno/worker/sources/spawned.py",
         "if self._place is None or not self._waits() or",
         "if True or",
         (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[True]",),
@@ -285,7 +285,7 @@ MUTANTS = (
     Mutant(
         "a worker goes on without a place",
         PLACES,
-        "app/worker/sources/spawned.py",
+        "turno/worker/sources/spawned.py",
         "not self._waits() or not self._place.regain():",
         "not self._waits():",
         (f"{EXEC}::test_who_leaves_looks_once_more_after_giving_up_its_place[False]",),
@@ -293,7 +293,7 @@ MUTANTS = (
     Mutant(
         "an expired job runs all the same",
         "section 3: expired is cancelled with a reason",
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "        if attempt.started.expired:\n",
         "        if False:\n",
         (f"{START}::test_a_job_that_expired_while_it_was_claimed_does_not_run",),
@@ -301,7 +301,7 @@ MUTANTS = (
     Mutant(
         "a cancelled job runs once more",
         "section 3: cancelling",
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "        if attempt.started.cancelled:\n",
         "        if False:\n",
         (f"{START}::test_a_job_that_is_to_be_cancelled_does_not_run_again",),
@@ -309,7 +309,7 @@ MUTANTS = (
     Mutant(
         "a handler leaves its settings to the next job",
         "section 5: between two jobs a session is made clean",
-        "app/runner/session.py",
+        "turno/runner/session.py",
         '    ("RESET ALL", ()),\n',
         "",
         (f"{POOL}::test_what_a_handler_leaves_in_its_session_is_gone_before_the_next_job[settings]",),
@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         "what a handler has kept reaches the session after its commit",
         "section 5: between two jobs a session is made clean",
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "session = self.connection = self.connection.afresh()",
         "session = self.connection",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
@@ -325,7 +325,7 @@ MUTANTS = (
     Mutant(
         "nobody looks whose a cleaned session is",
         "section 5: between two jobs a session is made clean, and it is asserted",
-        "app/runner/session_cache.py",
+        "turno/runner/session_cache.py",
         "            believe_confined(connection.cleaned, login.role)\n",
         "",
         ("tests/integration/test_tenant_sessions.py::test_a_session_of_or_under_another_role_is_ended[of]",),
@@ -333,7 +333,7 @@ MUTANTS = (
     Mutant(
         "a session that was clean once counts as clean for ever",
         "section 5: between two jobs a session is made clean",
-        "app/runner/session_cache.py",
+        "turno/runner/session_cache.py",
         "        connection.cleaned = None\n",
         "",
         ("tests/integration/test_tenant_sessions.py::test_a_session_is_cleaned_after_each_use",),
@@ -341,7 +341,7 @@ MUTANTS = (
     Mutant(
         "a listener that came back under its old number is not heard",
         "section 7: a notification wakes sleeping workers",
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         """        self._selector.register(hints, selectors.EVENT_READ, self._source.hear)
         try:
             return self._selector.select(self._patience())
@@ -357,7 +357,7 @@ MUTANTS = (
     Mutant(
         "a poller's old errors count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "migrations/tenant/functions/job_release.sql",
+        "turno/migrations/tenant/functions/job_release.sql",
         "    IF p_outcome = 'rescheduled' THEN\n",
         "    IF false THEN\n",
         (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
@@ -365,7 +365,7 @@ MUTANTS = (
     Mutant(
         "a worker with nothing to do is in a hurry to dismiss those that stay",
         "section 7: polling is the contract, and an idle worker rests",
-        "app/worker/idle_children.py",
+        "turno/worker/idle_children.py",
         "return self.idle[: max(0, staying - self._fewest)]",
         "return self.idle",
         ("tests/unit/test_idle_children.py::test_the_fewest_are_left_alone_however_long_they_idle",),
@@ -373,7 +373,7 @@ MUTANTS = (
     Mutant(
         "one goes too many while another is leaving",
         "section 7: the fewest children stay",
-        "app/worker/idle_children.py",
+        "turno/worker/idle_children.py",
         "staying = sum(not child.leaving for child in self._children.values())",
         "staying = len(self._children)",
         ("tests/unit/test_idle_children.py::test_who_is_spare_goes_and_nobody_in_his_place",),
@@ -381,7 +381,7 @@ MUTANTS = (
     Mutant(
         "two processes maintain at once",
         "section 7: the same passes run inside any resident process, one at a time",
-        "migrations/control/functions/lease_take.sql",
+        "turno/migrations/control/functions/lease_take.sql",
         "    WHERE leases.until <= now OR",
         "    WHERE true OR",
         (f"{POOL}::test_one_process_at_a_time_maintains",),

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 UNSERVED = "tests/integration/test_unserved.py"
 TOLD = "issue 12, A7: a type that no living worker knows waits in no silence"
-LACKING = "migrations/control/functions/lacking.sql"
+LACKING = "turno/migrations/control/functions/lacking.sql"
 
 MUTANTS = (
     Mutant(
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "a worker that nobody hears of counts as alive",
         TOLD,
-        "migrations/control/schema/0001_control.sql",
+        "turno/migrations/control/schema/0001_control.sql",
         "FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'\nUNION ALL",
         "FROM workers\nUNION ALL",
         (f"{UNSERVED}::test_a_worker_of_another_backend_or_one_long_silent_takes_nothing",),
@@ -44,7 +44,7 @@ MUTANTS = (
     Mutant(
         "what spawned workers could run is forgotten with them",
         TOLD,
-        "migrations/control/functions/worker_start.sql",
+        "turno/migrations/control/functions/worker_start.sql",
         "IF p_backend = 'exec' AND",
         "IF false AND",
         (f"{UNSERVED}::test_of_spawned_workers_the_last_one_of_each_host_counts",),
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         "a worker does not say what it runs",
         TOLD,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "            types=self._source.types,\n",
         "",
         ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "a worker does not say which queues it serves",
         TOLD,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "            queues=self._source.queues,\n",
         "",
         ("tests/acceptance/test_pool.py::test_a_worker_enters_what_it_runs",),
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "maintenance counts what is unserved in silence",
         TOLD,
-        "app/maintenance/passes.py",
+        "turno/maintenance/passes.py",
         "            log.warning(one.sentence, ",
         "            log.debug(one.sentence, ",
         (f"{UNSERVED}::test_maintenance_names_it_and_counts_it",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "a caller who has the job's tag is not told what it waits for",
         TOLD,
-        "app/web/api/job_body.py",
+        "turno/web/api/job_body.py",
         'return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label',
         "return self.label",
         ("tests/integration/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),

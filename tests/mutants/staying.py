@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 EXEC = "tests/integration/test_exec_queue.py"
 BY_ITSELF = "issue 12, A8: with exec, recovery is on by default"
-SOURCE, WORTH = "app/worker/sources/spawned.py", "migrations/control/functions/worth_staying.sql"
+SOURCE, WORTH = "turno/worker/sources/spawned.py", "turno/migrations/control/functions/worth_staying.sql"
 
 MUTANTS = (
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         "a launched worker does not sweep",
         BY_ITSELF,
-        "cli/worker_wiring.py",
+        "turno/wiring/workers.py",
         "        maintenance_process=sweeps,\n",
         "",
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
@@ -76,7 +76,7 @@ MUTANTS = (
     Mutant(
         "nobody comes for a later job",
         BY_ITSELF,
-        "app/dispatch/dispatcher.py",
+        "turno/dispatch/dispatcher.py",
         'return queue.name == "exec" and',
         "return False and",
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
@@ -84,7 +84,7 @@ MUTANTS = (
     Mutant(
         "every later job launches a worker",
         BY_ITSELF,
-        "app/dispatch/dispatcher.py",
+        "turno/dispatch/dispatcher.py",
         " and self._clock() >= self._hinted_at + HINT_EVERY",
         "",
         ("tests/integration/test_api_jobs.py::test_later_jobs_are_hinted_at_now_and_then",),
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         "the list of workers does not say that nobody sweeps by itself",
         BY_ITSELF,
-        "cli/commands/workers.py",
+        "turno/commands/workers.py",
         "        if not steady:\n",
         "        if False:\n",
         ("tests/integration/test_unserved.py::test_the_status_of_backends_and_the_list_of_workers_tell_it",),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER, LOOP = (
-    f"app/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener", "stream_loop")
+    f"turno/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener", "stream_loop")
 )
-ACCESS = "app/web/api/stream_access.py"
+ACCESS = "turno/web/api/stream_access.py"
 OF_HUB = "tests/integration/test_hub.py"
 OF_TICKETS = "tests/integration/test_stream_tickets.py"
 OF_STREAMS = "tests/integration/test_streams.py"
@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "what is only asked for now and then is called live",
         "section 9: what people see is so",
-        "app/web/static/turno-client.js",
+        "turno/web/static/turno-client.js",
         "    if (!this.streaming || this._untold().length > 0) return;\n",
         "    if (!this.streaming) return;\n",
         ("tests/browser/test_operator.py::test_what_the_stream_does_not_tell_of_is_asked_for_and_not_called_live",),
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         "anybody streams everybody's jobs",
         "section 8: operators only",
-        "app/web/api/streams.py",
+        "turno/web/api/streams.py",
         "        require_operator(call.scope)\n",
         "        pass\n",
         ("tests/integration/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "a stream carries results of any size",
         BOUNDED,
-        "app/store/api/watched_jobs.py",
+        "turno/store/api/watched_jobs.py",
         "CASE WHEN octet_length(j.result::text) <= 4096 THEN j.result END AS result",
         "j.result",
         (f"{OF_HUB}::test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address",),
@@ -121,7 +121,7 @@ MUTANTS = (
     Mutant(
         "a forged cause of a crash is shown once it is shortened",
         BOUNDED,
-        "app/store/api/jobs.py",
+        "turno/store/api/jobs.py",
         "'traceback', NULL,",
         "",
         (f"{OF_HUB}::test_a_long_error_and_a_long_result_are_left_to_the_job_s_own_address",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a ticket is used twice",
         ONE_USE,
-        "migrations/control/functions/stream_ticket_take.sql",
+        "turno/migrations/control/functions/stream_ticket_take.sql",
         "WITH taken AS (DELETE FROM stream_tickets t WHERE t.hash = p_hash RETURNING t.*)",
         "WITH taken AS (SELECT t.* FROM stream_tickets t WHERE t.hash = p_hash)",
         (f"{OF_TICKETS}::test_a_ticket_opens_its_stream_once",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "an expired ticket is good",
         ONE_USE,
-        "migrations/control/functions/stream_ticket_take.sql",
+        "turno/migrations/control/functions/stream_ticket_take.sql",
         "FROM taken t WHERE t.expires_at > clock_timestamp();",
         "FROM taken t;",
         (f"{OF_TICKETS}::test_a_ticket_that_does_not_count_any_more_opens_nothing[expired]",),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "a ticket is good for minutes",
         ONE_USE,
-        "migrations/control/functions/stream_ticket_put.sql",
+        "turno/migrations/control/functions/stream_ticket_put.sql",
         "clock_timestamp() + p_for);",
         "clock_timestamp() + 10 * p_for);",
         (f"{OF_TICKETS}::test_a_ticket_is_good_for_half_a_minute_at_most",),
@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "flask-sse's own view answers",
         "section 8: its stock view is never registered",
-        "app/web/api/streams.py",
+        "turno/web/api/streams.py",
         """        \"\"\"Refuse: what is shown depends on who asks, never on the query.\"\"\"
         raise NotImplementedError
 """,
@@ -242,7 +242,7 @@ MUTANTS = (
     Mutant(
         "what is read in one tab is told to no other",
         "section 8: a hint makes the hub read the named jobs",
-        "app/web/api/notifications.py",
+        "turno/web/api/notifications.py",
         "    services().hub.announce(scope.tenant.id, job)\n",
         "",
         (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
@@ -250,7 +250,7 @@ MUTANTS = (
     Mutant(
         "a notification that was read is no news",
         "section 8: state with revisions",
-        "app/web/api/stream_events.py",
+        "turno/web/api/stream_events.py",
         "1 if body.read_at is None else 2",
         "1",
         (f"{OF_STREAMS}::test_what_is_read_in_one_tab_is_told_to_the_others",),
@@ -305,7 +305,7 @@ MUTANTS = (
     Mutant(
         "a stream that never began keeps its place",
         ALL_SERVED,
-        "app/web/api/streams.py",
+        "turno/web/api/streams.py",
         "        opened.give_up()\n",
         "        pass\n",
         ("tests/integration/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
@@ -313,7 +313,7 @@ MUTANTS = (
     Mutant(
         "streams are not told to end",
         "section 8: all end within a second of SIGTERM",
-        "cli/http_server/stream_worker.py",
+        "turno/http_server/stream_worker.py",
         "        self.wsgi.streams.stop()\n",
         "",
         (f"{OF_WORKER}::test_a_process_with_requests_under_way_ends_its_streams_at_once",),
@@ -321,7 +321,7 @@ MUTANTS = (
     Mutant(
         "a process ends before its streams",
         "section 8: all end within a second of SIGTERM",
-        "cli/http_server/stream_worker.py",
+        "turno/http_server/stream_worker.py",
         "        self.wsgi.streams.finish()\n",
         "",
         (f"{OF_WORKER}::test_a_process_whose_streams_say_goodbye_slowly_waits_for_them",),
@@ -329,7 +329,7 @@ MUTANTS = (
     Mutant(
         "an ended job is not announced",
         "section 8: a hint makes the hub read the named jobs",
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "            self._change_notifier.changed(news.claims)\n",
         "",
         ("tests/acceptance/test_announcing.py::test_start_progress_and_end_are_announced_by_the_supervisor",),
@@ -337,7 +337,7 @@ MUTANTS = (
     Mutant(
         "a service with pending migrations is ready",
         "section 10: one release, one schema",
-        "tenants/provisioning/readiness.py",
+        "turno/tenancy/provisioning/readiness.py",
         "    if lacking:\n",
         "    if False:\n",
         ("tests/integration/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),

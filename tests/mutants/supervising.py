@@ -16,14 +16,14 @@ ENDS = "tests/integration/test_attempt_ends.py"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/test_tenant_sessions.py"
 ONCE = "tests/integration/test_once.py"
-RESCUE = "migrations/tenant/functions/job_rescue.sql"
+RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 FENCING = "tests/integration/test_fencing.py"
 
 MUTANTS = (
     Mutant(
         "while one rescue is refused nobody's claims are taken",
         TROUBLE,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "if self._shutdown.asked or monotonic() < self._claims_at:",
         "if self._shutdown.asked or self._rescuer:",
         (f"{ONE_TENANT}::test_while_a_tenant_s_rescue_is_refused_the_others_are_served",),
@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a refused rescue is tried again at once",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "        refused.due = self._clock() + wait\n",
         "",
         (f"{RESCUER}::test_a_rescue_that_is_refused_again_and_again_is_tried_ever_more_rarely",),
@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         "the locked tables of a tenant are tried once for each of its jobs",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "if other.handed and other.claim.tenant_id == refused.claim.tenant_id:",
         "if False:",
         (f"{RESCUER}::test_the_locked_tables_of_a_tenant_are_tried_once_for_all_its_jobs",),
@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "a rescue that is always refused goes first",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "key=lambda one: one.refusals",
         "key=lambda one: -one.refusals",
         (f"{RESCUER}::test_of_a_tenant_one_that_is_always_refused_holds_up_the_others_for_a_moment_only",),
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "a worker that rescues many says nothing meanwhile",
         ALIVE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "if self._engine.away or self._clock() > until:",
         "if self._engine.away:",
         (f"{RESCUER}::test_many_that_take_long_leave_time_to_say_that_the_worker_lives",),
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "what is owed to a removed tenant is owed for ever",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "if isinstance(error, TENANT_GONE):",
         "if False:",
         (f"{RESCUER}::test_what_is_owed_to_a_tenant_that_is_gone_is_dropped_and_said",),
@@ -71,7 +71,7 @@ MUTANTS = (
     Mutant(
         "what is owed to a tenant that was migrated is forgotten",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "TENANT_GONE = psycopg.errors.InvalidSchemaName\n",
         "TENANT_GONE = (psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedFunction)\n",
         (f"{RESCUER}::test_what_is_owed_to_a_tenant_of_a_newer_release_stays_owed[UndefinedFunction]",),
@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "a rescue waits for a lock as long as any statement",
         TROUBLE,
-        "app/store/engine/recovery.py",
+        "turno/store/engine/recovery.py",
         'LOCK_TIMEOUT = "200ms"',
         'LOCK_TIMEOUT = "5s"',
         (f"{FENCING}::test_a_rescue_waits_for_a_session_that_it_cannot_end",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a worker that ends unexpectedly has its jobs counted as crashed",
         CRASHES,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "            ending.callback(self._hand_back)\n",
         "",
         (f"{ONE_TENANT}::test_a_worker_that_ends_unexpectedly_hands_its_jobs_back_uncounted",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a standby's refusal is no outage",
         NO_FAULT,
-        "app/store/outage.py",
+        "turno/store/outage.py",
         '    return state.startswith(("08", "57P")) or state == psycopg.errors.ReadOnlySqlTransaction.sqlstate\n',
         '    return state.startswith(("08", "57P"))\n',
         (f"{LINK}::test_only_a_server_that_cannot_be_asked_is_an_outage[25006-True]",),
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         "a server that is away is asked all the time",
         NO_FAULT,
-        "app/store/engine_link.py",
+        "turno/store/engine_link.py",
         "        if self.away:\n",
         "        if False:\n",
         (f"{LINK}::test_while_the_server_is_away_it_is_not_asked_and_then_again",),
@@ -111,7 +111,7 @@ MUTANTS = (
     Mutant(
         "a process for maintenance that cannot be had ends the worker",
         TROUBLE,
-        "app/worker/maintenance_process.py",
+        "turno/worker/maintenance_process.py",
         "        except OSError as error:\n",
         "        except ProcessLookupError as error:\n",
         (f"{JANITOR}::test_without_a_process_to_be_had_the_next_round_tries_again",),
@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(
         "a round that has ended is reaped twice",
         TROUBLE,
-        "app/worker/maintenance_process.py",
+        "turno/worker/maintenance_process.py",
         "            self.pid = None\n        return self.pid is not None\n",
         "            return False\n        return self.pid is not None\n",
         (f"{JANITOR}::test_without_a_process_to_be_had_the_next_round_tries_again",),
@@ -127,7 +127,7 @@ MUTANTS = (
     Mutant(
         "a handler's settings reach the record of its error",
         "section 6: errors are counted",
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "            self.connection.clean()\n        except psycopg.Error:\n            self._replace()\n",
         "            pass\n        except psycopg.Error:\n            self._replace()\n",
         (f"{ENDS}::test_what_a_handler_sets_in_its_session_does_not_reach_its_record",),
@@ -135,7 +135,7 @@ MUTANTS = (
     Mutant(
         "a collision at the commit is an error",
         "README: collisions are run again at once",
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "if tries == COLLISIONS or not collided(error):",
         "if True:",
         (f"{ENDS}::test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing",),
@@ -143,7 +143,7 @@ MUTANTS = (
     Mutant(
         "a job of a group that goes on alone begins another turn's job",
         "decision 0031: a job that was begun is run by whoever has its session",
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "return self._run(attempt, following=lambda: ())",
         "return self._run(attempt, following=self._callbacks.following)",
         (f"{ENDS}::test_a_job_of_a_group_that_goes_on_alone_begins_no_other",),
@@ -151,7 +151,7 @@ MUTANTS = (
     Mutant(
         "an error's message reaches the log",
         "section 10: no payloads in logs",
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)',
         'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields)',
         (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a job that failed for good is told like any other",
         "section 10: what needs a person is told as an error",
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "        say_if_failed(attempt.claim, decision, status)\n",
         "",
         (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
@@ -167,7 +167,7 @@ MUTANTS = (
     Mutant(
         "a lock that keeps an attempt from starting blames the job",
         CRASHES,
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "            if unreachable(error) or not transient(error):\n                raise\n",
         "            raise\n",
         (f"{ENDS}::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",),
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "a server that is away is told as a refused login",
         NO_FAULT,
-        "tenants/identity/session.py",
+        "turno/tenancy/identity/session.py",
         "if error.pgconn is not None and error.pgconn.used_password:",
         "if True:",
         (f"{ENDS}::test_a_login_that_is_refused_is_told_from_a_server_that_is_away",),
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant(
         "a login that found no place is told as refused",
         NO_FAULT,
-        "tenants/identity/session.py",
+        "turno/tenancy/identity/session.py",
         "        if FULL.search(said):\n",
         "        if False:\n",
         ("tests/integration/test_provision.py::test_a_handler_has_only_so_many_sessions",),
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "a login that found no place blames the job",
         CRASHES,
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         " or isinstance(error, psycopg.errors.TooManyConnections):",
         ":",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
@@ -207,7 +207,7 @@ MUTANTS = (
     Mutant(
         "what cannot be recorded is run again for ever",
         CRASHES,
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         "if unreachable(error) else exit_codes.UNRECORDED",
         "if unreachable(error) else exit_codes.DATABASE_AWAY",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "a job that shows progress logs in each time",
         "section 5: a tenant login is dear",
-        "app/runner/session_cache.py",
+        "turno/runner/session_cache.py",
         "            while len(self._idle) > self._keep:\n",
         "            while len(self._idle) > 1:\n",
         (f"{SESSIONS}::test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first",),
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "a job's second session is lent before its first",
         "decision 0031: a job that was begun is run by whoever has its session",
-        "app/runner/session_cache.py",
+        "turno/runner/session_cache.py",
         "for session in reversed(self._idle):",
         "for session in self._idle:",
         (f"{SESSIONS}::test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first",),
@@ -231,7 +231,7 @@ MUTANTS = (
     Mutant(
         "the last hint is dropped at a stop",
         "section 7: a notification wakes sleeping workers",
-        "app/queues/notify.py",
+        "turno/queues/notify.py",
         "            return offered\n",
         "            return offered and not self._closed\n",
         ("tests/unit/test_pool_queue.py::test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops",),
@@ -239,7 +239,7 @@ MUTANTS = (
     Mutant(
         "after an attempt there is no limit of memory",
         "section 6: a memory limit",
-        "app/runner/resource_limits.py",
+        "turno/runner/resource_limits.py",
         "resource.setrlimit(resource.RLIMIT_DATA, (before, most))",
         "resource.setrlimit(resource.RLIMIT_DATA, (most, most))",
         ("tests/unit/test_limits.py::test_after_an_attempt_the_limit_is_what_it_was_before",),
@@ -247,7 +247,7 @@ MUTANTS = (
     Mutant(
         "a handler is loaded before its attempt is started",
         CRASHES,
-        "app/runner/executor.py",
+        "turno/runner/executor.py",
         "            started = transaction.start()\n",
         "            self._registry.load(claim.type)\n            started = transaction.start()\n",
         (f"{ENDS}::test_a_handler_that_cannot_be_loaded_is_an_error_and_counted[missing]",),
@@ -279,7 +279,7 @@ MUTANTS = (
     Mutant(
         "a claim is given back that another has",
         "promise 3: a worker that lost its claim can write nothing",
-        "migrations/control/functions/unclaim.sql",
+        "turno/migrations/control/functions/unclaim.sql",
         "WHERE job_id = p_job AND token = p_token AND state",
         "WHERE job_id = p_job AND state",
         (f"{FENCING}::test_a_claim_that_another_has_is_not_given_back",),
@@ -287,7 +287,7 @@ MUTANTS = (
     Mutant(
         "what was handed to nobody waits for its tenant's locks",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "self._taken_back(pending) if pending.handed else self._given_back(pending)",
         "self._taken_back(pending)",
         (f"{RESCUER}::test_what_no_process_was_handed_is_given_back_by_its_ticket_alone",),
@@ -295,7 +295,7 @@ MUTANTS = (
     Mutant(
         "a tenant whose login is refused costs a child for each of its jobs",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "            if code in THE_TENANTS and why is None:\n",
         "            if False:\n",
         (f"{RESCUER}::test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while[71-30]",),
@@ -303,7 +303,7 @@ MUTANTS = (
     Mutant(
         "a tenant whose rescue is refused is not passed over",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "        self._trouble(refused.claim, wait)\n",
         "",
         (f"{RESCUER}::test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment",),
@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         "an idle session keeps its advisory locks",
         "section 5: between two jobs a session is made clean",
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "return (UNLOCK, *CLEAN) if self.may_lock else CLEAN",
         "return CLEAN",
         (f"{SESSIONS}::test_a_cleaned_session_holds_no_advisory_lock[with the job's end]",),
@@ -319,7 +319,7 @@ MUTANTS = (
     Mutant(
         "a tenant in trouble is claimed for",
         TROUBLE,
-        "app/worker/supervisor.py",
+        "turno/worker/supervisor.py",
         "self._rescuer.pass_over(self._take(room))",
         "self._take(room)",
         (f"{ONE_TENANT}::test_a_tenant_whose_login_is_refused_costs_few_children_whatever_waits_for_it",),
@@ -327,7 +327,7 @@ MUTANTS = (
     Mutant(
         "a start waits for a lock as long as any statement of a handler's",
         TROUBLE,
-        "migrations/tenant/functions/job_start.sql",
+        "turno/migrations/tenant/functions/job_start.sql",
         " SET lock_timeout = '1s'",
         "",
         (f"{ENDS}::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",),
@@ -335,7 +335,7 @@ MUTANTS = (
     Mutant(
         "a tenant in trouble with very many jobs is claimed for all the time",
         TROUBLE,
-        "app/worker/rescuer.py",
+        "turno/worker/rescuer.py",
         "        if self._passed_over >= PASSED_OVER_MOST:\n",
         "        if False:\n",
         (f"{RESCUER}::test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment",),
@@ -343,7 +343,7 @@ MUTANTS = (
     Mutant(
         "a lock that keeps an end from being recorded blames the job",
         CRASHES,
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         "    if collided(error) or",
         "    if",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),

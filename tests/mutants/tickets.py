@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "a wait counts from the job's creation",
         "issue 3: a fairness metric",
-        "migrations/tenant/functions/job_end.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         "waited_until - least(job.run_at, waited_until)",
         "waited_until - job.created_at",
         ("tests/integration/test_outcomes.py::test_a_job_cancelled_before_its_time_never_waited",),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a completed job's wait counts from its creation",
         "issue 3: a fairness metric",
-        "migrations/tenant/functions/job_complete.sql",
+        "turno/migrations/tenant/functions/job_complete.sql",
         "closed.started_at - c.run_at",
         "closed.started_at - (SELECT created_at FROM background_jobs WHERE id = p_job)",
         ("tests/integration/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "a claim by id has a token that can be guessed",
         FENCED,
-        "migrations/control/functions/claim_job.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         TAKEN + BY_ID,
         GUESSED + BY_ID,
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "the next claim has a token that can be guessed",
         FENCED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         TAKEN + NEXT,
         GUESSED + NEXT,
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[the next]",),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "a claim by id counts no attempt",
         FENCED,
-        "migrations/control/functions/claim_job.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         TAKEN + BY_ID,
         UNCOUNTED + BY_ID,
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "the next claim counts no attempt",
         FENCED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         TAKEN + NEXT,
         UNCOUNTED + NEXT,
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[the next]",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "a running ticket may be claimed by id",
         ONCE,
-        "migrations/control/functions/claim_job.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         "AND (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= clock_timestamp())",
         "AND t.run_at <= clock_timestamp()",
         (f"{CLAIMING}::test_a_claimed_ticket_is_not_taken_again",),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "two claimers may take one ticket",
         ONCE,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         OLDEST,
         "ORDER BY r.run_at, r.job_id LIMIT 1)",
         (f"{CLAIMING}::test_eight_claimers_never_take_the_same_ticket",),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "a claim waits for a ticket that somebody holds",
         FAIR,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         OLDEST,
         "ORDER BY r.run_at, r.job_id LIMIT 1 FOR UPDATE)",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[ready]",),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "promoting waits for a ticket that somebody holds",
         FAIR,
-        "migrations/control/functions/promote.sql",
+        "turno/migrations/control/functions/promote.sql",
         "LIMIT p_limit\n        FOR UPDATE SKIP LOCKED",
         "LIMIT p_limit\n        FOR UPDATE",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "a future job is taken before its time",
         "section 6: claiming promotes due tickets",
-        "migrations/control/functions/promote.sql",
+        "turno/migrations/control/functions/promote.sql",
         "(here.run_at, here.job_id) AND t.run_at <= since",
         "(here.run_at, here.job_id)",
         (f"{CLAIMING}::test_a_future_job_is_not_taken_before_its_time",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "a buried worker may claim by id",
         ALIVE,
-        "migrations/control/functions/claim_job.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         "IF NOT FOUND OR NOT worker_hold(p_worker) THEN",
         "IF NOT FOUND THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "a buried worker may claim the next",
         ALIVE,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "IF lanes IS NULL OR NOT worker_hold(p_worker) THEN",
         "IF lanes IS NULL THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a worker may be buried while it claims",
         ALIVE,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "WHERE id = p_worker FOR KEY SHARE;",
         "WHERE id = p_worker;",
         (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[by id]",),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a claim holds up its worker's heartbeat",
         ALIVE,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "WHERE id = p_worker FOR KEY SHARE;",
         "WHERE id = p_worker FOR UPDATE;",
         (f"{FENCING}::test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives[the next]",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "a buried worker is told that it lives",
         ALIVE,
-        "migrations/control/functions/worker_alive.sql",
+        "turno/migrations/control/functions/worker_alive.sql",
         "    IF NOT FOUND THEN\n        RETURN NULL;",
         "    IF false THEN\n        RETURN NULL;",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "a tenant keeps its turn as long as it has tickets",
         FAIR,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "        IF turn.used >= turn.allowed THEN",
         "        IF turn.allowed = 0 THEN",
         (f"{CLAIMING}::test_tenants_take_turns_whatever_waits_behind_them",),
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "every tenant has one turn a lap",
         "section 6: weights are turns per lap",
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "        allowed := tenant.weight;",
         "        allowed := 1;",
         (f"{FAIRLY}::test_a_weight_is_turns_per_lap",),
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "a low band starves",
         "section 6: every k-th claim takes the oldest, so that nothing starves",
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "        IF random() < 0.125 THEN",
         "        IF false THEN",
         (f"{FAIRLY}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "an urgent job waits its turn",
         "section 6: the best band first",
-        "migrations/control/functions/seek.sql",
+        "turno/migrations/control/functions/seek.sql",
         "    ORDER BY t.tenant_id, t.priority, t.run_at, t.job_id LIMIT 1;",
         "    ORDER BY t.tenant_id, t.run_at, t.job_id LIMIT 1;",
         (f"{FAIRLY}::test_the_best_band_nevertheless_comes_first",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "a tenant's cap is not looked at",
         CAPPED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "    IF tenant.cap IS NOT NULL THEN",
         "    IF false THEN",
         (f"{FAIRLY}::test_a_cap_counts_what_runs_already",),
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "a type's cap is not looked at",
         CAPPED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "        IF lanes[pick.lane].capped AND type_room(lanes[pick.lane].type) <= 0 THEN",
         "        IF false THEN",
         (f"{FAIRLY}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "two claims at once see the same room under a cap",
         CAPPED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         "INTO at_most FROM tenants WHERE id = p_tenant FOR NO KEY UPDATE SKIP LOCKED;",
         "INTO at_most FROM tenants WHERE id = p_tenant;",
         (f"{FAIRLY}::test_eight_claimers_never_exceed_a_cap_and_never_get_stuck",),
@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "a paused tenant's job may be claimed by id",
         PAUSED,
-        "migrations/control/functions/claim_job.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         "AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL\n          AND NOT EXISTS",
         "AND n.id = t.tenant_id AND n.state = 'active'\n          AND NOT EXISTS",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "a paused tenant's jobs are next",
         PAUSED,
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         ACTIVE,
         "WHERE id = p_tenant AND state = 'active' AND slug",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "a removed tenant's jobs are next",
         "promise 5: a missing tenant is an error",
-        "migrations/control/functions/claim.sql",
+        "turno/migrations/control/functions/claim.sql",
         ACTIVE,
         "WHERE id = p_tenant AND paused_at IS NULL AND slug",
         (f"{CLAIMING}::test_a_tenant_that_is_not_active_is_left_alone",),
@@ -235,7 +235,7 @@ MUTANTS = (
     Mutant(
         "types that nobody here runs are taken",
         "promise 7: jobs of types nobody here runs do not lie in the way",
-        "migrations/control/functions/claim_job.sql",
+        "turno/migrations/control/functions/claim_job.sql",
         "AS known (type, version) USING (type, version)\n    WHERE t.job_id = p_job;",
         "AS known (type, version) ON true\n    WHERE t.job_id = p_job LIMIT 1;",
         (f"{CLAIMING}::test_a_type_nobody_knows_here_is_left_alone",),
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         "what a claim walked over is not remembered",
         MARKED,
-        "migrations/control/functions/seek.sql",
+        "turno/migrations/control/functions/seek.sql",
         "        IF look.walked > 100 THEN",
         "        IF false THEN",
         (f"{FAIRLY}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
@@ -251,7 +251,7 @@ MUTANTS = (
     Mutant(
         "what was hopped over is believed for ever",
         MARKED,
-        "migrations/control/functions/seek.sql",
+        "turno/migrations/control/functions/seek.sql",
         "OR now >= CASE WHEN p_idle THEN known.idle_until ELSE known.busy_until END;",
         "OR false;",
         (f"{FAIRLY}::test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered",),
@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "what was marked is believed for ever",
         MARKED,
-        "migrations/control/functions/seek.sql",
+        "turno/migrations/control/functions/seek.sql",
         "OR clock_timestamp() >= CASE WHEN p_idle THEN mark.idle_until ELSE mark.busy_until END;",
         "OR false;",
         (f"{FAIRLY}::test_a_late_commit_is_claimed_soon_whatever_is_marked",),
@@ -267,7 +267,7 @@ MUTANTS = (
     Mutant(
         "a hop ends only where another begins, not at a marked tenant",
         MARKED,
-        "migrations/control/functions/seek.sql",
+        "turno/migrations/control/functions/seek.sql",
         "edge := least(edge, spot_of(CASE WHEN listed THEN here.tenant_id + 1 ELSE p_lane.marked[place + 1] END));",
         "",
         (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a gap]",),
@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "a mark is forgotten between two visits of its tenant",
         MARKED,
-        "migrations/control/functions/seek.sql",
+        "turno/migrations/control/functions/seek.sql",
         "PERFORM remember_mark(p_lane, p_from, head, '20 s', idle);",
         "PERFORM remember_mark(p_lane, p_from, head, '5 s', idle);",
         (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),

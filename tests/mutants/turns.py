@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SUPERVISOR = "app/worker/supervisor.py"
-STOP = "app/runner/stop_request.py"
+SUPERVISOR = "turno/worker/supervisor.py"
+STOP = "turno/runner/stop_request.py"
 TURNS = "tests/acceptance/test_turns.py"
 LENGTHS = "tests/unit/test_turn_lengths.py"
 ALONE = "decision 0030: who dies or is overdue takes nobody along"
@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "a child that is worn out goes on to the end of its turn",
         "section 7: children are replaced after so many jobs, or beyond so much memory",
-        "app/runner/child_main.py",
+        "turno/runner/child_main.py",
         "if not (self._following or self._worn_out()):",
         "if not self._following:",
         (f"{TURNS}::test_who_is_worn_out_leaves_the_rest_of_its_turn",),
@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         "a session in which the next job could not be begun counts as clean",
         "section 5: between two jobs a session is made clean",
-        "app/runner/session.py",
+        "turno/runner/session.py",
         "        if following is None or session.begun is not None:\n            (session",
         "        if True:\n            (session",
         ("tests/integration/test_tenant_sessions.py::test_a_next_job_that_somebody_else_has_is_not_begun",),
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         "a lone job waits until it is known that there is no other",
         "PERFORMANCE section 2: pick-up",
-        "app/worker/sources/polling.py",
+        "turno/worker/sources/polling.py",
         "slots = free if looks.plenty else 1",
         "slots = free",
         ("tests/unit/test_pool_source.py::test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free",),
@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "a slow job is believed to be fast",
         NOT_LONG,
-        "app/worker/batch_sizer.py",
+        "turno/worker/batch_sizer.py",
         "if first and seconds < COLD:",
         "if first:",
         (f"{LENGTHS}::test_a_first_that_was_slower_than_any_session_is_believed",),

@@ -9,7 +9,7 @@ REFUSED = f"{TESTS}::test_a_job_beyond_a_limit_is_refused_under_the_field_s_name
 WRITTEN = f"{TESTS}::test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 2: the end of a job commits, whatever it says"
-CONTROL = "migrations/control/schema/0001_control.sql"
+CONTROL = "turno/migrations/control/schema/0001_control.sql"
 CAUGHT = "EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN\n"
 
 
@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "one ticket that is refused stops promoting",
         OWN,
-        "migrations/control/functions/promote.sql",
+        "turno/migrations/control/functions/promote.sql",
         f"    {CAUGHT}        made := 0;",
         "    EXCEPTION WHEN raise_exception THEN\n        made := 0;",
         (f"{TESTS}::test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting",),
@@ -64,7 +64,7 @@ MUTANTS = (
     Mutant(
         "one ticket that cannot even be set aside stops promoting",
         OWN,
-        "migrations/control/functions/set_aside.sql",
+        "turno/migrations/control/functions/set_aside.sql",
         CAUGHT,
         "EXCEPTION WHEN raise_exception THEN\n",
         (f"{TESTS}::test_a_ticket_that_refuses_every_change_keeps_no_other_waiting",),
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "one ticket that is refused stops a cut-over",
         "promise 6: switching the backend loses nothing",
-        "migrations/control/functions/stamp_tickets.sql",
+        "turno/migrations/control/functions/stamp_tickets.sql",
         f"    {CAUGHT}        stamped := 0;",
         "    EXCEPTION WHEN raise_exception THEN\n        stamped := 0;",
         (f"{TESTS}::test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it[reroute]",),
@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "one job that is refused stops expiring",
         OWN,
-        "migrations/tenant/functions/job_expire.sql",
+        "turno/migrations/tenant/functions/job_expire.sql",
         CAUGHT,
         "EXCEPTION WHEN raise_exception THEN\n",
         (f"{TESTS}::test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant",),
@@ -88,7 +88,7 @@ MUTANTS = (
     Mutant(
         "an error that is too large loses its job's end",
         NEVER_LOST,
-        "migrations/tenant/functions/error_kept.sql",
+        "turno/migrations/tenant/functions/error_kept.sql",
         "EXCEPTION WHEN check_violation THEN\n",
         "EXCEPTION WHEN raise_exception THEN\n",
         (f"{TESTS}::test_no_error_is_too_large_to_end_an_attempt[None-large]",),
@@ -96,7 +96,7 @@ MUTANTS = (
     Mutant(
         "a long reason loses its job's end",
         NEVER_LOST,
-        "migrations/tenant/functions/job_end.sql",
+        "turno/migrations/tenant/functions/job_end.sql",
         "reason = shortened(p_reason, 1000)",
         "reason = p_reason",
         (f"{TESTS}::test_a_reason_for_cancelling_is_shortened",),
@@ -104,7 +104,7 @@ MUTANTS = (
     Mutant(
         "a ledger grows until no statement can purge it",
         OWN,
-        "migrations/tenant/functions/job_items.sql",
+        "turno/migrations/tenant/functions/job_items.sql",
         "    IF entered > 1000000 THEN\n",
         "    IF false THEN\n",
         (f"{TESTS}::test_a_ledger_is_full_before_it_is_too_large_to_be_purged",),

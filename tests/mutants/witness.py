@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-ROOMS = {"app", "cli", "handlers", "migrations", "tenants", "tests"}
+ROOMS = {"cli", "handlers", "nemesis", "tests", "turno"}
 
 
 @pytest.hookimpl(trylast=True)

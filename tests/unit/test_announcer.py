@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from app.jobs.claim import Claim
-from app.store.engine_link import EngineLink
-from app.worker import change_notifier
-from app.worker.change_notifier import LONGEST_REST, ChangeNotifier
-from tenants.identity.tenant import HandlerLogin
+from turno.jobs.claim import Claim
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.worker import change_notifier
+from turno.worker.change_notifier import LONGEST_REST, ChangeNotifier
 
 if TYPE_CHECKING:
     import pytest

@@ -12,12 +12,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.jobs.claim import Assignment, Batch, Claim
-from app.jobs.message import Message
-from app.jobs.registry import Registry
-from app.store.engine_link import EngineLink
-from app.worker.sources.broker import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
-from tenants.identity.tenant import HandlerLogin
+from turno.jobs.claim import Assignment, Batch, Claim
+from turno.jobs.message import Message
+from turno.jobs.registry import Registry
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.worker.sources.broker import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
 
 WORKER = uuid4()
 MESSAGE = Message(uuid4(), "t_0123456789ab", 0)

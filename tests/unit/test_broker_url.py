@@ -5,9 +5,9 @@ from urllib.parse import quote
 
 import pytest
 
-from app.queues.rabbitmq.connection import Link
-from app.queues.rabbitmq.topology import nodes
 from tests.tls import make_authority
+from turno.queues.rabbitmq.connection import Link
+from turno.queues.rabbitmq.topology import nodes
 
 
 @pytest.mark.parametrize(

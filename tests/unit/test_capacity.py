@@ -8,11 +8,11 @@ from time import monotonic
 from typing import cast
 from uuid import uuid4
 
-from app.jobs.claim import Batch, Claim
-from app.worker.capacity import Capacity, FreeSlots
-from app.worker.child import LONG, Child
-from app.worker.timings import PoolSize
-from tenants.identity.tenant import HandlerLogin
+from turno.jobs.claim import Batch, Claim
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.worker.capacity import Capacity, FreeSlots
+from turno.worker.child import LONG, Child
+from turno.worker.timings import PoolSize
 
 SIZE = PoolSize(fewest=0, most=2, reserve=1)
 

@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import pytest
 
-from app.jobs.claim import Batch, Claim
-from app.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
-from app.runner.stop_request import StopRequest
-from app.worker.child import Child, News
-from tenants.identity.tenant import HandlerLogin
+from turno.jobs.claim import Batch, Claim
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
+from turno.runner.stop_request import StopRequest
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.worker.child import Child, News
 
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.servers.system_packages import TYPESCRIPT
+from turno.servers.system_packages import TYPESCRIPT
 
-CLIENT = Path(__file__).resolve().parents[2] / "app" / "web" / "static" / "turno-client.js"
+CLIENT = Path(__file__).resolve().parents[2] / "turno" / "web" / "static" / "turno-client.js"
 STRICT = ("--strict", "--noEmit", "--allowJs", "--checkJs", "--target", "es2022", "--module", "es2022",
           "--lib", "es2022,dom,dom.iterable")  # fmt: skip
 

@@ -3,7 +3,7 @@ import signal
 import subprocess
 import sys
 
-PASS_THREE_TIMES = "from app.crash_points import reach\nfor _ in range(3): reach('here')\nprint('alive')"
+PASS_THREE_TIMES = "from turno.crash_points import reach\nfor _ in range(3): reach('here')\nprint('alive')"
 
 
 def run(spec: str | None) -> subprocess.CompletedProcess[str]:

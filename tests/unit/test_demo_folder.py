@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from dotenv import dotenv_values
 
-from app.settings import Settings
 from cli.demo.folder import DemoFolder, without_password
+from turno.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,9 +1,9 @@
 import jwt
 import pytest
 
-from app.settings import Settings
-from app.web.auth.tokens import TokenCheck
-from cli.development_token import CannotSign, development_token
+from turno.commands.development_token import CannotSign, development_token
+from turno.settings import Settings
+from turno.web.auth.tokens import TokenCheck
 
 SETTINGS = Settings(jwt_key="a key that only this test knows, long enough")
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 import pytest
 
-from app.settings import Settings
-from cli.main import COMMANDS, main
-from cli.settings_reference import markdown_table
+from turno.commands.main import COMMANDS, main
+from turno.commands.settings_reference import markdown_table
+from turno.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
-OUR_FILE = re.compile(r"(?<![\w/.])(?:app|cli|tenants|migrations|handlers|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b")
+OUR_FILE = re.compile(r"(?<![\w/.])(?:turno|cli|handlers|nemesis|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 # Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
 OTHER_NAMES = {"TURNO_CRASH_AT", "TURNO_AUTHORISATIONS", "TAXPAYER_AUTHORITY_URL", "PR_SET_PDEATHSIG", "DUMMY"}
@@ -56,7 +56,7 @@ def test_the_readme_stays_short() -> None:
 
 def test_the_settings_are_those_of_the_class() -> None:
     assert between(ROOT / "docs" / "settings.md", "settings") == markdown_table(), (
-        "paste what `python -c 'from cli.settings_reference import *; print(markdown_table())'` prints"
+        "paste what `python -c 'from turno.commands.settings_reference import *; print(markdown_table())'` prints"
     )
 
 

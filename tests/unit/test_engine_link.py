@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.store.engine_link import EngineLink
-from app.store.outage import in_short, unreachable
+from turno.store.engine_link import EngineLink
+from turno.store.outage import in_short, unreachable
 
 
 class Session:

@@ -3,14 +3,14 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-from app.settings import Settings
-from cli.settings_reference import REQUIRED, env_example, markdown_table
+from turno.commands.settings_reference import REQUIRED, env_example, markdown_table
+from turno.settings import Settings
 
 FILE = Path(__file__).resolve().parents[2] / ".env.example"
 
 
 def test_the_example_is_as_the_settings_are() -> None:
-    assert FILE.read_text() == env_example(), "run `python -m cli.settings_reference > .env.example`"
+    assert FILE.read_text() == env_example(), "run `python -m turno.commands.settings_reference > .env.example`"
 
 
 def test_the_example_sets_what_is_required_and_nothing_else() -> None:

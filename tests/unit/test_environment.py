@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.handed_secrets import handed_over
-from cli.environment import DEMO_ENVIRONMENT, read_settings
-from cli.wiring import ROOT
+from turno.environment import DEMO_ENVIRONMENT, read_settings
+from turno.handed_secrets import handed_over
+from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,8 +68,8 @@ def test_who_asks_twice_is_answered_the_same(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_was_handed_over_is_read_once_and_stands_in_no_environment() -> None:
     secrets = {"DATABASE_URL": "dbname=handed", "MASTER_KEY": "a key that no environment has"}
     code = (
-        "import os; from app.settings import Settings; from cli.environment import read_settings;"
-        "from cli.without_secrets import seal; seal();"
+        "import os; from turno.settings import Settings; from turno.environment import read_settings;"
+        "from turno.without_secrets import seal; seal();"
         "assert Settings.read(os.environ).master_key == '';"
         "print([read_settings().master_key for _ in range(2)], 'TURNO_SECRETS_FD' in os.environ)"
     )
@@ -85,7 +85,7 @@ def test_what_was_handed_over_is_read_once_and_stands_in_no_environment() -> Non
 def test_a_program_is_handed_what_it_needs_alone() -> None:
     given = {"DATABASE_URL": "dbname=x", "MASTER_KEY": "a key", "ADMIN_DATABASE_URL": "dbname=x user=admin", "OWN": "y"}
     code = (
-        "import os; from app.handed_secrets import taken; from cli.without_secrets import WORKERS_NEED, seal;"
+        "import os; from turno.handed_secrets import taken; from turno.without_secrets import WORKERS_NEED, seal;"
         "seal(*WORKERS_NEED);"
         "print(sorted(taken().items()), os.environ['OWN'], [name for name in os.environ if name.endswith('_URL')])"
     )

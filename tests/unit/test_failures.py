@@ -4,9 +4,9 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from app.errors import InvalidSettings
-from cli.output.failures import explained, run_plainly
-from tenants.identity.directory import UnknownTenant
+from turno.commands.output.failures import explained, run_plainly
+from turno.errors import InvalidSettings
+from turno.tenancy.identity.directory import UnknownTenant
 
 
 def test_our_own_errors_are_their_messages() -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.deep
 NOTICED = Mutant(
     "four attempts are five",
     "a rule for this test",
-    "app/jobs/outcome.py",
+    "turno/jobs/outcome.py",
     "if errors + 1 >= max_attempts:",
     "if errors >= max_attempts:",
     ("tests/unit/test_outcome.py::test_a_handler_that_is_never_retried_fails_at_its_first_error",),

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.runner.stop_request import StopRequest
-from app.worker.child import Child
-from app.worker.idle_children import IdleChildren
+from turno.runner.stop_request import StopRequest
+from turno.worker.child import Child
+from turno.worker.idle_children import IdleChildren
 
 Children = dict[int, Child]
 

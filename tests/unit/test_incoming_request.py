@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.http_server.incoming_request import LARGEST_HEAD, LONGEST_CHUNK_LINE, IncomingRequest, TooLarge
+from turno.http_server.incoming_request import LARGEST_HEAD, LONGEST_CHUNK_LINE, IncomingRequest, TooLarge
 
 LIMIT = 1000
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"

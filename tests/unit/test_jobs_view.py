@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from cli.output.jobs_view import LIST_HEADERS, as_json, details, error, list_row, progress
+from turno.commands.output.jobs_view import LIST_HEADERS, as_json, details, error, list_row, progress
 
 NOW = datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from flask import Request
 
-from app.web.http.large_body import SMALL, one_at_a_time
+from turno.web.http.large_body import SMALL, one_at_a_time
 
 
 def request_of(size: int | None) -> Request:

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from app.runner.resource_limits import limited_memory
+from turno.runner.resource_limits import limited_memory
 
 
 def test_after_an_attempt_the_limit_is_what_it_was_before() -> None:

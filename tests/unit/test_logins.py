@@ -1,7 +1,7 @@
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tenants.identity.logins import PINNED, Logins, installation_id
+from turno.tenancy.identity.logins import PINNED, Logins, installation_id
 
 KEY = b"a master key of 32 bytes or more"
 SERVER = "postgresql://root:secret@db.example:5433/erp?options=-c%20role%3Droot"

@@ -1,7 +1,7 @@
 import json
 import logging
 
-from app.logs import JsonFormatter
+from turno.logs import JsonFormatter
 
 
 def line(message: str, *arguments: object, **extra: object) -> dict[str, object]:

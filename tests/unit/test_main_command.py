@@ -8,10 +8,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli import main as table
-from cli.main import COMMANDS, main
-from cli.wiring import ROOT
-from tenants.identity.directory import UnknownTenant
+from turno.commands import main as table
+from turno.commands.main import COMMANDS, main
+from turno.tenancy.identity.directory import UnknownTenant
+from turno.wiring.shared import ROOT
 
 HEAVY = {"flask", "pydantic", "psycopg", "gunicorn", "jwt", "pika"}
 
@@ -27,12 +27,12 @@ def test_help_names_every_command_and_loads_none() -> None:
     result = CliRunner().invoke(main, ["--help"])
     assert result.exit_code == 0
     assert all(name in result.output for name in COMMANDS)
-    loaded = modules_loaded_by("from cli.main import main; main(['--help'], standalone_mode=False)")
+    loaded = modules_loaded_by("from turno.commands.main import main; main(['--help'], standalone_mode=False)")
     assert not loaded & HEAVY
 
 
 def test_a_cron_job_loads_neither_the_web_nor_click() -> None:
-    loaded = modules_loaded_by("import cli.cleanup, cli.migrate")
+    loaded = modules_loaded_by("import turno.commands.cleanup, turno.commands.migrate")
     assert not loaded & {"flask", "pydantic", "click", "gunicorn", "jwt"}
 
 
@@ -60,7 +60,7 @@ def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatc
     monkeypatch.setattr(table, "expected", fails(UnknownTenant), raising=False)
     monkeypatch.setattr(table, "unexpected", fails(RuntimeError), raising=False)
     for name in ("expected", "unexpected"):
-        monkeypatch.setitem(COMMANDS, name, table.Entry(f"cli.main:{name}", "fails"))
+        monkeypatch.setitem(COMMANDS, name, table.Entry(f"turno.commands.main:{name}", "fails"))
     told = CliRunner().invoke(main, ["expected"])
     assert (told.exit_code, told.stderr) == (1, "no active tenant is called 'x'\n")
     assert isinstance(CliRunner().invoke(main, ["unexpected"]).exception, RuntimeError)
@@ -68,14 +68,14 @@ def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatc
 
 SHOWS = """
 import sys, click
-from cli import main
-from cli.environment import read_settings
+from turno.commands import main
+from turno.environment import read_settings
 @click.command()
 def shows():
     read = read_settings()
     print([read.log_level, read.web_bind, read.master_key, read.jwt_key])
 main.shows = shows
-main.COMMANDS["shows"] = main.Entry("cli.main:shows", "shows")
+main.COMMANDS["shows"] = main.Entry("turno.commands.main:shows", "shows")
 main.main(["--env-file", sys.argv[1], "shows"])
 """
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from app.worker import maintenance_process
-from app.worker.maintenance_process import MaintenanceProcess
-from cli.wait import wait_until
+from turno.servers.wait import wait_until
+from turno.worker import maintenance_process
+from turno.worker.maintenance_process import MaintenanceProcess
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import uuid
 
-from cli.servers.marked_processes import MARK, end_marked, marked_with
+from turno.servers.marked_processes import MARK, end_marked, marked_with
 
 # What it ignores is in its name's place on the command line, so that the program looks like one of ours.
 STUBBORN = "import signal, sys, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
@@ -22,7 +22,7 @@ def start(mark: str, name: str, code: str = STUBBORN) -> subprocess.Popen[str]:
 
 def test_what_carries_the_mark_is_ended_even_if_it_ignores_being_asked() -> None:
     mark = uuid.uuid4().hex
-    with start(mark, "cli/background_worker.py") as worker, start(mark, "somebody's shell") as shell:
+    with start(mark, "turno.commands.background_worker") as worker, start(mark, "somebody's shell") as shell:
         try:
             assert marked_with(mark) == [worker.pid]
             end_marked(mark, patience=0.2)
@@ -35,7 +35,7 @@ def test_what_carries_the_mark_is_ended_even_if_it_ignores_being_asked() -> None
 
 def test_another_mark_is_not_ours_to_end() -> None:
     mark = uuid.uuid4().hex
-    with start(f"{mark}-longer", "cli.main") as other:
+    with start(f"{mark}-longer", "turno.commands.main") as other:
         try:
             end_marked(mark, patience=0)
             assert other.poll() is None

@@ -1,9 +1,9 @@
 import pytest
 
-from cli.migrate import main
-from cli.output.migrate_report import Report, print_standings, versions
-from tenants.schema_migrations.ledger import Standing
-from tenants.schema_migrations.one_schema import Outcome
+from turno.commands.migrate import main
+from turno.commands.output.migrate_report import Report, print_standings, versions
+from turno.tenancy.schema_migrations.ledger import Standing
+from turno.tenancy.schema_migrations.one_schema import Outcome
 
 
 def standing(*, pending: tuple[int, ...] = (), unknown: tuple[int, ...] = (), redefine: bool = False) -> Standing:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import InvalidSettings
-from app.jobs.named_handlers import named_handlers
-from app.settings import Settings
+from turno.errors import InvalidSettings
+from turno.jobs.named_handlers import named_handlers
+from turno.settings import Settings
 
 MODULE = """
-from app.jobs.handler import JobHandler
-from app.jobs.registry import Registry
+from turno.jobs.handler import JobHandler
+from turno.jobs.registry import Registry
 
 class One(JobHandler[dict]):
     type = "one"

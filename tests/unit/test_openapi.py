@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 import jsonschema_rs
 import pytest
 
-from app.settings import Settings
-from app.web import create_app
-from app.web.http.problems import Kind
-from app.web.pages.page_routes import Pages
 from tests.greetings import build_registry
+from turno.settings import Settings
+from turno.web import create_app
+from turno.web.http.problems import Kind
+from turno.web.pages.page_routes import Pages
 
 if TYPE_CHECKING:
     from flask import Flask

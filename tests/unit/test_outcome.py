@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.jobs.outcome import (
+from turno.jobs.outcome import (
     AwaitReview,
     Cancel,
     CancelJob,
@@ -20,7 +20,7 @@ from app.jobs.outcome import (
     Snooze,
     decide,
 )
-from app.jobs.retry import RetryPolicy
+from turno.jobs.retry import RetryPolicy
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ERROR = {"class": "ValueError", "message": "no"}

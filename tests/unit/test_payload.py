@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from app.jobs.payload import rebuild
+from turno.jobs.payload import rebuild
 
 
 class Colour(Enum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from threading import Event, Thread
 from uuid import uuid4
 
-from app.jobs.job import JobRef
-from app.queues.notify import PoolQueue
-from cli.wait import wait_until
+from turno.jobs.job import JobRef
+from turno.queues.notify import PoolQueue
+from turno.servers.wait import wait_until
 
 REF = JobRef("suc0001", uuid4())
 

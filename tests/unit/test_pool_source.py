@@ -8,12 +8,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.jobs.claim import Batch, Claim
-from app.store.engine_link import EngineLink
-from app.worker.batch_sizer import MOST
-from app.worker.sources.polling import PoolSource
-from tenants.identity.tenant import HandlerLogin
 from tests.misbehaving_handlers import REGISTRY, OddGrouped
+from turno.jobs.claim import Batch, Claim
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.worker.batch_sizer import MOST
+from turno.worker.sources.polling import PoolSource
 
 WORKER = uuid4()
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)

@@ -2,9 +2,9 @@ import sys
 
 import pytest
 
-from app.errors import UnknownJobType
-from app.jobs.registry import Registry
 from handlers import build_registry
+from turno.errors import UnknownJobType
+from turno.jobs.registry import Registry
 
 
 def test_a_type_is_loaded_when_it_is_asked_for() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from flask import Flask, request
 
-from app.web.http.problems import Kind, Problem
-from app.web.http.request_body import DEEPEST, LARGEST_WHOLE_NUMBER, read_json_object
+from turno.web.http.problems import Kind, Problem
+from turno.web.http.request_body import DEEPEST, LARGEST_WHOLE_NUMBER, read_json_object
 
 LIMIT = 200_000
 

@@ -9,15 +9,15 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from app.jobs.claim import Claim
-from app.runner import exit_codes
-from app.store.engine import recovery, tickets
-from app.store.engine_link import EngineLink
-from app.worker import crash_reasons
-from app.worker.change_notifier import ChangeNotifier
-from app.worker.rescuer import Rescuer
-from tenants.identity.tenant import HandlerLogin
 from tests.misbehaving_handlers import REGISTRY
+from turno.jobs.claim import Claim
+from turno.runner import exit_codes
+from turno.store.engine import recovery, tickets
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.worker import crash_reasons
+from turno.worker.change_notifier import ChangeNotifier
+from turno.worker.rescuer import Rescuer
 
 LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeout\nDETAIL: a row's values")
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.jobs.retry import RetryPolicy
+from turno.jobs.retry import RetryPolicy
 
 PLAIN = RetryPolicy(jitter="none")
 

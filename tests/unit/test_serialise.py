@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import InvalidResult
-from app.runner.result_json import LARGEST_RESULT, serialise
+from turno.errors import InvalidResult
+from turno.runner.result_json import LARGEST_RESULT, serialise
 
 
 def nested(depth: int) -> dict[str, Any]:

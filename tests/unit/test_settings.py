@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import InvalidSettings
-from app.settings import BACKENDS, Settings
+from turno.errors import InvalidSettings
+from turno.settings import BACKENDS, Settings
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

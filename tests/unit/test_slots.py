@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.queues.exec.slots import Slot, SlotFolder, UnsafeSlotFolder
+from turno.queues.exec.slots import Slot, SlotFolder, UnsafeSlotFolder
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.runner.stop_request import StopRequest
+from turno.runner.stop_request import StopRequest
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
-from app.streaming.stream_loop import HandedOver, StreamLoop
-from app.streaming.subscriber import CloseReason, State, Subscriber
-from cli.wait import wait_until
 from tests.viewers import state, viewer
+from turno.servers.wait import wait_until
+from turno.streaming.stream_loop import HandedOver, StreamLoop
+from turno.streaming.subscriber import CloseReason, State, Subscriber
 
 Open = Callable[[Subscriber], socket.socket]
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 from gunicorn.workers.gthread import ThreadWorker
 
-from app.streaming.stream_loop import HandedOver, StreamLoop
-from app.streaming.subscriber import CloseReason
-from app.web.thread_shares import ThreadShares
-from cli.http_server.application import Application
-from cli.http_server.stream_worker import StreamWorker
 from tests.viewers import viewer
+from turno.http_server.application import Application
+from turno.http_server.stream_worker import StreamWorker
+from turno.streaming.stream_loop import HandedOver, StreamLoop
+from turno.streaming.subscriber import CloseReason
+from turno.web.thread_shares import ThreadShares
 
 
 def serving(farewell: Callable[[CloseReason], bytes]) -> tuple[StreamWorker, socket.socket]:

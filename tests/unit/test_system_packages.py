@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.servers import system_packages
-from cli.servers.system_packages import SystemPackage, install, missing, no_service_starts, reason_not_to_install
+from turno.servers import system_packages
+from turno.servers.system_packages import SystemPackage, install, missing, no_service_starts, reason_not_to_install
 
 if TYPE_CHECKING:
     from pathlib import Path

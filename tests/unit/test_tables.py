@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.errors import InvalidSettings
-from cli.output.failures import explained
-from cli.output.tables import printable, shortened, table, text
+from turno.commands.output.failures import explained
+from turno.commands.output.tables import printable, shortened, table, text
+from turno.errors import InvalidSettings
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:

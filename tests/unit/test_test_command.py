@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from cli.commands import test, test_run
 from cli.commands.test import DEEP, FAST_RING
 from cli.commands.test_run import Ended, Report, closing_line_of, pytest_arguments, run_and_listen
-from cli.main import main
-from cli.servers import system_packages
-from cli.servers.system_packages import SystemPackage
+from turno.commands.main import main
+from turno.servers import system_packages
+from turno.servers.system_packages import SystemPackage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

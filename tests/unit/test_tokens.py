@@ -14,10 +14,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from app.errors import InvalidSettings
-from app.settings import Settings
-from app.web.auth.tokens import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck
-from app.web.http.problems import Kind, Problem
+from turno.errors import InvalidSettings
+from turno.settings import Settings
+from turno.web.auth.tokens import LEEWAY_SECONDS, LONGEST_TOKEN, TokenCheck
+from turno.web.http.problems import Kind, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.worker.batch_sizer import COLD, MOST, WITHIN, BatchSizer
+from turno.worker.batch_sizer import COLD, MOST, WITHIN, BatchSizer
 
 
 def learnt(seconds: float, *, first: bool = False, times: int = 40) -> BatchSizer:

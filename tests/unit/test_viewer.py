@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from app.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason
 from tests.viewers import state, viewer
+from turno.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason
 
 
 def test_of_each_thing_the_latest_state_waits() -> None:

@@ -1,5 +1,5 @@
-from app.settings import Settings
-from cli.http_server.web_server import WebServer, gunicorn_settings
+from turno.http_server.web_server import WebServer, gunicorn_settings
+from turno.settings import Settings
 
 
 def test_streams_leave_room_for_requests() -> None:

@@ -11,16 +11,16 @@ from typing import get_args
 
 import pytest
 
-from app.jobs.label import Label
-from app.runner import exit_codes
-from app.web.pages.home import NOTICES, SHOWN
-from app.web.pages.language import LANGUAGES
-from app.web.pages.reasons import of_error, of_event, of_job
-from app.web.pages.speech import Speech
-from app.web.pages.words import WORDS
-from app.worker import crash_reasons
+from turno.jobs.label import Label
+from turno.runner import exit_codes
+from turno.web.pages.home import NOTICES, SHOWN
+from turno.web.pages.language import LANGUAGES
+from turno.web.pages.reasons import of_error, of_event, of_job
+from turno.web.pages.speech import Speech
+from turno.web.pages.words import WORDS
+from turno.worker import crash_reasons
 
-PAGES = Path(__file__).resolve().parents[2] / "app" / "web"
+PAGES = Path(__file__).resolve().parents[2] / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EN, ES = (Speech(language, NOW) for language in LANGUAGES)
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from app.web.auth import wrong_tokens
-from app.web.auth.wrong_tokens import WINDOW, WrongTokens
+from turno.web.auth import wrong_tokens
+from turno.web.auth.wrong_tokens import WINDOW, WrongTokens
 
 
 def test_an_address_may_try_again_in_the_next_minute() -> None:

@@ -1,0 +1,90 @@
+"""A private broker, and what a machine or an operator may do to it, beside all other faults but one at a time."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from threading import Event
+from typing import TYPE_CHECKING
+
+import pika
+from pika.exceptions import AMQPError
+
+from turno.queues.rabbitmq.topology import QUEUE, nodes
+from turno.servers.private_rabbitmq import NodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from turno.servers.private_rabbitmq import Node
+
+LOW, USUAL = "0.00001", "0.4"  # of the memory that the node may use
+
+
+class StrickenBroker:
+    """Does one thing after the other in a thread: the node takes seconds to start, its commands a second each."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._hand = ThreadPoolExecutor(1, thread_name_prefix="broker")
+        self._doing: Future[None] | None = None
+        self._healing = Event()
+        self.refusals: list[str] = []
+
+    def strike(self, kind: str, hold: float) -> int:
+        """Begin a fault that lasts `hold` seconds; returns 0 while the last one goes on."""
+        if self._doing is not None and not self._doing.done():
+            return 0
+        self._settle()
+        acts: dict[str, Callable[[float], None]] = {
+            "kill broker": self._kill,
+            "close connections": self._close_connections,
+            "memory alarm": self._raise_alarm,
+            "purge queues": self._purge,
+        }
+        self._doing = self._hand.submit(acts[kind], hold)
+        return 1
+
+    def heal(self) -> None:
+        """Return when the broker is as it was; raises NodeError if it could not be started again."""
+        self._healing.set()
+        self._settle()
+        self._healing.clear()
+
+    def close(self) -> None:
+        """Let the thread go."""
+        self._hand.shutdown()
+
+    def _settle(self) -> None:
+        if self._doing is not None:
+            doing, self._doing = self._doing, None
+            doing.result()
+
+    def _command(self, *command: str) -> None:
+        """Give the node an order; one that is not carried out in time is noted, for others go on without it."""
+        try:
+            self._node.control(*command)
+        except (NodeError, subprocess.TimeoutExpired) as error:
+            # To close the connection of a frozen client takes until the client wakes.
+            self.refusals.append(f"{command[0]}: {str(error)[:200]}")
+
+    def _kill(self, hold: float) -> None:
+        self._node.kill()
+        self._healing.wait(hold)
+        self._node.start()
+
+    def _close_connections(self, _hold: float) -> None:
+        self._command("close_all_connections", "the nemesis closes it")
+
+    def _raise_alarm(self, hold: float) -> None:
+        self._command("set_vm_memory_high_watermark", LOW)
+        self._healing.wait(hold)
+        self._command("set_vm_memory_high_watermark", USUAL)
+
+    def _purge(self, _hold: float) -> None:
+        try:
+            with closing(pika.BlockingConnection(nodes(self._node.url))) as connection:
+                connection.channel().queue_purge(QUEUE)
+        except (AMQPError, OSError) as error:
+            self.refusals.append(f"purge: {error!r}")

@@ -1,0 +1,129 @@
+"""Impatient people: they ask for work, press twice, press again when nothing answers, cancel and retry."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import asdict
+from random import Random
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from nemesis.hints import LossyQueue
+from nemesis.http_client import NoAnswer
+from nemesis.work import Invoicing, Plain, Work
+from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.jobs.job import Priority
+from turno.testing.client_log import Asked
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from nemesis.environment import Stage
+    from nemesis.http_client import Door
+    from nemesis.wishes import Wishes
+    from turno.queues.interface import QueueInterface
+    from turno.tenancy.identity.tenant import Tenant
+    from turno.testing.client_log import ClientLog
+    from turno.testing.leak_detector import LeakDetector
+
+AGAIN = 0.2  # seconds until a client that got no answer asks again
+REGRETS = 0.15  # of all that was asked for
+log = logging.getLogger(__name__)
+
+
+class Client(Thread):
+    """One person at one keyboard, with a chance of their own."""
+
+    def __init__(
+        self,
+        number: int,
+        seed: int,
+        stage: Stage,
+        *,
+        wishes: Wishes,
+        door: Door,
+        told: ClientLog,
+        leak_detector: LeakDetector,
+    ) -> None:
+        super().__init__(name=f"client-{number}")
+        self._user = f"user-{number}"
+        self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
+        self._stage = stage
+        self._wishes = wishes
+        self._door = door
+        self._told = told
+        self._leak_detector = leak_detector
+        self._over = Event()
+        self._asked = 0
+
+    def leave(self) -> None:
+        """Ask for nothing more."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Ask for one piece of work after the other."""
+        while not self._over.wait(self._chance.expovariate(2.5)):
+            with suppress(psycopg.Error):
+                if self._open_jobs() < self._wishes.most_open:
+                    self._ask()
+
+    def _open_jobs(self) -> int:
+        with self._stage.admin() as session:
+            return int(session.execute("SELECT count(*) FROM turno.tickets").fetchall()[0][0])
+
+    def _ask(self) -> None:
+        tenant = self._chance.choice(self._stage.tenants)
+        handler, payload = self._wishes.draw(self._chance, lambda n: self._stage.new_orders(tenant, n))
+        if handler is not Invoicing:
+            payload["note"] = self._leak_detector.of(tenant)
+        self._asked += 1
+        asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
+        body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}
+        self._told.ask(asked)
+        job_id = None
+        for _ in range(self._chance.choice((1, 1, 2, 3))):
+            job_id = self._press(tenant, asked, body) or job_id
+        if job_id is not None and self._chance.random() < REGRETS:
+            self._regret(tenant, job_id)
+
+    def _press(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
+        """Press the button until somebody answers, or it is time to leave."""
+        while not self._over.is_set():
+            path = f"/api/jobs/{asked.type}"
+            try:
+                job_id = self._door.ask(
+                    self._user, tenant, path, body, key=asked.key, chance=self._chance
+                ).job_id  # fmt: skip
+            except NoAnswer as error:
+                log.info("no answer: %s", error)
+                self._over.wait(AGAIN)
+                continue
+            if job_id is not None:
+                self._told.answer(asked, job_id)
+            return job_id
+        return None
+
+    def _regret(self, tenant: Tenant, job_id: UUID) -> None:
+        """Cancel, and perhaps want it after all; whoever gets no answer leaves it at that."""
+        self._over.wait(self._chance.uniform(0, 1.5))
+        with suppress(NoAnswer):
+            self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
+            if self._chance.choice((True, False)):
+                again = self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
+                if again is not None:
+                    self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
+
+
+def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:
+    """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
+    for tenant in stage.tenants:
+        asked = Asked(tenant.slug, "last", Plain.type, "the last")
+        wanted = Submission(handler=Plain, payload=asdict(Work()), user_id="last", idempotency_key=asked.key)
+        told.ask(asked)
+        unheard = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
+        job_id = Dispatcher(connection=stage.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
+        if job_id is not None:
+            told.answer(asked, job_id)

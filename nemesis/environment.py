@@ -1,0 +1,174 @@
+"""Where it all happens: a server of its own, three tenants with orders, and nothing that anybody else uses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg import sql
+
+from handlers.services.northwind.load import BRANCH_SHARES, load_orders
+from nemesis.work import PLACE
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.free_port import free_port
+from turno.settings import Settings
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.wiring.shared import ROOT
+from turno.without_secrets import VISIBLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turno.tenancy.identity.answer_timeout import PunctualConnection
+    from turno.tenancy.identity.tenant import Tenant
+
+KEY = "the nemesis' own master key, 32 or more"
+JWT_KEY = "the nemesis' own token key, long enough"
+MARK = "TURNO_NEMESIS"  # of every worker
+FOLDER = "TURNO_NEMESIS_FOLDER"
+HASTE = {
+    "HEARTBEAT_SECONDS": "0.4",
+    "DEAD_AFTER_SECONDS": "2",
+    "REOFFER_AFTER_SECONDS": "2",
+    "SHUTDOWN_GRACE_SECONDS": "2",
+    "KILL_AFTER_SECONDS": "1",
+    "EXEC_MAX_PROCESSES": "2",
+    "POOL_MIN_CHILDREN": "1",
+    "POOL_MAX_CHILDREN": "2",
+    "LOG_LEVEL": "INFO",
+    "WEB_WORKERS": "2",
+    "WEB_THREADS": "4",
+    "MAX_PENDING_JOBS_PER_USER": "10000",
+    "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
+    "MAX_COMMANDS_PER_MINUTE_PER_TENANT": "0",
+}
+# A crash of its processes loses nothing that the kernel has; only a power cut would, and nobody cuts the power here.
+SERVER = {"synchronous_commit": "on", "full_page_writes": "on"}
+COPY_ORDERS = """
+WITH chosen AS (
+    SELECT id, %(first)s + row_number() OVER (ORDER BY id) AS new_id
+    FROM orders WHERE id < 100000 ORDER BY id LIMIT %(n)s
+), made AS (
+    INSERT INTO orders (id, customer_id, ordered_on, currency)
+    SELECT c.new_id, o.customer_id, o.ordered_on, o.currency FROM chosen c JOIN orders o USING (id)
+), lines AS (
+    INSERT INTO order_lines (order_id, line_no, product_id, quantity, unit_price, discount)
+    SELECT c.new_id, l.line_no, l.product_id, l.quantity, l.unit_price, l.discount
+    FROM chosen c JOIN order_lines l ON l.order_id = c.id
+)
+SELECT new_id FROM chosen
+"""
+
+
+class Stage:
+    """A server, an installation with tenants, and the environment of every process of the run."""
+
+    def __init__(self, cluster: Cluster, url: str, folder: Path, tenants: list[Tenant]) -> None:
+        self.cluster = cluster
+        self.url = url
+        self.folder = folder
+        self.tenants = tenants
+        self.logins = Logins(url, KEY.encode())
+        self.broker_url = ""
+        self.web_port = free_port()
+        self.logs = folder / "logs"
+        self.logs.mkdir()
+        self._orders = count(1_000_000, 1000)
+
+    def environment(self, backend: str, url: str = "") -> dict[str, str]:
+        """Return the variables of a worker; each carries the folder as its mark."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNO_")}
+        return {
+            **kept,
+            **HASTE,
+            "DATABASE_URL": url or self.url,
+            "MASTER_KEY": KEY,
+            "QUEUE_BACKEND": backend,
+            "HANDLERS": PLACE,
+            "EXEC_SLOT_DIR": str(self.folder / "slots"),
+            "EXEC_LOG": str(self.workers_log),
+            "JWT_KEY": JWT_KEY,
+            "WEB_BIND": f"127.0.0.1:{self.web_port}",
+            "RABBITMQ_URL": self.broker_url,
+            "TURNO_DOTENV": "read",
+            VISIBLE: "yes",
+            "PYTHONPATH": str(ROOT),
+            MARK: str(self.folder),
+        }
+
+    def web_environment(self) -> dict[str, str]:
+        """Return the variables of the web; it is no worker, and those that it launches are marked by it."""
+        kept = {name: value for name, value in self.environment("pool").items() if name != MARK}
+        return {**kept, FOLDER: str(self.folder)}
+
+    @property
+    def workers_log(self) -> Path:
+        """Return where all workers write."""
+        return self.logs / "workers.log"
+
+    def settings(self, backend: str) -> Settings:
+        """Return the settings of this process as one of the run's."""
+        return Settings.read(self.environment(backend))
+
+    @contextmanager
+    def web(self) -> Iterator[PunctualConnection]:
+        """Lend a session as the web's role, new each time: the last one may be dead."""
+        with service_session(self.logins, self.logins.web, application="nemesis-client") as session:
+            yield session
+
+    @contextmanager
+    def admin(self, tenant: Tenant | None = None) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a session as the superuser, in a tenant's schema."""
+        with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as session:
+            if tenant is not None:
+                session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
+            yield session
+
+    def new_orders(self, tenant: Tenant, n: int) -> list[int]:
+        """Have the tenant take up to `n` new orders, and return their ids."""
+        with self.admin(tenant) as session:
+            return [order for (order,) in session.execute(COPY_ORDERS, {"first": next(self._orders), "n": n})]
+
+
+@contextmanager
+def open_stage() -> Iterator[Stage]:
+    """Start the server, install, add the tenants; in the end all of it is gone."""
+    folder = Path(tempfile.mkdtemp(prefix="turno-nemesis-"))
+    try:
+        with Cluster(data=folder / "data", durable=False, tcp=True, settings=SERVER) as cluster:
+            with psycopg.connect(cluster.url, autocommit=True) as first:
+                first.execute("CREATE DATABASE nemesis")
+            url = cluster.url_of("nemesis")
+            yield Stage(cluster, url, folder, _install(url))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def set_off(stage: Stage) -> None:
+    """Give each tenant another backend to begin with, so that every one has work even if none is ever changed."""
+    backends = ("exec", "pool", "rabbitmq" if stage.broker_url else "exec")
+    with stage.admin() as session:
+        for tenant, backend in zip(stage.tenants, backends, strict=True):
+            session.execute("UPDATE turno.tenants SET backend = %s WHERE id = %s", (backend, tenant.id))
+
+
+def _install(url: str) -> list[Tenant]:
+    logins = Logins(url, KEY.encode())
+    with psycopg.connect(url, autocommit=True) as admin:
+        install(admin, logins)
+        add_company(admin, logins, "northwind", "Northwind Traders")
+        tenants = [add_tenant(admin, logins, f"suc000{n}", "northwind") for n in (1, 2, 3)]
+        for tenant, share in zip(tenants, BRANCH_SHARES, strict=True):
+            with admin.transaction():
+                admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
+                load_orders(admin, share)
+    return tenants

@@ -1,0 +1,236 @@
+"""How each kind of fault is done, and how it is healed."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import psycopg
+
+from nemesis.schedule import BROKER
+from turno.testing import processes
+from turno.wiring.shared import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from nemesis.broker import StrickenBroker
+    from nemesis.environment import Stage
+    from nemesis.network import Network
+    from nemesis.processes import Crew
+    from nemesis.schedule import Fault
+    from turno.tenancy.identity.tenant import Tenant
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+WAKES_LATER = 2.0  # seconds by which a frozen worker's supervisor lags behind its children: it would end them
+SESSIONS = """
+SELECT pid FROM pg_stat_activity
+WHERE datname = current_database() AND usename <> current_user AND backend_type = 'client backend' ORDER BY pid
+"""
+HOLDERS = """
+SELECT w.pid, array_agg(t.job_id), array_agg(t.token), bool_or(t.type = 'nemesis_plain')
+FROM turno.tickets t JOIN turno.workers w ON w.id = t.worker_id
+GROUP BY w.pid ORDER BY w.pid
+"""
+STARTED_ANEW = """
+SELECT FROM background_job_attempts WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
+"""
+PEACE = 14.0  # seconds from a frozen worker's waking to the next frozen one: as long as the longest work
+LOOK_EVERY = 0.4  # seconds between two looks whether somebody else has the job of a frozen worker
+
+
+class Holder(NamedTuple):
+    """A worker that holds jobs now."""
+
+    pid: int
+    jobs: list[UUID]
+    tokens: list[UUID]
+    long: bool
+
+
+class Undo(NamedTuple):
+    """What is to be undone at a time, or as soon as `early` says."""
+
+    at: float
+    what: Callable[[], object]
+    early: Callable[[], bool] = bool  # never
+
+
+class Faults:
+    """Does what the schedule says, and undoes what lasts when its time has come."""
+
+    def __init__(self, stage: Stage, crew: Crew, network: Network | None, broker: StrickenBroker | None) -> None:
+        self._stage = stage
+        self._crew = crew
+        self._network = network
+        self._broker = broker
+        self._to_heal: list[Undo] = []
+        self._frozen_again_at = 0.0
+
+    def do(self, fault: Fault) -> int:
+        """Do it; returns how many were struck, 0 when there was nobody."""
+        match fault.kind:
+            case "restart database":
+                self._stage.cluster.restart_immediate()
+                return 1
+            case "kill database":
+                self._stage.cluster.kill()
+                self._stage.cluster.start()
+                return 1
+            case "end session":
+                return self._end_session(fault.whom)
+            case "stop cron":
+                self._crew.cron_rests.set()
+                self._later(fault.hold, self._crew.cron_rests.clear)
+                return 1
+            case "blackhole":
+                return self._blackhole(fault)
+            case "kill web" | "terminate web":
+                return self._end_web(fault)
+            case "change backend":
+                return self._change_backend(fault.whom)
+            case kind if kind in BROKER:
+                return self._broker.strike(kind, fault.hold) if self._broker is not None else 0
+            case _:
+                return self._signal(fault)
+
+    def heal(self, *, everything: bool = False) -> None:
+        """Undo what has lasted long enough, or everything."""
+        now = time.monotonic()
+        due = [one for one in self._to_heal if everything or one.at <= now or one.early()]
+        self._to_heal = [one for one in self._to_heal if one not in due]
+        for one in sorted(due, key=lambda one: one.at):
+            one.what()
+        if everything and self._broker is not None:
+            self._broker.heal()
+
+    def _signal(self, fault: Fault) -> int:
+        workers = self._crew.workers()
+        verb, _, whom = fault.kind.partition(" ")
+        if whom == "child":
+            child = _pick([child for children in workers.values() for child in children], fault.whom)
+            victims = [child] if child else []
+        elif verb == "freeze":
+            return self._freeze_worker(workers, fault)
+        else:
+            supervisor = _pick(list(workers), fault.whom)
+            victims = [supervisor] if supervisor else []
+            if supervisor and whom == "both":
+                victims += workers[supervisor]
+        match verb:
+            case "kill":
+                return len(processes.kill(*victims))
+            case "terminate":
+                return len(processes.terminate(*victims))
+            case _:
+                return self._freeze(victims, fault.hold)
+
+    def _freeze(self, victims: list[int], hold: float) -> int:
+        frozen = processes.stop(*victims)
+        self._later(hold, lambda: processes.resume(*frozen))
+        return len(frozen)
+
+    def _freeze_worker(self, workers: dict[int, list[int]], fault: Fault) -> int:
+        """Freeze a worker with all its children until others have its jobs, which is when it does most harm."""
+        # One at a time, or nobody is left to run what a frozen one holds; and whoever took its jobs over is left in
+        # peace, or what the woken one does to them could not be seen.
+        if time.monotonic() < self._frozen_again_at or any(processes.state(pid) == "T" for pid in workers):
+            return 0
+        # First whoever does long work without a look at its claim: all else is over, or warned, before harm is done.
+        holders = [holder for holder in self._holders() if holder.pid in workers]
+        holder = _pick([holder for holder in holders if holder.long] or holders, fault.whom)
+        if holder is None:
+            return 0
+        supervisor = holder.pid
+        # The parent first, as it would notice what happens to its children; the children wake before it, and have to
+        # find out by themselves that they are nobody's any more.
+        children = [pid for pid in (supervisor, *workers[supervisor]) if processes.stop(pid)][1:]
+        self._to_heal.append(
+            Undo(
+                time.monotonic() + fault.hold,
+                lambda: self._wake(supervisor, children),
+                self._taken_over(holder),
+            )
+        )
+        return 1 + len(children)
+
+    def _wake(self, supervisor: int, children: list[int]) -> None:
+        processes.resume(*children)
+        self._frozen_again_at = time.monotonic() + PEACE
+        self._later(WAKES_LATER, lambda: processes.resume(supervisor))
+
+    def _holders(self) -> list[Holder]:
+        with suppress(psycopg.Error), self._stage.admin() as session:
+            return [Holder(*row) for row in session.execute(HOLDERS).fetchall()]
+        return []
+
+    def _taken_over(self, frozen: Holder) -> Callable[[], bool]:
+        """Return what says whether somebody else has begun a job of a frozen worker: to have claimed it is not enough.
+
+        Woken earlier, the frozen attempt would find nothing that it could end in another's place.
+        """
+        looked = time.monotonic()
+
+        def look() -> bool:
+            nonlocal looked
+            if time.monotonic() < looked + LOOK_EVERY:
+                return False
+            looked = time.monotonic()
+            return any(self._started_anew(tenant, frozen) for tenant in self._stage.tenants)
+
+        return look
+
+    def _started_anew(self, tenant: Tenant, frozen: Holder) -> bool:
+        with suppress(psycopg.Error), self._stage.admin(tenant) as session:
+            return session.execute(STARTED_ANEW, (frozen.jobs, frozen.tokens)).rowcount > 0
+        return False
+
+    def _end_session(self, whom: float) -> int:
+        with suppress(psycopg.Error), self._stage.admin() as session:
+            pid = _pick([pid for (pid,) in session.execute(SESSIONS)], whom)
+            if pid is not None:
+                session.execute("SELECT pg_terminate_backend(%s)", (pid,))
+                return 1
+        return 0
+
+    def _blackhole(self, fault: Fault) -> int:
+        if self._network is None:
+            return 0
+        self._network.swallow()
+        self._later(fault.hold, self._network.restore)
+        return 1
+
+    def _end_web(self, fault: Fault) -> int:
+        found = self._crew.web_processes()
+        if fault.kind == "terminate web":
+            return len(processes.terminate(*found[:1]))
+        victim = _pick(found, fault.whom)
+        if victim is None:
+            return 0
+        # With its parent all go; alone, a process that answers is replaced by its parent.
+        return len(processes.kill(*(found if victim == found[0] else [victim])))
+
+    def _change_backend(self, whom: float) -> int:
+        """Do what an operator does, for all tenants, for half of them or for one."""
+        names = ("exec", "pool", *(("rabbitmq",) if self._broker is not None else ()))
+        some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._stage.tenants)]
+        orders = [(name,) for name in names] + [(name, *one) for name in (*names, "default") for one in some]
+        order = orders[int(whom * len(orders))]
+        command = [sys.executable, "-m", "turno.commands.main", "backend", "set", *order]
+        environment = self._stage.web_environment()
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        log.info("backend set %s: %s%s", " ".join(order), done.stdout, done.stderr)
+        return int(done.returncode == 0)
+
+    def _later(self, seconds: float, undo: Callable[[], object]) -> None:
+        self._to_heal.append(Undo(time.monotonic() + seconds, undo))
+
+
+def _pick(candidates: Sequence[T], where: float) -> T | None:
+    return candidates[int(where * len(candidates))] if candidates else None

@@ -1,0 +1,179 @@
+"""Who does the work: residents that are started again when they end, workers for single jobs, cron, and the web."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from contextlib import suppress
+from datetime import timedelta
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from nemesis.environment import MARK
+from nemesis.hints import exec_queue
+from nemesis.work import REGISTRY
+from turno.maintenance.passes import Maintenance, PassesFailed, Terms
+from turno.servers.wait import wait_until
+from turno.testing import processes
+from turno.wiring.shared import ROOT, engine_link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nemesis.environment import Stage
+    from nemesis.network import Network
+    from turno.queues.exec.launcher import ExecQueue
+
+POOLS, CONSUMERS = 2, 2
+CRON_EVERY = 1.5
+LOOK_EVERY = 0.2
+PARTING = 20.0  # seconds
+log = logging.getLogger(__name__)
+
+
+WEB = "web"
+
+
+class Crew:
+    """Everything that runs jobs, from `start` to `stop`."""
+
+    def __init__(self, stage: Stage, *, network: Network | None) -> None:
+        """`network` is what the first pool reaches the database by; consumers come where the stage has a broker."""
+        self._stage = stage
+        self._network = network
+        self._port = network.forward(stage.cluster.port) if network else 0
+        self._starts: dict[str, Callable[[], subprocess.Popen[bytes]]] = {WEB: self._start_web}
+        self._starts |= {f"pool {number}": self._start_pool for number in range(POOLS)}
+        if network is not None:
+            self._starts["pool 0"] = self._start_far_pool
+        if stage.broker_url:
+            self._starts |= {f"consumer {number}": self._start_consumer for number in range(CONSUMERS)}
+        self._residents: dict[str, subprocess.Popen[bytes]] = {}
+        self._over = Event()
+        self._keeping = Event()
+        self._keeper, self._cron = Thread(target=self._keep_residents), Thread(target=self._be_cron)
+        self.cron_rests = Event()
+        self._log = stage.workers_log.open("ab")
+        self._web_log = (stage.logs / "web.log").open("ab")
+
+    def start(self) -> None:
+        """Start the residents and cron; each resident is started again when it has ended, as an init system would."""
+        self._keeping.set()
+        self._keeper.start()
+        self._cron.start()
+
+    def dismiss(self) -> None:
+        """End the residents in good order, and let the others finish; cron goes on, for what the dead have left."""
+        self._keeping.clear()
+        self._keeper.join()
+        processes.terminate(*(resident.pid for resident in self._residents.values()))
+        for resident in self._residents.values():
+            with suppress(subprocess.TimeoutExpired):
+                resident.wait(PARTING)
+        wait_until(lambda: not self.everybody(), within=PARTING, every=0.1)
+
+    def stop(self) -> None:
+        """End whatever is left by force, and cron."""
+        self._over.set()
+        self._keeping.clear()
+        self._cron.join()
+        self._keeper.join()
+        processes.kill(*self.web_processes(), *self.everybody())
+        for resident in self._residents.values():
+            resident.wait(PARTING)
+        self._log.close()
+        self._web_log.close()
+
+    def exec_queue(self) -> ExecQueue:
+        """Return what launches a worker for a job."""
+        return exec_queue(self._stage.settings("exec"), self._stage.environment("exec"))
+
+    def everybody(self) -> list[int]:
+        """Return every process of the run's workers."""
+        marked = set(processes.marked(MARK, str(self._stage.folder)))
+        # A child that shows a title has written it over its environment, the mark with it.
+        return sorted(marked | {child for pid in marked for child in processes.children(pid)})
+
+    def workers(self) -> dict[int, list[int]]:
+        """Return the supervisors that live, each with its children that run jobs, or that speak AMQP for it."""
+        everybody = set(self.everybody())
+        children = {pid: [child for child in processes.children(pid) if child in everybody] for pid in everybody}
+        born = {child for found in children.values() for child in found}
+        return {pid: found for pid, found in sorted(children.items())
+                if pid not in born and processes.leads_a_group(pid)}  # fmt: skip
+
+    def web_processes(self) -> list[int]:
+        """Return the web's parent and those below it that answer; none while it is being started again."""
+        web = self._residents.get(WEB)
+        return [] if web is None or web.poll() is not None else [web.pid, *processes.below(web.pid)]
+
+    def only_residents_are_left(self) -> bool:
+        """Say whether every worker for a single job has gone."""
+        return set(self.workers()) <= {resident.pid for resident in self._residents.values()}
+
+    def _keep_residents(self) -> None:
+        while self._keeping.is_set():
+            for name, start in self._starts.items():
+                resident = self._residents.get(name)
+                if resident is None or resident.poll() is not None:
+                    self._residents[name] = start()
+            self._over.wait(LOOK_EVERY)
+
+    def _start_pool(self) -> subprocess.Popen[bytes]:
+        return self._start_worker("pool", self._stage.environment("pool"))
+
+    def _start_far_pool(self) -> subprocess.Popen[bytes]:
+        assert self._network is not None  # noqa: S101 - it is started where there is one
+        here, there = f"127.0.0.1:{self._stage.cluster.port}", f"{self._network.our_ip}:{self._port}"
+        environment = self._stage.environment("pool", self._stage.url.replace(here, there))
+        return self._start_worker("pool", environment, self._network.prefix())
+
+    def _start_consumer(self) -> subprocess.Popen[bytes]:
+        return self._start_worker("consume", self._stage.environment("rabbitmq"))
+
+    def _start_web(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "nemesis.web"],
+            cwd=ROOT,
+            env=self._stage.web_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._web_log,
+            stderr=self._web_log,
+            start_new_session=True,
+        )
+
+    def _start_worker(
+        self, program: str, environment: dict[str, str], prefix: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*prefix, sys.executable, "-m", f"turno.commands.{program}"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+
+    def _be_cron(self) -> None:
+        settings = self._stage.settings("exec")
+        passes = Maintenance(
+            engine=engine_link(settings),
+            queue=self.exec_queue(),
+            registry=REGISTRY,
+            terms=Terms(
+                dead_after=timedelta(seconds=settings.dead_after_seconds),
+                reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
+                retention=timedelta(days=settings.retention_days),
+            ),
+        )
+        while not self._over.wait(CRON_EVERY):
+            if not self.cron_rests.is_set():
+                try:
+                    passes.run_once()
+                except (psycopg.Error, PassesFailed) as error:
+                    log.info("cron: %s", error)
+        passes.close()

@@ -1,0 +1,254 @@
+"""One run from its seed to its verdict: work under faults, heal, drain, judge."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+import psycopg
+
+from nemesis.broker import StrickenBroker
+from nemesis.clients import Client, leave_unheard
+from nemesis.effects import EFFECTS
+from nemesis.environment import open_stage, set_off
+from nemesis.faults import Faults
+from nemesis.http_client import Door
+from nemesis.network import Network
+from nemesis.processes import Crew
+from nemesis.schedule import BROKER, NETWORK
+from turno.servers.private_rabbitmq import Node, NodeError
+from turno.servers.wait import wait_until
+from turno.testing.checker import Checker
+from turno.testing.client_log import ClientLog
+from turno.testing.leak_detector import LeakDetector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nemesis.environment import Stage
+    from nemesis.schedule import Schedule
+    from nemesis.wishes import Wishes
+
+CLIENTS = 4
+JUDGE_EVERY = 5.0
+READY_WITHIN = 60.0  # seconds for the web's first answer
+GONE_WITHIN = 20.0  # seconds in which the last trace must have gone after the last worker
+OPEN = "SELECT count(*) FROM turno.tickets WHERE run_at < 'infinity'"
+FIGURES = {
+    "jobs": "SELECT type || ' ' || status, count(*) FROM background_jobs GROUP BY 1",
+    "attempts": "SELECT coalesce(outcome, 'open'), count(*) FROM background_job_attempts GROUP BY 1",
+    "invoices": "SELECT 'invoices', count(*) FROM invoices",
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a run has seen, and what was broken in it; nothing broken is what must be."""
+
+    seed: int
+    minutes: float
+    asked: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    invoices: int = 0
+    judged: int = 0
+    drain_seconds: float = 0.0
+    answers: dict[str, int] = field(default_factory=dict)
+    not_done: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def as_json(self) -> str:
+        """Return the verdict on one line."""
+        return json.dumps({**asdict(self), "ok": not self.violations})
+
+
+class Run:
+    """Plays a schedule on a stage of its own."""
+
+    def __init__(self, schedule: Schedule, wishes: Wishes, *, patience: float) -> None:
+        """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
+        self._schedule = schedule
+        self._wishes = wishes
+        self._patience = patience
+        self._told = ClientLog()
+        self.verdict = Verdict(schedule.seed, round(schedule.seconds / 60, 3))
+
+    def play(self) -> Verdict:
+        """Return what became of it; every process is gone by then."""
+        with ExitStack() as held:
+            network = self._network(held)
+            stage = held.enter_context(open_stage())
+            broker = self._broker(held, stage)
+            logging.basicConfig(filename=stage.logs / "nemesis.log", level=logging.INFO)
+            set_off(stage)
+            crew = Crew(stage, network=network)
+            faults = Faults(stage, crew, network, broker)
+            self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
+            self._leak_detector = LeakDetector(stage.url, stage.tenants, stage.logs)
+            self._door = Door(stage.web_port, stage.settings("pool"), leak_detector=self._leak_detector)
+            crew.start()
+            try:
+                wait_until(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
+                self._strike(stage, faults)
+                faults.heal(everything=True)
+                if not self.verdict.violations and self._drained(stage):
+                    # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
+                    wait_until(crew.only_residents_are_left, within=GONE_WITHIN, every=0.1)
+                    leave_unheard(stage, crew.exec_queue(), self._told)
+                    if self._drained(stage):
+                        crew.dismiss()
+                        wait_until(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
+            finally:
+                faults.heal(everything=True)
+                crew.stop()
+            self._judge_the_end(stage)
+        return self.verdict
+
+    def _network(self, held: ExitStack) -> Network | None:
+        if not self._wanted(NETWORK):
+            return None
+        network = Network(os.getpid())
+        try:
+            network.up()
+        except (OSError, subprocess.CalledProcessError) as error:
+            network.down() if os.geteuid() == 0 else None
+            self._left_out(NETWORK, f"no network namespace can be made here: {error}")
+            return None
+        held.callback(network.down)
+        return network
+
+    def _broker(self, held: ExitStack, stage: Stage) -> StrickenBroker | None:
+        if not self._wanted((*BROKER, "change backend")):
+            return None
+        node = Node(folder=stage.folder / "broker")
+        try:
+            held.enter_context(node)
+        except NodeError as error:
+            self._left_out((*BROKER, "change backend"), str(error))
+            return None
+        stage.broker_url = node.url
+        broker = StrickenBroker(node)
+        held.callback(broker.close)
+        held.callback(lambda: self.verdict.not_done.extend(broker.refusals))
+        return broker
+
+    def _wanted(self, kinds: Iterable[str]) -> bool:
+        return not {fault.kind for fault in self._schedule.faults}.isdisjoint(kinds)
+
+    def _left_out(self, kinds: Iterable[str], why: str) -> None:
+        scheduled = {fault.kind for fault in self._schedule.faults}
+        self.verdict.not_done += [f"{kind}: {why}" for kind in kinds if kind in scheduled]
+
+    def _strike(self, stage: Stage, faults: Faults) -> None:
+        people = [
+            Client(
+                number,
+                self._schedule.seed,
+                stage,
+                wishes=self._wishes,
+                door=self._door,
+                told=self._told,
+                leak_detector=self._leak_detector,
+            )
+            for number in range(1, CLIENTS + 1)
+        ]
+        for one in people:
+            one.start()
+        began, struck, waiting = time.monotonic(), Counter[str](), list(self._schedule.faults)
+        judge_at = JUDGE_EVERY
+        try:
+            while (now := time.monotonic() - began) < self._schedule.seconds and not self.verdict.violations:
+                faults.heal()
+                if waiting and waiting[0].at <= now:
+                    fault = waiting.pop(0)
+                    struck[fault.kind] += faults.do(fault)
+                elif now >= judge_at:
+                    self._judge()
+                    judge_at = now + JUDGE_EVERY
+                else:
+                    time.sleep(0.05)
+        finally:
+            for one in people:
+                one.leave()
+            for one in people:
+                one.join()
+            self.verdict.faults, self.verdict.asked = dict(struck), len(self._told)
+            self.verdict.answers = dict(self._door.answers)
+
+    def _judge(self) -> None:
+        """Look while it goes on: what must always hold, holds between any two commits."""
+        with suppress(psycopg.OperationalError):
+            self.verdict.violations = self._checker.violations() + self._door.faults
+            self.verdict.judged += 1
+
+    def _drained(self, stage: Stage) -> bool:
+        """Wait until every job has ended, as long as anything happens at all; False when something is stuck."""
+        began = moved = time.monotonic()
+        last: list[Any] = []
+        while True:
+            left, now = self._state(stage)
+            if left == 0 or time.monotonic() > moved + self._patience:
+                break
+            if now != last:
+                last, moved = now, time.monotonic()
+            time.sleep(0.2)
+        self.verdict.drain_seconds = round(self.verdict.drain_seconds + time.monotonic() - began, 1)
+        return left == 0
+
+    def _state(self, stage: Stage) -> tuple[int, list[Any]]:
+        with stage.admin() as session:
+            left = session.execute(OPEN).fetchall()[0][0]
+            events = []
+            for tenant in stage.tenants:
+                with stage.admin(tenant) as inside:
+                    events += inside.execute("SELECT max(id), (SELECT count(*) FROM background_job_items), "
+                                             "(SELECT max(updated_at) FROM background_job_checkpoints) "
+                                             "FROM background_job_events").fetchall()  # fmt: skip
+        return int(left), events
+
+    def _workers(self, stage: Stage) -> int:
+        with stage.admin() as session:
+            return int(session.execute("SELECT count(*) FROM turno.workers").fetchall()[0][0])
+
+    def _nothing_lingers(self) -> bool:
+        self.verdict.violations = self._checker.violations(settled=True)
+        self.verdict.violations += [*self._door.faults, *(f"I4: {leak}" for leak in self._leak_detector.leaks())]
+        kinds = {violation[:2] for violation in self.verdict.violations}
+        return "I7" not in kinds or "I6" in kinds
+
+    def _judge_the_end(self, stage: Stage) -> None:
+        if not self.verdict.violations:
+            # A backend sees that its client has gone at its next look, a moment later.
+            wait_until(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
+            self.verdict.judged += 1
+        for name, query in FIGURES.items():
+            total = Counter[str]()
+            for tenant in stage.tenants:
+                with stage.admin(tenant) as session:
+                    total.update(dict(session.execute(query.encode()).fetchall()))
+            if name == "invoices":
+                self.verdict.invoices = total["invoices"]
+            else:
+                setattr(self.verdict, name, dict(sorted(total.items())))
+
+
+def tell(verdict: Verdict) -> None:
+    """Print the verdict for people."""
+    click.echo(f"asked {verdict.asked} times, struck {sum(verdict.faults.values())} times, {verdict.invoices} invoices")
+    for name in ("faults", "answers", "jobs", "attempts"):
+        click.echo(f"{name}: " + ", ".join(f"{n} {what}" for what, n in getattr(verdict, name).items()))
+    for line in verdict.not_done:
+        click.echo(f"NOT DONE {line}")
+    click.echo(f"drained in {verdict.drain_seconds} s, judged {verdict.judged} times")
+    for violation in verdict.violations[:50]:
+        click.echo(f"VIOLATION {violation}")
+    click.echo(f"{len(verdict.violations)} violations; seed {verdict.seed}")

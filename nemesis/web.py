@@ -1,0 +1,50 @@
+"""The web of a run, `python -m nemesis.web`: as `turno serve`, but for its handlers and the hints it loses."""
+
+from __future__ import annotations
+
+import os
+import sys
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from nemesis.environment import FOLDER, MARK
+from nemesis.hints import LossyQueue, exec_queue
+from turno.commands.output.failures import run_plainly
+from turno.environment import read_settings
+from turno.http_server.web_server import WebServer
+from turno.wiring.shared import queue_named
+from turno.without_secrets import WEB_NEEDS, seal
+
+if TYPE_CHECKING:
+    from turno.queues.interface import QueueInterface
+    from turno.settings import Settings
+
+
+class StrickenWeb(WebServer):
+    """Serves the run's handlers."""
+
+    def load(self) -> Any:
+        """Build the application, in the web process."""
+        from turno.logs import log_to_stderr  # noqa: PLC0415 - as the product's: the parent stays without flask
+        from turno.wiring.web import serving_application  # noqa: PLC0415
+
+        settings = self._settings
+        log_to_stderr(settings.log_level)
+        return serving_application(settings, lambda name: lossy(name, settings))
+
+
+def lossy(name: str, settings: Settings) -> QueueInterface:
+    """Return a backend that loses hints, and whose workers carry the run's mark, which the web itself does not."""
+    environment = {**os.environ, "QUEUE_BACKEND": "exec", MARK: os.environ[FOLDER]}
+    queue = exec_queue(settings, environment) if name == "exec" else queue_named(name, settings)
+    return LossyQueue(queue, Random())  # noqa: S311 - which hints are lost is chance, like all that is killed
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    seal(*WEB_NEEDS)
+    StrickenWeb(read_settings()).run()
+
+
+if __name__ == "__main__":
+    sys.exit(run_plainly(main))

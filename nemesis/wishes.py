@@ -1,0 +1,49 @@
+"""What the clients ask for: how often each type of work, how much of it, and how many jobs at a time."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Steps, Work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from turno.jobs.handler import JobHandler
+
+# Each with its weight.
+KINDS = {"invoicing": 4, "batch": 4, "steps": 2, "flaky": 2, "later": 2, "plain": 1, "long": 1}
+MOST_OPEN = 40  # jobs; more would only make the drain longer
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """The kinds of work that are asked for while fewer than `most_open` jobs are open."""
+
+    kinds: Sequence[str] = tuple(KINDS)
+    most_open: int = MOST_OPEN
+
+    def draw(
+        self, chance: Random, new_orders: Callable[[int], list[int]]
+    ) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
+        """Return a handler and what it is to do; `new_orders` makes so many orders to invoice."""
+        (kind,) = chance.choices(self.kinds, [KINDS[kind] for kind in self.kinds])
+        match kind:
+            case "invoicing":
+                orders = new_orders(chance.randint(5, 120))
+                return Invoicing, {"order_ids": orders, "point_of_sale": chance.choice((1, 2))}
+            case "batch":
+                pieces, bad = chance.randint(5, 40), chance.choice((0, 3, 7))
+                return Batch, asdict(Work(pieces=pieces, bad=bad, seconds=round(chance.uniform(0, 1.5), 2)))
+            case "steps":
+                return Steps, asdict(Work(pieces=chance.randint(3, 20), seconds=round(chance.uniform(0, 8), 2)))
+            case "flaky":
+                return Flaky, asdict(Work(errors=chance.randint(0, 4), bad=int(chance.randrange(5) == 0)))
+            case "later":
+                return Later, asdict(Work(errors=chance.randint(0, 3)))
+            case "plain":
+                return Plain, asdict(Work(seconds=chance.choice((0.0, 0.1))))
+            case _:
+                return Plain, asdict(Work(seconds=chance.choice((6.0, 12.0))))

@@ -1,0 +1,142 @@
+"""The work that is done under the nemesis: a handler for each thing a handler may do, each leaving its effects."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from handlers.batch_invoicing import BatchInvoicing
+from nemesis.effects import THE_END
+from turno.errors import PermanentFailure
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.outcome import Reschedule
+from turno.jobs.registry import Registry
+from turno.jobs.retry import RetryPolicy
+
+SOON = RetryPolicy(max_attempts=4, first=0.2, longest=1.0)
+PAUSE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How much there is to do; every `bad`-th piece fails, and the first `errors` attempts do.
+
+    `note` is the tenant's own business: it comes back in results and errors, and must be seen nowhere else.
+    """
+
+    note: str = ""
+    pieces: int = 1
+    bad: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+
+
+class Plain(JobHandler[Work]):
+    """One transaction, however long."""
+
+    type = "nemesis_plain"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Take the time, in small sleeps that a signal ends."""
+        end = time.monotonic() + payload.seconds
+        while time.monotonic() < end:
+            time.sleep(PAUSE)
+            job.check_cancelled()
+        leave(job, THE_END)
+        return {"pieces": payload.pieces, "note": payload.note}
+
+
+class Batch(JobHandler[Work]):
+    """Items in chunks, some of which fail after they have written."""
+
+    type = "nemesis_batch"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Do each item once."""
+        batch = job.each(range(payload.pieces), chunk=5)
+        for step in batch:
+            with step as item:
+                leave(job, str(item.value))
+                time.sleep(payload.seconds / payload.pieces)
+                if payload.bad and item.value % payload.bad == 0:
+                    raise ValueError(f"item {item.value} is bad: {payload.note}")
+        leave(job, THE_END)
+        return {"done": batch.counts.done, "failed": batch.counts.failed}
+
+
+class Steps(JobHandler[Work]):
+    """A checkpoint after each piece."""
+
+    type = "nemesis_steps"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Go on where the last attempt committed."""
+        for step in range((job.checkpoint_state or 0) + 1, payload.pieces + 1):
+            leave(job, str(step), kind="step")
+            time.sleep(payload.seconds / payload.pieces)
+            job.checkpoint(step)
+        leave(job, THE_END)
+        return {"pieces": payload.pieces, "note": payload.note}
+
+
+class Flaky(JobHandler[Work]):
+    """Fails as often as it is told, after it has written; more often than it may is for good."""
+
+    type = "nemesis_flaky"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Leave an effect that an error must undo."""
+        leave(job, THE_END)
+        if payload.bad:
+            raise PermanentFailure(f"this one is never done: {payload.note}")
+        if job.attempt <= payload.errors:
+            raise ValueError(f"not yet: {payload.note}")
+        return {"attempt": job.attempt}
+
+
+class Later(JobHandler[Work]):
+    """Comes back a few times before it does anything."""
+
+    type = "nemesis_later"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any] | Reschedule:
+        """Ask for a later time, then do it."""
+        if job.attempt <= payload.errors:
+            return Reschedule(after=0.3)
+        leave(job, THE_END)
+        return {"attempt": job.attempt}
+
+
+class Invoicing(BatchInvoicing):
+    """The example's own batch, with an effect at its end like all others."""
+
+    type = "nemesis_invoicing"
+    retry = SOON
+
+    def after(self, job: JobContext) -> None:
+        """Leave the end's effect in the transaction of the end."""
+        leave(job, THE_END)
+
+
+def leave(job: JobContext, piece: str, *, kind: str = "effect") -> None:
+    """Write a piece's effect, signed with the token of the attempt that does it."""
+    job.connection.execute(
+        """
+        INSERT INTO customers (id, company_name, tax_condition, address, city, country)
+        VALUES (gen_random_uuid()::text, %s, 'exempt', %s, current_setting('turno.attempt'), %s)
+        """,
+        (str(job.job_id), piece, kind),
+    )
+
+
+REGISTRY = Registry(
+    {f"nemesis_{name.lower()}": f"nemesis.work:{name}"
+     for name in ("Plain", "Batch", "Steps", "Flaky", "Later", "Invoicing")}
+)  # fmt: skip
+PLACE = "nemesis.work:REGISTRY"

@@ -1,0 +1,1 @@
+"""The commands of `turno`, one file each, and the programs that they start."""

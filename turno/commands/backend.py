@@ -1,0 +1,99 @@
+"""The commands `turno backend …`: who runs what, and changing it while everything runs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.commands.output.tables import print_table
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.settings import BACKENDS
+from turno.store.engine import workers
+from turno.store.operator import routing
+from turno.tenancy.identity.session import service_session
+from turno.wiring.shared import backend_defaults, logins
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg import Connection
+
+HEADERS = ("backend", "workers", "tenants", "scheduled", "ready", "published", "running", "stranded", "oldest")
+CHOICES = click.Choice([*BACKENDS, "default"])
+
+
+class NoSuchTenant(TurnoError):
+    """There is no active tenant of this name."""
+
+
+@click.group()
+def backend() -> None:
+    """Show which backend has what, or change which one runs the jobs."""
+
+
+@backend.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(*, as_json: bool) -> None:
+    """Show each backend's workers and jobs, and what of it is stranded: waiting where nobody works.
+
+    Below it, what no living worker can take: its type, its version or its queue is known to none.
+    """
+    with _operator() as (session, defaults):
+        tenants = list(routing.chosen(session, defaults).values())
+        rows = [
+            (one.backend, one.workers, tenants.count(one.backend), one.scheduled, one.ready, one.published,
+             one.running, one.stranded, one.oldest)
+            for one in routing.counts(session)
+        ]  # fmt: skip
+        unserved = workers.unserved(session, timedelta(0))
+    if as_json:
+        lacking = {name: [asdict(one) for one in unserved if one.backend == name] for name in BACKENDS}
+        backends = [dict(zip(HEADERS, row, strict=True)) | {"unserved": lacking[row[0]]} for row in rows]
+        click.echo(json.dumps(backends, default=str))
+    else:
+        print_table(HEADERS, rows)
+        for one in unserved:
+            click.echo(one.sentence)
+
+
+@backend.command("set")
+@click.argument("name", type=CHOICES)
+@click.option("--tenant", help="Only for this tenant, whatever the others do.")
+@click.option("--canary", "percent", type=click.IntRange(0, 100), help="Only for so many tenants in a hundred.")
+def change(*, name: str, tenant: str | None, percent: int | None) -> None:
+    """Have the backend NAME run the jobs from now on; what waits goes along. `default`: as the environment says."""
+    if tenant and percent is not None:
+        raise click.UsageError("--tenant and --canary exclude each other")
+    value = None if name == "default" else name
+    with _operator() as (session, defaults):
+        if tenant:
+            if not routing.set_for_tenant(session, tenant, value):
+                raise NoSuchTenant(f"no active tenant is called {tenant[:60]!r}")
+        elif percent is not None:
+            with session.transaction():
+                routing.set_for_all(session, "queue_canary_backend", value)
+                routing.set_for_all(session, "queue_canary_percent", None if value is None else str(percent))
+        else:
+            routing.set_for_all(session, "queue_backend", value)
+        moved = routing.reroute(session, defaults)
+    click.echo(f"{_whom(tenant, percent)}: {name}; waiting jobs that moved: {moved}")
+
+
+def _whom(tenant: str | None, percent: int | None) -> str:
+    if tenant:
+        return f"tenant {tenant}"
+    return "all tenants" if percent is None else f"{percent} tenants in a hundred"
+
+
+@contextmanager
+def _operator() -> Iterator[tuple[Connection[Any], routing.Defaults]]:
+    settings = read_settings()
+    known = logins(settings)
+    with service_session(known, known.operator, application="turno-cli") as session:
+        yield session, backend_defaults(settings)

@@ -1,0 +1,132 @@
+"""The process that speaks AMQP for a consumer: it receives for its supervisor, and relays when it holds the lease.
+
+Started by `turno consume`, with the descriptor of its channel; it leaves when that is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from datetime import timedelta
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+from pika.adapters.select_connection import IOLoop
+from pika.exceptions import AMQPError
+
+from turno.commands.output.failures import run_plainly
+from turno.environment import read_settings
+from turno.logs import log_to_stderr
+from turno.queues.rabbitmq.publisher import Publisher
+from turno.queues.rabbitmq.receiver import Receiver
+from turno.queues.rabbitmq.relay import Relay
+from turno.queues.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
+from turno.wiring.shared import engine_link
+from turno.without_secrets import CONSUMERS_NEED, seal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from turno.jobs.message import Message
+    from turno.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LONGEST = 1024  # bytes of a packet
+LONGEST_FAREWELL = 3.0  # seconds the relay has to end what it is at
+
+
+class Desk:
+    """Reads the supervisor's packets and answers it."""
+
+    def __init__(self, channel: socket.socket, loop: IOLoop, url: str, *, leave: Callable[[], None]) -> None:
+        self._channel = channel
+        self._leave = leave
+        self.receiver = Receiver(loop, url, hand_over=self._hand_over, tell=self._say)
+        loop.add_handler(channel.fileno(), lambda *_: self._read(), loop.READ)
+
+    def _read(self) -> None:
+        try:
+            packet = self._channel.recv(LONGEST)
+        except ConnectionResetError:  # it was closed with words of ours unread
+            packet = b""
+        if not packet:
+            self._leave()
+            return
+        word, _, about = packet.decode().partition(" ")
+        match word:
+            case "grant":
+                self.receiver.grant(int(about))
+            case "revoke":
+                self.receiver.revoke()
+            case "done":
+                self.receiver.acknowledge(about)
+            case "back":
+                self.receiver.give_back(about)
+
+    def _hand_over(self, receipt: str, message: Message) -> None:
+        self._say(f"job {receipt} {message.encode().decode()}")
+
+    def _say(self, packet: str) -> None:
+        try:
+            self._channel.send(packet.encode())
+        except (BrokenPipeError, ConnectionResetError):
+            self._leave()
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 when the supervisor has closed the channel."""
+    # It leaves with its supervisor, which drains first: a signal to all of them is none of its business.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    channel = socket.socket(fileno=int(arguments[0]))
+    seal(*CONSUMERS_NEED)
+    return run_plainly(lambda: carry(read_settings(), channel))
+
+
+def carry(settings: Settings, channel: socket.socket) -> None:
+    """Receive and relay until the channel is closed."""
+    log_to_stderr(settings.log_level)
+    logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it reports as errors, we log in a line
+    try:
+        prepare(settings.rabbitmq_url)
+    except (TopologyDiffers, TopologyMissing) as error:
+        channel.send(f"refused {error}".encode()[:LONGEST])
+        return
+    except (AMQPError, OSError) as error:
+        log.warning("no broker yet: %r", error)
+    loop = IOLoop()
+    stopped = Event()
+
+    def leave() -> None:
+        """Stop the relay, and what it speaks through after it."""
+        if not stopped.is_set():
+            loop.remove_handler(channel.fileno())
+            stopped.set()
+            loop.call_later(LONGEST_FAREWELL, loop.stop)
+
+    desk = Desk(channel, loop, settings.rabbitmq_url, leave=leave)
+    publisher = Publisher(loop, settings.rabbitmq_relay_url or settings.rabbitmq_url)
+    relay = Relay(
+        engine=engine_link(settings),
+        publisher=publisher,
+        holder=f"{socket.gethostname()}:{os.getpid()}",
+        window=settings.rabbitmq_window,
+        lost_after=timedelta(seconds=settings.reoffer_after_seconds),
+    )
+
+    def relay_until_stopped() -> None:
+        relay.run(stopped)
+        loop.add_callback_threadsafe(loop.stop)
+
+    for link in (desk.receiver, publisher):
+        link.open()
+    Thread(target=relay_until_stopped, name="relay", daemon=True).start()
+    loop.start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

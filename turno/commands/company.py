@@ -1,0 +1,38 @@
+"""The commands `turno company …`."""
+
+from __future__ import annotations
+
+import click
+
+from turno.environment import read_settings
+from turno.tenancy.provisioning.access import reset_report_login
+from turno.tenancy.provisioning.provision import add_company
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.provisioner import provisioner
+from turno.wiring.shared import logins
+
+
+@click.group()
+def company() -> None:
+    """Add companies, which group tenants, and mend the access of their reports."""
+
+
+@company.command("add")
+@click.argument("slug")
+@click.option("--name", help="The company's full name; by default its slug.")
+def add(slug: str, name: str | None) -> None:
+    """Add the company SLUG, or leave it as it is."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        added = add_company(admin, logins(settings), slug, name or slug)
+    click.echo(f"company {added.slug}: {added.name}")
+
+
+@company.command("reset-login")
+@click.argument("slug")
+def reset(slug: str) -> None:
+    """Give the reports of the company SLUG a new password: mends one that was changed behind Turno's back."""
+    settings = read_settings()
+    with opened(provisioner(settings)) as admin:
+        epoch = reset_report_login(admin, logins(settings), slug)
+    click.echo(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

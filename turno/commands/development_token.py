@@ -1,0 +1,40 @@
+"""Make tokens where the key is a shared secret: in development and in the demo."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import jwt
+
+from turno.errors import TurnoError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turno.settings import Settings
+
+
+class CannotSign(TurnoError):
+    """Tokens are checked with a public key here, so only their issuer can make them."""
+
+
+def development_token(
+    settings: Settings, *, user: str, tenants: Sequence[str], operator: bool = False, minutes: int = 60
+) -> str:
+    """Return a token that this installation's web accepts; raises CannotSign where it has no shared secret."""
+    settings.require("jwt_key")
+    algorithm = next((name for name in settings.jwt_algorithms if name.startswith("HS")), None)
+    if algorithm is None:
+        raise CannotSign(f"JWT_ALGORITHMS={','.join(settings.jwt_algorithms)}: {CannotSign.__doc__}")
+    now = datetime.now(UTC)
+    claims = {
+        "sub": user,
+        "tenants": list(tenants),
+        "roles": ["operator"] if operator else [],
+        "iat": now,
+        "exp": now + timedelta(minutes=minutes),
+        "iss": settings.jwt_issuer,
+        "aud": settings.jwt_audience,
+    }
+    return jwt.encode(claims, settings.jwt_key, algorithm=algorithm)

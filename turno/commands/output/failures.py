@@ -1,0 +1,66 @@
+"""Say an error to a person: one message on standard error, no traceback, exit status 1."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from turno.commands.output.tables import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+ROOMS = ("turno", "cli", "handlers")
+CONNECTION_CLASSES = ("08", "28", "3D", "57P")
+
+
+def explained(error: BaseException) -> str | None:
+    """Return what to tell a person, or None for a fault of the program, which needs its traceback.
+
+    The errors of our own rooms carry messages written for people; the database's are put into words here.
+    """
+    if type(error).__module__.partition(".")[0] in ROOMS:
+        return printable(str(error))
+    # Not imported: where the driver was never loaded, none of its errors can have been raised.
+    driver = sys.modules.get("psycopg")
+    if driver is not None and isinstance(error, driver.Error):
+        return printable(_of_postgres(error))
+    return None
+
+
+def run_plainly(main: Callable[[], int | None]) -> int:
+    """Return the exit status of `main`, 1 after an explained error; an interrupt is 130."""
+    try:
+        return main() or 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        message = explained(error)
+        if message is None:
+            raise
+        print(message, file=sys.stderr)
+        return 1
+
+
+def _of_postgres(error: psycopg.Error) -> str:
+    from psycopg import OperationalError, errors  # noqa: PLC0415 - loaded already; see `explained`
+
+    text = str(error).strip().partition("\n")[0]
+    if isinstance(error, OperationalError) and (error.sqlstate or "08").startswith(CONNECTION_CLASSES):
+        return (
+            f"cannot reach PostgreSQL{_place(error)}: {text}; start it, correct DATABASE_URL, "
+            "or run `turno migrate` if the database is new"
+        )
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedFunction | errors.InvalidSchemaName):
+        return f"the database is not ready: {text}; run `turno migrate`"
+    return f"PostgreSQL refused: {text}"
+
+
+def _place(error: psycopg.Error) -> str:
+    server = error.pgconn
+    if server is None:
+        return ""
+    host, port, database = (part.decode(errors="replace") for part in (server.host, server.port, server.db))
+    return f" at {host}:{port}/{database}"

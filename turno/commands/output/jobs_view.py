@@ -1,0 +1,108 @@
+"""Jobs as a terminal shows them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from turno.jobs.job import Priority, Status
+from turno.jobs.label import label
+from turno.jobs.lacking import lacking
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Row = dict[str, Any]
+LIST_HEADERS = ("job", "type", "state", "progress", "user", "created", "seconds", "error")
+
+
+def list_row(job: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return a job as a row under LIST_HEADERS."""
+    return (
+        job["id"],
+        job["type"],
+        word(job),
+        progress(job),
+        job["user_id"],
+        job["created_at"],
+        seconds(job),
+        error(job["error"]),
+    )
+
+
+def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what there is to know about one job, line by line, what is empty left out."""
+    lines = [
+        ("job", job["id"]),
+        ("type", job["type"]),
+        ("state", word(job)),
+        ("reason", job["reason"]),
+        ("waiting for", waiting_for(job)),
+        ("progress", " ".join(filter(None, (progress(job), job["message"])))),
+        ("user", job["user_id"]),
+        ("priority", Priority(job["priority"]).word),
+        ("attempts", f"{job['attempt']} ({job['errors']} of {job['max_attempts']} errors, {job['crashes']} crashes)"),
+        ("created", job["created_at"]),
+        ("runs at", job["run_at"] if job["status"] == Status.PENDING else None),
+        ("expires", job["expires_at"]),
+        ("started", job["started_at"]),
+        ("finished", job["finished_at"]),
+        ("seconds", seconds(job)),
+        ("continues", job["parent_id"]),
+        ("continued by", job["successor_id"]),
+        ("correlation", job["correlation_id"]),
+        ("error", error(job["error"])),
+        ("result", None if job["result"] is None else json.dumps(job["result"])),
+    ]
+    return [(name, value) for name, value in lines if value not in (None, "")]
+
+
+def word(job: Mapping[str, Any]) -> str:
+    """Return the job's state in the word that the pages use too."""
+    return label(
+        Status(job["status"]),
+        now=job["now"],
+        run_at=job["run_at"],
+        failing=job["error"] is not None,
+        stopping=job["cancel_requested_at"] is not None,
+        reason=job["reason"],
+        done=job["done"] or 0,
+        failed=job["failed"] or 0,
+    )
+
+
+def waiting_for(job: Mapping[str, Any]) -> str:
+    """Return what is missing for a waiting job to be run; nothing if a worker could take it."""
+    if job["lacks"] is None:
+        return ""
+    return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
+
+
+def progress(job: Mapping[str, Any]) -> str:
+    """Return how far a job is, such as `120/500, 3 failed`; nothing where it has not said."""
+    if not job["total"]:
+        return ""
+    failed = f", {job['failed']} failed" if job["failed"] else ""
+    return f"{job['done'] + job['failed']}/{job['total']}{failed}"
+
+
+def seconds(job: Mapping[str, Any]) -> float | None:
+    """Return how long the job's attempts took together."""
+    return None if job["run_seconds"] is None else round(job["run_seconds"], 1)
+
+
+def error(stored: Mapping[str, Any] | None) -> str:
+    """Return a stored error on one line."""
+    if stored is None:
+        return ""
+    reference = f" ({stored['reference']})" if stored.get("reference") else ""
+    return f"{stored.get('class', 'Error')}: {stored.get('message', '')}{reference}"
+
+
+def as_json(rows: Row | Sequence[Row]) -> str:
+    """Return what was read, as JSON; times are ISO 8601."""
+    return json.dumps(rows, default=_plain, indent=2)
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,66 @@
+"""Show migrations as they go, and how every schema stands."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from turno.commands.output.progress_bars import Bar, LiveBars
+from turno.commands.output.tables import print_table, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turno.tenancy.schema_migrations.ledger import Standing
+    from turno.tenancy.schema_migrations.one_schema import Outcome
+
+
+class Report:
+    """Hears of each schema as it ends: a bar on a terminal, a line each anywhere else."""
+
+    def __init__(self, *, dry_run: bool, back: bool) -> None:
+        self._done = f"would {'lose' if back else 'get'}" if dry_run else "lost" if back else "got"
+        self._bars = LiveBars(sys.stdout) if sys.stdout.isatty() else None
+
+    def __call__(self, outcome: Outcome, ended: int, total: int) -> None:
+        """Show one ended schema."""
+        if self._bars:
+            self._bars.show([Bar("migrating", ended, total, outcome.slug)])
+        elif not outcome.error:
+            what = "its functions and rights anew" if outcome.redefined else versions(outcome.done)
+            print(f"{ended}/{total} {outcome.slug} {self._done} {what}", flush=True)
+
+    def control(self, done: Sequence[int]) -> None:
+        """Say what was applied to the schema that all tenants share."""
+        if done:
+            print(f"the control schema {self._done} {versions(done)}", flush=True)
+
+
+def print_standings(standings: Sequence[Standing]) -> int:
+    """Print every schema's version; return 1 if one is not where this release wants it."""
+    rows = [
+        (
+            s.slug or "(control)",
+            s.schema,
+            f"{s.at:04d}",
+            versions(s.pending),
+            "old" if s.redefine else "current",
+            s.trouble,
+        )
+        for s in standings
+    ]
+    print_table(("tenant", "schema", "at", "pending", "definitions", "trouble"), rows)
+    return int(any(s.pending or s.redefine or s.trouble for s in standings))
+
+
+def print_findings(findings: Sequence[object]) -> int:
+    """Print what the catalog check found; return 1 if it found anything."""
+    for finding in findings:
+        print(printable(str(finding)))
+    print(f"{len(findings)} findings" if findings else "every right is as the matrix says")
+    return int(bool(findings))
+
+
+def versions(numbers: Sequence[int]) -> str:
+    """Return versions as they are written in file names."""
+    return ", ".join(f"{number:04d}" for number in numbers) or "nothing"

@@ -1,0 +1,19 @@
+"""The command `turno serve`."""
+
+from __future__ import annotations
+
+import click
+
+from turno.environment import read_settings
+from turno.http_server.web_server import WebServer
+from turno.wiring.shared import logins
+from turno.without_secrets import WEB_NEEDS, seal
+
+
+@click.command()
+def serve() -> None:
+    """Serve the API and the pages until SIGTERM, with WEB_WORKERS processes of WEB_THREADS threads at WEB_BIND."""
+    seal(*WEB_NEEDS)
+    settings = read_settings().require("database_url", "master_key", "jwt_key")
+    logins(settings)
+    WebServer(settings).run()

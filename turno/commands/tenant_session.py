@@ -1,0 +1,59 @@
+"""Ask and command one tenant's jobs from the command line, by the same statements as the web."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from turno.dispatch.backend_choice import BackendChoice
+from turno.dispatch.dispatcher import Dispatcher
+from turno.environment import read_settings
+from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.session import as_api, service_session
+from turno.wiring.shared import backend_defaults, logins, queue_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from psycopg import Connection, Cursor
+
+    from turno.tenancy.identity.tenant import Tenant
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSession:
+    """One tenant, seen as its API role: every user's jobs, and nothing of another tenant."""
+
+    tenant: Tenant
+    connection: Connection[Any]
+    dispatcher: Dispatcher
+
+    def read(self, question: Callable[[Cursor[dict[str, Any]]], Any]) -> Any:
+        """Return what `question` reads, in a transaction of its own."""
+        with as_api(self.connection, self.tenant) as reader:
+            return question(reader)
+
+
+@contextmanager
+def session_of(slug: str) -> Iterator[TenantSession]:
+    """Open a session on the active tenant with this slug; raises UnknownTenant."""
+    settings = read_settings()
+    known = logins(settings)
+    with service_session(known, known.web, application="turno-cli") as connection:
+
+        def lend() -> nullcontext[Connection[Any]]:
+            return nullcontext(connection)
+
+        choice = BackendChoice(
+            connection=lend,
+            defaults=backend_defaults(settings),
+            open_queue=lambda name: queue_named(name, settings),
+        )
+        dispatcher = Dispatcher(
+            connection=lend,
+            queue=choice.queue_of,
+            pending_limit=settings.max_pending_jobs_per_user,
+            day_limits=settings.day_limits,
+        )
+        yield TenantSession(Directory(lend).find(slug), connection, dispatcher)

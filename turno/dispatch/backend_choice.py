@@ -1,0 +1,53 @@
+"""Choose the backend of each job as the settings say now, and keep the queues that were needed open."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from threading import Lock
+from typing import Any
+
+import psycopg
+
+from turno.queues.interface import QueueInterface
+from turno.store.operator.routing import Defaults, backend_for
+from turno.tenancy.identity.tenant import Tenant
+
+WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+
+
+class BackendChoice:
+    """Maps a tenant to a queue. What was read is believed for `ttl` seconds of `clock`; safe to share between threads.
+
+    A job that was stamped just before a change is no harm: what nobody serves is stamped over.
+    """
+
+    def __init__(
+        self,
+        *,
+        connection: WebConnection,
+        defaults: Defaults,
+        open_queue: Callable[[str], QueueInterface],
+        ttl: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection = connection
+        self._defaults = defaults
+        self._open_queue = open_queue
+        self._ttl = ttl
+        self._clock = clock
+        self._lock = Lock()
+        self._believed: dict[int, tuple[float, str]] = {}
+        self._queues: dict[str, QueueInterface] = {}
+
+    def queue_of(self, tenant: Tenant) -> QueueInterface:
+        """Return the queue that a new job of this tenant is stamped for and offered to."""
+        now = self._clock()
+        until, name = self._believed.get(tenant.id, (now, ""))
+        if now >= until:
+            with self._connection() as connection:
+                name = backend_for(connection, tenant.id, self._defaults)
+            self._believed[tenant.id] = (now + self._ttl, name)
+        with self._lock:
+            if name not in self._queues:
+                self._queues[name] = self._open_queue(name)
+            return self._queues[name]

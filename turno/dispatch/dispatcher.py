@@ -1,0 +1,188 @@
+"""Accept commands about jobs, commit them, then hint; the hint's failure is never the caller's error."""
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from turno import crash_points
+from turno.errors import RateLimited
+from turno.jobs.handler import JobHandler
+from turno.jobs.job import JobRef, Priority
+from turno.queues.interface import QueueInterface
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
+from turno.store.api.effect_review import DECIDE
+from turno.store.api.rate_limits import DayLimits, array
+from turno.store.refusals import named_refusals
+from turno.tenancy.identity.session import call_as_api
+from turno.tenancy.identity.tenant import Tenant
+
+log = logging.getLogger(__name__)
+
+HINT_EVERY = 10.0  # seconds after which a later job is hinted at too: about the period of a sweep
+
+# Told of a job that changed, by its tenant's number; must not wait.
+Announce = Callable[[int, UUID], None]
+WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a caller asks for; the payload was validated and is in its canonical JSON form."""
+
+    handler: type[JobHandler[Any]]
+    payload: dict[str, Any]
+    user_id: str
+    priority: Priority = Priority.NORMAL
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    trace_context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to a command: a word, and the job it is about if there is one."""
+
+    word: str
+    job_id: UUID | None
+
+
+class Dispatcher:
+    """Writes commands through the web's connections and offers what became ready to the tenant's queue."""
+
+    def __init__(
+        self,
+        *,
+        connection: WebConnection,
+        queue: QueueInterface | Callable[[Tenant], QueueInterface],
+        pending_limit: int,
+        day_limits: DayLimits | None = None,
+        announce: Announce = lambda _tenant, _job: None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Take one `queue` for all tenants, or what chooses each tenant's."""
+        self._connection = connection
+        self._queue_of = queue if callable(queue) else lambda _: queue
+        self._announce = announce
+        self._pending_limit = pending_limit
+        self._day_limits = day_limits
+        self._clock = clock
+        self._hinted_at = -math.inf
+
+    def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
+        """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
+
+        Raises LimitExceeded if something of it is larger than what is kept.
+        Raises RateLimited if the user or the tenant has submitted as much in a day as it may.
+        """
+        queue = self._queue_of(tenant)
+        new = NewJob(
+            type=wanted.handler.type,
+            version=wanted.handler.version,
+            queue=wanted.handler.queue,
+            backend=queue.name,
+            max_attempts=wanted.handler.retry.max_attempts,
+            payload=wanted.payload,
+            payload_hash=fingerprint(wanted),
+            user_id=wanted.user_id,
+            priority=wanted.priority,
+            run_at=wanted.run_at,
+            expires_at=wanted.expires_at,
+            idempotency_key=wanted.idempotency_key,
+            correlation_id=wanted.correlation_id,
+            trace_context=wanted.trace_context,
+            pending_limit=self._pending_limit,
+            day_limits=self._day_limits,
+        )
+        with named_refusals(), self._connection() as connection:
+            crash_points.reach("received")
+            row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
+        verdict = _within_limits(row)
+        if verdict.word == "accepted":
+            # With exec somebody must come now and then, although nothing is to be run yet: whoever comes sweeps.
+            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC) or self._nobody_came(queue):
+                self._hint(queue, tenant, verdict)
+            self._announce(tenant.id, row["job_id"])
+        return verdict
+
+    def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
+        """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota.
+
+        Raises RateLimited as `submit` does, for the limits of the old job's user.
+        """
+        queue = self._queue_of(tenant)
+        with self._connection() as connection:
+            asked = (
+                job_id,
+                user_id,
+                queue.name,
+                correlation_id,
+                self._pending_limit,
+                self._day_limits and array(self._day_limits),
+            )
+            row = call_as_api(connection, tenant, RETRY, asked)
+        verdict = _within_limits(row)
+        if verdict.word == "accepted":
+            self._hint(queue, tenant, verdict)
+            for changed in (job_id, row["job_id"]):
+                self._announce(tenant.id, changed)
+        return verdict
+
+    def cancel(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, reason: str) -> Verdict:
+        """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown."""
+        with self._connection() as connection:
+            row = call_as_api(connection, tenant, CANCEL, (job_id, user_id, reason))
+        if row["verdict"] in {"cancelled", "requested"}:
+            self._announce(tenant.id, job_id)
+        return Verdict(row["verdict"], job_id)
+
+    def settle(
+        self, tenant: Tenant, job_id: UUID, *, user_id: str | None, key: str, result: str | None, by: str
+    ) -> Verdict:
+        """Settle an outside effect by a person's word: settled, ended, busy or unknown; no `result` means absent."""
+        with self._connection() as connection:
+            row = call_as_api(connection, tenant, DECIDE, (job_id, user_id, key, result, by))
+        for woken in row["woken"]:
+            self._hint(self._queue_of(tenant), tenant, Verdict(row["verdict"], woken))
+        return Verdict(row["verdict"], job_id)
+
+    def _nobody_came(self, queue: QueueInterface) -> bool:
+        return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_EVERY
+
+    def _hint(self, queue: QueueInterface, tenant: Tenant, verdict: Verdict) -> None:
+        assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id
+        crash_points.reach("accepted")
+        self._hinted_at = self._clock()
+        try:
+            queue.offer(JobRef(tenant.slug, verdict.job_id))
+        except Exception:
+            # The job is committed; the sweep offers it again. The caller must not hear of this.
+            log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(verdict.job_id)})
+
+
+def _within_limits(row: dict[str, Any]) -> Verdict:
+    if row["verdict"] == "limit":
+        raise RateLimited(row["exceeded"], row["retry_in"])
+    return Verdict(row["verdict"], row["job_id"])
+
+
+def fingerprint(wanted: Submission) -> bytes:
+    """Return the digest that tells whether two requests under one idempotency key ask for the same thing."""
+    asked = {
+        "payload": wanted.payload,
+        "priority": int(wanted.priority),
+        "run_at": wanted.run_at.isoformat() if wanted.run_at else None,
+        "expires_at": wanted.expires_at.isoformat() if wanted.expires_at else None,
+    }
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()

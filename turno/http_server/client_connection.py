@@ -1,0 +1,245 @@
+"""A client's connection that no thread waits for: what comes and goes slowly does so between the requests."""
+
+from __future__ import annotations
+
+import json
+import selectors
+from abc import ABC, abstractmethod
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from gunicorn import http
+from gunicorn.http.unreader import Unreader
+from gunicorn.workers.gthread import TConn
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from turno.http_server.incoming_request import IncomingRequest
+
+# Seconds a client has for a request, or to take an answer, beside the time its bytes take at the slowest pace.
+PATIENCE = 5.0
+SLOWEST = 4096  # bytes a second
+LINGER = 2.0  # seconds in which a client that was told the end may hang up first, so that it can read what was sent
+MOST_AT_ONCE = 65_536  # bytes read from one client before the others have their turn
+
+
+class ClientSocket:
+    """A socket as gunicorn's threads use it, but one that never makes them wait: `unsent` is what was not taken yet."""
+
+    def __init__(self, raw: socket.socket) -> None:
+        raw.settimeout(0)
+        self.raw = raw
+        self.unsent = bytearray()
+        self.patient = True  # whether its request may still be postponed
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait for."""
+        return self.raw.fileno()
+
+    def recv(self, size: int) -> bytes:
+        """Return what is here; raises BlockingIOError if nothing is."""
+        return self.raw.recv(size)
+
+    def sendall(self, data: bytes) -> None:
+        """Send these bytes, after those that wait: now as far as the client takes them, and the rest later."""
+        self.unsent += data
+        self.flush()
+
+    def send(self, data: bytes) -> int:
+        """Do as `sendall` does."""
+        self.sendall(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Send what the client takes now."""
+        try:
+            while self.unsent:
+                del self.unsent[: self.raw.send(self.unsent)]
+        except BlockingIOError:
+            pass
+
+    def shutdown(self, how: int) -> None:
+        """Tell the client that nothing more follows."""
+        self.raw.shutdown(how)
+
+    def close(self) -> None:
+        """Close it at once, whatever was not sent."""
+        self.unsent.clear()
+        self.raw.close()
+
+    def gettimeout(self) -> float:
+        """Return 0: it never waits."""
+        return 0.0
+
+    def settimeout(self, seconds: float) -> None:
+        """Stay as it is."""
+
+    def setblocking(self, blocking: bool) -> None:  # noqa: FBT001 - gunicorn's own signature
+        """Stay as it is."""
+
+
+class Received(Unreader):  # type: ignore[misc]  # gunicorn has no types
+    """What has arrived, for gunicorn's parser: whoever reads beyond it finds the end."""
+
+    cut = False
+
+    def chunk(self, size_hint: int | None = None) -> bytes:  # noqa: ARG002 - gunicorn's own signature
+        """Return the end, and remember that where the next request begins is not known."""
+        self.cut = True
+        return b""
+
+
+class Phase(ABC):
+    """What a connection does without a thread; `interest` is what its socket is watched for."""
+
+    interest = selectors.EVENT_READ
+
+    def __init__(self) -> None:
+        self.began = monotonic()
+        self.moved = 0  # bytes
+        self.latest = inf
+
+    @property
+    def due(self) -> float:
+        """Until when it may last: who keeps the slowest pace has all the time it takes."""
+        return min(self.latest, self.began + PATIENCE + self.moved / SLOWEST)
+
+    @property
+    def held(self) -> int:
+        """Bytes kept for it."""
+        return 0
+
+    @property
+    def overdue_answer(self) -> bytes:
+        """What a client is told that took too long."""
+        return b""
+
+    @abstractmethod
+    def advance(self, client: ClientSocket) -> bool:
+        """Do what can be done now, and say whether that was all; raises OSError if the client is gone, or TooLarge."""
+
+
+class Receiving(Phase):
+    """A request arrives."""
+
+    def __init__(self, request: IncomingRequest, begun: bytes) -> None:
+        super().__init__()
+        self.request = request
+        self._begun = begun  # what came along with the request before
+        self._told_to_continue = False
+
+    @property
+    def held(self) -> int:
+        """What has arrived of it."""
+        return len(self.request.received)
+
+    @property
+    def overdue_answer(self) -> bytes:
+        """A refusal, if it was begun."""
+        # A browser opens connections ahead of need: one that asked for nothing is closed without a word.
+        return refusal(408, "Request Timeout") if self.request.received else b""
+
+    def advance(self, client: ClientSocket) -> bool:
+        """Read what is here, and once tell a client to go on that waits to be told."""
+        try:
+            data = self._begun or client.recv(MOST_AT_ONCE)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise ConnectionResetError("the client left before its request was complete")
+        self._begun = b""
+        self.moved += len(data)
+        self.request.feed(data)
+        if self.request.waits_for_continue and not self.request.whole and not self._told_to_continue:
+            self._told_to_continue = True
+            client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return self.request.whole
+
+
+class Sending(Phase):
+    """The client takes the rest of an answer."""
+
+    interest = selectors.EVENT_WRITE
+
+    def __init__(self, client: ClientSocket) -> None:
+        super().__init__()
+        self._client = client
+
+    @property
+    def held(self) -> int:
+        """What was not taken yet."""
+        return len(self._client.unsent)
+
+    def advance(self, client: ClientSocket) -> bool:
+        """Send what is taken now."""
+        before = self.held
+        client.flush()
+        self.moved += before - self.held
+        return not client.unsent
+
+
+class Closing(Phase):
+    """The client was told the end, and hangs up: closed earlier, the kernel would take back what it has not read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.latest = self.began + LINGER
+
+    def advance(self, client: ClientSocket) -> bool:
+        """Drop what is still sent, up to a limit."""
+        try:
+            data = client.recv(MOST_AT_ONCE)
+        except BlockingIOError:
+            return False
+        self.moved += len(data)
+        return not data or self.moved > MOST_AT_ONCE
+
+
+class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
+    """A connection whose requests are handed to a thread when they are whole; `close_later` closes it after LINGER."""
+
+    def __init__(
+        self, cfg: Any, raw: socket.socket, client: Any, server: Any, close_later: Callable[[Connection], None]
+    ) -> None:
+        super().__init__(cfg, ClientSocket(raw), client, server)
+        self.data_ready = True
+        self.request: bytes | bytearray = b""  # the present one, and what may have come along with it
+        self.held = 0  # bytes of the present request or of its answer
+        self.wanted: int | None = None  # the tenant whose places were all taken
+        self.postponed_at = 0.0  # when its request first found no place
+        self.begin()
+        self._close_later = close_later
+
+    def begin(self) -> None:
+        """Have gunicorn parse the present request, from its first byte on."""
+        self.wanted = None
+        self.parser = http.get_parser(self.cfg, (), self.client)
+        self.parser.unreader = Received()
+        self.parser.unreader.unread(self.request)
+
+    def end(self) -> bytes:
+        """Forget the present request; returns what came along with it."""
+        self.request, self.postponed_at, self.sock.patient = b"", 0.0, True
+        return bytes(self.parser.unreader.take_buffered())
+
+    @property
+    def cut(self) -> bool:
+        """Whether more was read than had arrived, as of a body that was refused by its length."""
+        return bool(self.parser.unreader.cut)
+
+    def close(self, graceful: bool = False) -> None:  # noqa: FBT001, FBT002 - gunicorn's own signature
+        """Close it at once, or so that the client can read its answer."""
+        if graceful:
+            self._close_later(self)
+        else:
+            self.sock.close()
+
+
+def refusal(status: int, reason: str) -> bytes:
+    """Return the whole answer that refuses what never becomes a request."""
+    body = json.dumps({"type": "about:blank", "title": reason, "status": status}).encode()
+    head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body

@@ -1,0 +1,47 @@
+"""What a worker holds after it took a ticket."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+from uuid import UUID
+
+from turno.jobs.job import JobRef
+from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """One job, one attempt, one token: whoever cannot show the token writes nothing.
+
+    `company` is there while a job runs whose handler reads its company's branches.
+    """
+
+    job_id: UUID
+    token: UUID
+    attempt: int
+    type: str
+    version: int
+    tenant_id: int
+    login: HandlerLogin
+    company: CompanyLogin | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ref(self) -> JobRef:
+        """Return the job's address."""
+        return JobRef(self.login.slug, self.job_id)
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Return what a line of the log says about this attempt."""
+        return {
+            "tenant": self.login.slug,
+            "job_id": str(self.job_id),
+            "type": self.type,
+            "attempt": self.attempt,
+        }
+
+
+# What shares a transaction: one claim, or several of a grouped type and of one tenant.
+Batch: TypeAlias = tuple[Claim, ...]
+
+# What a child is given at a time, to run one after another: one group, or several where they are short.
+Assignment: TypeAlias = tuple[Batch, ...]

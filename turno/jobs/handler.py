@@ -1,0 +1,191 @@
+"""The contract between Turno and the code of one job type."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
+
+from turno.errors import UserError
+from turno.jobs.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from logging import LoggerAdapter
+    from types import TracebackType
+    from typing import Self
+    from uuid import UUID
+
+    import psycopg
+
+    from turno.jobs.effect import Effect, Finding
+    from turno.jobs.outcome import Cancel, Reschedule
+
+P = TypeVar("P")
+T = TypeVar("T")
+LARGEST_GROUP = 100
+
+
+class Item(Protocol[T]):
+    """One item of a batch: `with` runs it in a savepoint and keeps its error in the ledger."""
+
+    value: T
+    ref: str | None  # what the work made of it, such as an invoice's number; kept in the ledger
+
+    def __enter__(self) -> Self:
+        """Open the item's savepoint."""
+
+    def __exit__(
+        self, kind: builtins.type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Release the savepoint, or roll back to it; say whether the error was kept."""
+
+
+class BatchCounts(Protocol):
+    """How a batch stands, in items; `skipped` were done by the job that this one continues."""
+
+    @property
+    def done(self) -> int:
+        """Items whose work is committed or about to be."""
+
+    @property
+    def failed(self) -> int:
+        """Items whose error is in the ledger."""
+
+    @property
+    def skipped(self) -> int:
+        """Items that an earlier job did."""
+
+    @property
+    def total(self) -> int:
+        """Items of this job, without the skipped ones."""
+
+
+class Batch(Protocol[T]):
+    """The items still to do: `for step in batch: with step as item: ...`."""
+
+    @property
+    def counts(self) -> BatchCounts:
+        """How the batch stands now."""
+
+    def __iter__(self) -> Iterator[Item[T]]:
+        """Yield each item that the ledger does not know yet."""
+
+
+class Company(Protocol):
+    """The branches of a job's company, as one moment shows them; read, and never written."""
+
+    @property
+    def branches(self) -> Mapping[str, str]:
+        """The branches' schemas, by slug."""
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """A session that reads the business tables of these schemas, and of no other."""
+
+
+class JobContext(Protocol):
+    """What a handler may use while its job runs."""
+
+    job_id: UUID
+    tenant: str
+    user_id: str
+    attempt: int
+    correlation_id: str | None
+    checkpoint_state: Any  # what the last attempt gave to `checkpoint`, or None
+    log: LoggerAdapter[Any]
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The tenant's session, inside the job's transaction; the executor commits it."""
+
+    @property
+    def company(self) -> Company:
+        """What a consolidated report reads; only for a handler whose class says `reads_company = True`."""
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Show how far the job is, at once and outside its transaction; never goes back."""
+
+    def checkpoint(self, state: Any) -> None:
+        """Commit the work so far together with `state`; a later attempt starts from it."""
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> Batch[T]:
+        """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
+
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> Any:
+        """Have an outside effect happen once in this tenant, and return what its call returned, plain JSON.
+
+        Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
+        knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
+        `Effect.outside_key`, or answers it as it did the first.
+        """
+
+    def check_cancelled(self) -> None:
+        """Raise CancelRequested if somebody asked this job to stop."""
+
+
+class JobHandler(ABC, Generic[P]):
+    """Code for one job type; wraps an existing service that knows nothing of jobs.
+
+    `queue` is "hot" for what somebody waits for, "cold" for what takes minutes, or any other; a worker may serve some.
+    `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
+    `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. With
+    `group` above 1 up to so many of a tenant's jobs share a transaction, each under a savepoint, and the three
+    limits: see docs/writing-handlers.md. `reads_company` is for reports over all branches of a company: its jobs have
+    `job.company`. `user_errors` are the service's own exceptions whose messages are written for users; of any other
+    exception but a UserError they see a reference only.
+    """
+
+    type: ClassVar[str]
+    version: ClassVar[int] = 1
+    queue: ClassVar[str] = "hot"
+    retry: ClassVar[RetryPolicy] = RetryPolicy()
+    timeout: ClassVar[float] = 600.0
+    longest_transaction: ClassVar[float | None] = None
+    memory_mb: ClassVar[int | None] = None
+    group: ClassVar[int] = 1
+    reads_company: ClassVar[bool] = False
+    user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
+    payload_type: ClassVar[builtins.type[Any]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not 1 <= cls.group <= LARGEST_GROUP:
+            raise ValueError(f"{cls.__name__}.group must be from 1 to {LARGEST_GROUP}, not {cls.group}")
+        if cls.reads_company and cls.group > 1:
+            raise ValueError(f"{cls.__name__} reads its company, so its jobs run alone: leave `group` at 1")
+        if Exception in cls.user_errors:
+            raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
+        for origin in getattr(cls, "__orig_bases__", ()):
+            for argument in get_args(origin):
+                if isinstance(argument, type):
+                    cls.payload_type = argument
+
+    @classmethod
+    def is_for_users(cls, error: BaseException) -> bool:
+        """Say whether an error's message was written for whoever asked for the job; a database's never is."""
+        return isinstance(error, (UserError, *cls.user_errors)) and getattr(error, "sqlstate", None) is None
+
+    @classmethod
+    def validate(cls, payload: P) -> None:
+        """Refuse, before a row exists, a payload whose types are right but whose content is not.
+
+        Raises InvalidPayload. What only the database can tell belongs into `handle`.
+        """
+
+    @abstractmethod
+    def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:
+        """Do the work; return a JSON result or an outcome, raise anything to be retried."""
+
+    def before(self, job: JobContext) -> None:
+        """Run before each attempt, inside its transaction."""
+
+    def after(self, job: JobContext) -> None:
+        """Run after an attempt that returned, inside its transaction."""

@@ -1,0 +1,40 @@
+"""Find the handlers of this installation where `HANDLERS` says that they are."""
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from turno.errors import InvalidSettings
+from turno.jobs.handler import JobHandler
+from turno.jobs.registry import Registry
+
+EXPECTED = "a Registry, a list of handler classes, or a function that returns one of them"
+
+
+def named_handlers(place: str) -> Registry:
+    """Return the registry at `package.module:name`; raises InvalidSettings with what is wrong there.
+
+    There is a Registry, a list of handler classes, or a function that returns one of them. The working directory is
+    looked in, too, after everything that is installed.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+        if callable(found) and not isinstance(found, type):
+            found = found()
+        return found if isinstance(found, Registry) else Registry.of(_classes(found))
+    except Exception as error:  # a module may raise anything
+        raise InvalidSettings([f"HANDLERS={place}: {type(error).__name__}: {error}"]) from error
+
+
+def _classes(found: Any) -> list[type[JobHandler[Any]]]:
+    classes = list(found) if isinstance(found, Iterable) else [found]
+    for one in classes:
+        if not (isinstance(one, type) and issubclass(one, JobHandler)):
+            raise TypeError(f"expected {EXPECTED}, not {one!r}")
+    return classes

@@ -1,0 +1,168 @@
+"""How an attempt ended, as a value, and what follows from it. Deciding is pure; writing is elsewhere."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from turno.jobs.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned its result, which was checked and serialised already."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reschedule:
+    """Returned by a handler: run this job again later; it counts as no error. Give `at` or `after` (seconds)."""
+
+    at: datetime | None = None
+    after: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at is None) == (self.after is None):
+            raise ValueError("Reschedule takes either at= or after=")
+        if self.at is not None and self.at.tzinfo is None:
+            raise ValueError("Reschedule(at=) needs a time zone, for example datetime.now(UTC)")
+
+    def due(self, now: datetime) -> datetime:
+        """Return the moment to run again, given the present one."""
+        return self.at if self.at is not None else now + timedelta(seconds=self.after or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Returned by a handler: this job is pointless now; it ends as cancelled with this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The handler raised; the error is text already, because exceptions do not travel.
+
+    `doubt` is the key of an outside effect that the error leaves in doubt.
+    """
+
+    error: dict[str, Any]
+    permanent: bool = False
+    doubt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """The worker is stopping; the job goes on elsewhere from its last checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Another job does what this one needs; it runs again `after` seconds."""
+
+    after: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """An outside effect may have happened and nobody can tell; a person must settle its `key`."""
+
+    key: str
+    error: dict[str, Any]
+
+
+Outcome = Completed | Reschedule | Cancel | Raised | HandedBack | Snooze | InDoubt
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Write the result and end the job."""
+
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Wait `delay` seconds, then run again; one more error is counted."""
+
+    delay: float
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the job as failed and keep it as a dead letter."""
+
+    cause: str
+    error: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Run again at `run_at`, nothing counted."""
+
+    run_at: datetime
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """End the job as cancelled."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitReview:
+    """Wait until a person settles the effect `key`; nothing is counted."""
+
+    key: str
+    reason: str
+    error: dict[str, Any]
+
+
+Decision = Complete | Retry | Fail | Release | CancelJob | AwaitReview
+
+
+def decide(
+    outcome: Outcome, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime | None, chance: float
+) -> Decision:
+    """Return what to write for an outcome.
+
+    `errors` were counted before this attempt, `now` is the database's clock where the outcome needs one,
+    `chance` is drawn from [0, 1).
+    """
+    match outcome:
+        case Completed(result):
+            return Complete(result)
+        case Cancel(reason):
+            return CancelJob(reason)
+        case Reschedule():
+            return Release(outcome.due(_needed(now)), "rescheduled", "rescheduled by its handler")
+        case HandedBack():
+            return Release(_needed(now), "released", "handed back by a stopping worker")
+        case Snooze(after, reason):
+            return Release(_needed(now) + timedelta(seconds=after), "released", reason)
+        case InDoubt(key, error):
+            return AwaitReview(key, f"{key} is in doubt: {error['message']}", error)
+        case Raised(error, permanent=True):
+            return Fail("failed for good", error)
+        case Raised(error, doubt=doubt) if errors + 1 >= max_attempts:
+            return _give_up(error, doubt)
+        case Raised(error):
+            return Retry(policy.delay(errors + 1, chance), error)
+
+
+def _give_up(error: dict[str, Any], doubt: str | None) -> Decision:
+    if doubt is None:
+        return Fail("no attempts left", error)
+    # Failing would hide that something outside may have happened.
+    return AwaitReview(doubt, f"no attempts left: {error['message']}", error)
+
+
+def _needed(now: datetime | None) -> datetime:
+    if now is None:
+        raise ValueError("deciding when to run again needs the database's clock")
+    return now

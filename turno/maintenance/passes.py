@@ -1,0 +1,281 @@
+"""The passes that mend what crashes leave behind: each idempotent, safe to overlap and to miss for a day."""
+
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from time import sleep
+
+import psycopg
+
+from turno.errors import TurnoError
+from turno.jobs.job import JobRef
+from turno.jobs.registry import Registry
+from turno.queues.interface import QueueInterface
+from turno.store.engine import leases, recovery, tickets, workers
+from turno.store.engine_link import EngineLink
+from turno.store.outage import in_short, unreachable
+
+log = logging.getLogger(__name__)
+
+RESCUE_PAUSE = timedelta(seconds=5)
+SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
+# Shorter than the period, or whoever is alone would find it not quite over each second time.
+SWEEP_LEASE = 0.9 * SWEEP
+# Whoever sweeps without being asked to keeps this lease, all under one name: cron, and processes that stay.
+STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
+MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may cost a lock's time limit
+BATCH = 1000  # rows a statement, so that no pass holds locks for long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """After how long a pass acts."""
+
+    dead_after: timedelta
+    reoffer_after: timedelta
+    retention: timedelta
+
+
+class Maintenance:
+    """Runs every pass once and counts what each did, or with `dry_run` would do."""
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        queue: QueueInterface,
+        registry: Registry,
+        terms: Terms,
+        at_each_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`at_each_step` is called between any two statements that may take long: the passes are getting on."""
+        self._at_each_step = at_each_step
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._engine = engine
+        self._queue = queue
+        self._registry = registry
+        self._terms = terms
+
+    def run_leased(self, *, steady: bool = True) -> None:
+        """Run the passes whose period has come and that no other process of the installation runs.
+
+        `steady` says that this process goes on sweeping, whether there is work or not.
+        """
+        if steady:
+            self._engine.run(leases.keep, *STEADY)
+        if self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE):
+            often: dict[str, Callable[..., int]] = {
+                "rescued": self.rescue,
+                "promoted": self.promote,
+                "restamped": self.restamp,
+                "offered": self.offer,
+            }
+            self._run(often, dry_run=False)
+        # These ask every tenant, so they are rare: what they mend is rare too.
+        if self._engine.run(leases.take, "upkeep", self._holder, UPKEEP):
+            rarely: dict[str, Callable[..., int]] = {
+                "repaired": self.repair,
+                "expired": self.expire,
+                "purged": self.purge,
+                "unserved": self.unserved,
+            }
+            self._run(rarely, dry_run=False)
+
+    def run_leased_or_log(self, *, steady: bool = True) -> None:
+        """Run what is due; a failure is logged, because the next round tries again."""
+        try:
+            self.run_leased(steady=steady)
+        except (psycopg.Error, PassesFailed) as error:
+            log.warning("maintenance failed, the next round tries again: %s", error)
+
+    def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Run all passes in their order; returns each one's count.
+
+        Where nobody has swept for a while and workers are silent, it first waits until they had time to speak.
+        """
+        if not dry_run:
+            self._engine.run(leases.keep, *STEADY)
+            self._listen()
+        passes: dict[str, Callable[..., int]] = {
+            "rescued": self.rescue,
+            "promoted": self.promote,
+            "repaired": self.repair,
+            "expired": self.expire,
+            "purged": self.purge,
+            "restamped": self.restamp,
+            "offered": self.offer,
+            "unserved": self.unserved,
+        }
+        return self._run(passes, dry_run=dry_run)
+
+    def _run(self, passes: dict[str, Callable[..., int]], *, dry_run: bool) -> dict[str, int]:
+        """Run each pass, whatever the others do; raises PassesFailed at the end if one could not be done."""
+        counts, failed = {}, []
+        for name, run in passes.items():
+            self._at_each_step()
+            try:
+                counts[name] = run(dry_run=dry_run)
+            except PassesFailed as error:
+                failed.append(f"{name}: {error}")
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                failed.append(f"{name}: {in_short(error)}")
+        log.info("maintenance", extra={"dry_run": dry_run, **counts})
+        if failed:
+            raise PassesFailed("; ".join(failed))
+        return counts
+
+    def rescue(self, *, dry_run: bool) -> int:
+        """Take back the jobs of workers whose heartbeat is missing; raises PassesFailed if some could not be.
+
+        Each is rescued on its own: what keeps one from being taken back is no other's trouble.
+        """
+        silence = self._terms.dead_after
+        if dry_run:
+            return len(self._engine.run(tickets.orphans, silence))
+        self._engine.run(tickets.bury_workers, silence, dry_run=False)
+        rescued, refused = 0, Counter[str]()
+        for orphan in self._engine.run(tickets.orphans):
+            self._at_each_step()
+            if refused[orphan.slug] >= MOST_REFUSED:
+                continue
+            try:
+                rescued += self._rescue(orphan)
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                refused[orphan.slug] += 1
+                log.error(  # noqa: TRY400 - where it was refused is known
+                    "job of a lost worker not taken back, the next sweep tries again: %s",
+                    in_short(error),
+                    extra={"alert": "rescue", **orphan.log_fields},
+                )
+        if refused:
+            raise PassesFailed(
+                f"{refused.total()} jobs of lost workers could not be taken back, of {', '.join(sorted(refused))};"
+                " the log names each"
+            )
+        return rescued
+
+    def _rescue(self, orphan: tickets.Orphan) -> bool:
+        verdict = self._engine.run(
+            recovery.rescue,
+            orphan.schema,
+            orphan.job_id,
+            orphan.token,
+            cause="lost: its worker was not heard of any more",
+            retry_in=RESCUE_PAUSE,
+        )
+        level = logging.ERROR if verdict == "failed" else logging.WARNING
+        log.log(level, "job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
+        return verdict != "gone"
+
+    def _listen(self) -> None:
+        """Wait while there are silent workers whose silence does not count yet."""
+        silence = self._terms.dead_after
+        self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
+        while self._engine.run(tickets.bury_workers, silence, dry_run=True):
+            rest = silence - self._engine.run(leases.age, "sweep")
+            if rest <= timedelta(0):
+                return
+            self._at_each_step()
+            sleep(min(rest, SWEEP_LEASE / 2).total_seconds())
+            self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
+
+    def promote(self, *, dry_run: bool) -> int:
+        """Make due tickets ready."""
+        return self._until_done(lambda: self._engine.run(tickets.promote, BATCH, dry_run=dry_run), once=dry_run)
+
+    def repair(self, *, dry_run: bool) -> int:
+        """Make tickets agree with jobs, tenant by tenant."""
+        return self._in_each_tenant(recovery.repair, self._queue.name, dry_run=dry_run)
+
+    def expire(self, *, dry_run: bool) -> int:
+        """Cancel jobs that were not run in time."""
+        return self._in_each_tenant(recovery.expire, dry_run=dry_run)
+
+    def purge(self, *, dry_run: bool) -> int:
+        """Remove what ended longer ago than the retention."""
+        self._engine.run(tickets.prune_outcomes, self._terms.retention, dry_run=dry_run)
+        if not dry_run:
+            self._until_done(lambda: self._engine.run(recovery.prune_rate_limits, BATCH), once=False)
+        return self._until_done(
+            lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH, dry_run=dry_run), once=dry_run
+        )
+
+    def restamp(self, *, dry_run: bool) -> int:
+        """Give to this backend what waits for one that nobody serves any more."""
+        return self._until_done(
+            lambda: self._engine.run(tickets.restamp, self._queue.name, self._terms.reoffer_after, dry_run=dry_run),
+            once=dry_run,
+        )
+
+    def offer(self, *, dry_run: bool) -> int:
+        """Hint again at jobs that nobody took for a while."""
+        offered, refused = set[JobRef](), set[str]()
+        # A tenant for which there is no room may have places already; there may be one for another.
+        for _ in range(self._queue.useful):
+            waiting = self._engine.run(
+                tickets.unclaimed,
+                backend=self._queue.name,
+                queues=self._registry.queues,
+                types=self._registry.versions,
+                waiting_for=self._terms.reoffer_after,
+                limit=self._queue.useful,
+                without=refused,
+            )
+            if dry_run:
+                return len(waiting)
+            for ref in waiting:
+                if ref not in offered and not self._queue.offer(ref):
+                    refused.add(ref.tenant)  # whoever finishes takes the rest
+                    break
+                offered.add(ref)
+            else:
+                break
+        return len(offered)
+
+    def unserved(self, *, dry_run: bool) -> int:
+        """Say what waits and nobody alive can take; nothing is to be done about it here."""
+        del dry_run
+        found = self._engine.run(workers.unserved, self._terms.reoffer_after)
+        for one in found:
+            log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
+        return sum(one.waiting for one in found)
+
+    def close(self) -> None:
+        """Send the last hints and end the engine's session."""
+        self._queue.close()
+        self._engine.close()
+
+    def _until_done(self, run_batch: Callable[[], int], *, once: bool) -> int:
+        total = done = run_batch()
+        while done and not once:
+            self._at_each_step()
+            done = run_batch()
+            total += done
+        return total
+
+    def _in_each_tenant(self, run: Callable[..., int], *parameters: object, dry_run: bool) -> int:
+        total, failed = 0, []
+        for slug, schema in self._engine.run(tickets.active_tenants):
+            self._at_each_step()
+            try:
+                total += self._engine.run(run, schema, *parameters, dry_run=dry_run)
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                # One tenant in trouble must not keep the others from being mended.
+                failed.append(f"{slug}: {in_short(error)}")
+        if failed:
+            raise PassesFailed("; ".join(failed))
+        return total
+
+
+class PassesFailed(TurnoError):
+    """What could be mended was; the rest is named, and the next run tries it again."""

@@ -1,0 +1,293 @@
+-- The control schema: who the tenants are, which jobs may run, who runs them.
+-- Run with search_path = turno, as the installation's NOLOGIN owner. It holds no tenant data:
+-- a ticket says that a job exists and may run, never what it does.
+-- Roles are granted nothing here; `turno/tenancy/rights/grants.py` is the one list of who may do what.
+-- The functions stand in ../functions, each whole; one that a policy names is declared here first.
+
+-- What a tenant's functions may store, and no more of it: whatever they accept, every function that all tenants share
+-- can index and move, and every reader can load. A domain is asked when a value is set, a table's CHECK at each
+-- update; its name is a sentence about the field, for whoever is refused.
+CREATE DOMAIN queue_name AS text CONSTRAINT "queue has 1 to 63 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 63);
+CREATE DOMAIN type_name AS text CONSTRAINT "type has 1 to 127 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 127);
+CREATE DOMAIN user_name AS text CONSTRAINT "user has 1 to 255 characters" CHECK (length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN idempotency_key AS text
+    CONSTRAINT "idempotency_key has 1 to 255 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN correlation_id AS text
+    CONSTRAINT "correlation_id has at most 255 bytes" CHECK (octet_length(VALUE) <= 255);
+CREATE DOMAIN trace_context AS text CONSTRAINT "trace_context has at most 512 bytes" CHECK (octet_length(VALUE) <= 512);
+CREATE DOMAIN payload_hash AS bytea CONSTRAINT "payload_hash has at most 64 bytes" CHECK (octet_length(VALUE) <= 64);
+-- What programs can load: Python refuses an integer of 4,300 digits, and JSON that nests about a thousand deep.
+-- A short text has neither, so few values are walked through.
+CREATE DOMAIN loadable_json AS jsonb
+    CONSTRAINT "JSON nests at most 200 deep" CHECK (octet_length(VALUE::text) < 400 OR NOT VALUE @? 'strict $.**{201}')
+    CONSTRAINT "JSON has no number beyond 1e308"
+    CHECK (octet_length(VALUE::text) < 4000 OR NOT VALUE @? 'strict $.** ? (@ > 1e308 || @ < -1e308)');
+CREATE DOMAIN job_payload AS loadable_json
+    CONSTRAINT "payload has at most 4 MB as text" CHECK (octet_length(VALUE::text) <= 4194304);
+CREATE DOMAIN job_result AS loadable_json
+    CONSTRAINT "result has at most 1 MB as text" CHECK (octet_length(VALUE::text) <= 1048576);
+CREATE DOMAIN job_state AS loadable_json
+    CONSTRAINT "state has at most 1 MB as text" CHECK (octet_length(VALUE::text) <= 1048576);
+CREATE DOMAIN job_error AS loadable_json CONSTRAINT "error is an object with at most 128 kB as text"
+    CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 131072);
+CREATE DOMAIN job_words AS text CONSTRAINT "words have at most 1000 characters" CHECK (length(VALUE) <= 1000);
+CREATE DOMAIN item_key AS text CONSTRAINT "key has 1 to 255 characters" CHECK (length(VALUE) BETWEEN 1 AND 255);
+CREATE DOMAIN item_ref AS text CONSTRAINT "ref has at most 1000 characters" CHECK (length(VALUE) <= 1000);
+-- Infinity is the time of what waits for a person. No other time is beyond what programs can hold.
+CREATE DOMAIN due_time AS timestamptz CONSTRAINT "run_at is from 2000 to 9999, or infinity"
+    CHECK (VALUE = 'infinity' OR VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z');
+CREATE DOMAIN expiry_time AS timestamptz CONSTRAINT "expires_at is from 2000 to 9999"
+    CHECK (VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z');
+
+CREATE TABLE companies (
+    id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    slug        text NOT NULL UNIQUE CHECK (slug ~ '^[a-z][a-z0-9_-]{0,39}$'),
+    name        text NOT NULL,
+    report_role text NOT NULL UNIQUE,
+    login_epoch integer NOT NULL DEFAULT 0,
+    created_at  timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE tenants (
+    id                integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    slug              text NOT NULL UNIQUE CHECK (slug ~ '^[a-z][a-z0-9_-]{0,39}$'),
+    company_id        integer NOT NULL REFERENCES companies,
+    schema            text NOT NULL UNIQUE CHECK (schema ~ '^t_[0-9a-f]{12}$'),
+    owner_role        text NOT NULL UNIQUE,
+    handler_role      text NOT NULL UNIQUE,
+    api_role          text NOT NULL UNIQUE,
+    -- provisioning -> active -> removed; only an active tenant is found by the web or a worker.
+    state             text NOT NULL DEFAULT 'provisioning' CHECK (state IN ('provisioning', 'active', 'removed')),
+    weight            smallint NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
+    cap               smallint CHECK (cap > 0),
+    paused_at         timestamptz,
+    backend           text CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
+    -- A login's password is derived from the epoch, a token's age is held against tokens_valid_from.
+    login_epoch       integer NOT NULL DEFAULT 0,
+    tokens_valid_from timestamptz NOT NULL DEFAULT '-infinity',
+    created_at        timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX tenants_of_company ON tenants (company_id);
+
+CREATE TABLE settings (
+    name       text PRIMARY KEY,
+    value      text NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT known_backend CHECK (
+        name NOT IN ('queue_backend', 'queue_canary_backend') OR value IN ('exec', 'pool', 'rabbitmq')),
+    CONSTRAINT percentage CHECK (
+        name <> 'queue_canary_percent' OR value ~ '^[0-9]{1,3}$' AND value::integer <= 100)
+);
+
+-- What operators decided about a job type; a type without a row runs freely.
+CREATE TABLE job_types (
+    type      text PRIMARY KEY,
+    cap       smallint CHECK (cap > 0),
+    paused_at timestamptz
+);
+
+-- A worker is alive because it says so, by the database's clock; nothing else about it is believed.
+-- It runs jobs of these types, in step with their versions, from these queues; from all of them if queues is null.
+CREATE TABLE workers (
+    id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    backend    text NOT NULL CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
+    host       text NOT NULL,
+    pid        integer NOT NULL,
+    queues     text[],
+    types      text[] NOT NULL DEFAULT '{}',
+    versions   smallint[] NOT NULL DEFAULT '{}',
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    alive_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK (cardinality(types) = cardinality(versions))
+) WITH (fillfactor = 50);
+
+-- Workers of the exec backend come when they are launched: what the last one of each host could run.
+CREATE TABLE exec_hosts (
+    host     text PRIMARY KEY,
+    types    text[] NOT NULL,
+    versions smallint[] NOT NULL,
+    seen_at  timestamptz NOT NULL
+);
+
+-- scheduled: may run at run_at.  ready: may run now.  running: a worker holds it under a token.
+-- The row goes when the job ends. No foreign key to tenants: its check would lock the
+-- tenant's row for every enqueue of every client.
+CREATE TABLE tickets (
+    job_id       uuid PRIMARY KEY,
+    tenant_id    integer NOT NULL,
+    queue        queue_name NOT NULL,
+    type         type_name NOT NULL,
+    version      smallint NOT NULL,
+    priority     smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
+    run_at       due_time NOT NULL,
+    state        text NOT NULL CHECK (state IN ('scheduled', 'ready', 'running')),
+    backend      text NOT NULL CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
+    published_at timestamptz,
+    worker_id    uuid,
+    token        uuid,
+    attempt      integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    -- How often a worker died with this job. Such a ticket is taken alone: it may be what killed the others.
+    crashes      smallint NOT NULL DEFAULT 0 CHECK (crashes >= 0),
+    -- Somebody wants this running job to stop: how its worker hears of it, who may not read the job.
+    cancel_at    timestamptz,
+    CHECK ((state = 'running') = (worker_id IS NOT NULL)),
+    CHECK ((state = 'running') = (token IS NOT NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
+        autovacuum_vacuum_cost_delay = 0);
+-- Backend, queue, type and version lead: they make a lane, and what a worker cannot run is in lanes
+-- that it never enters. Within a lane, the order in which a claim walks.
+CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
+    WHERE state = 'ready';
+CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
+-- For the time when more is due at once than is promoted at once.
+CREATE INDEX tickets_due_by_tenant ON tickets (tenant_id, run_at, job_id) WHERE state = 'scheduled';
+-- Few run at a time: for a cap it is read from end to end, which goes over dead entries without a look at the table.
+CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
+-- How the relay walks: what no consumer knows is never entered. Which of a tenant's are in the broker it counts.
+CREATE INDEX tickets_unpublished ON tickets (type, version, tenant_id, priority, run_at, job_id)
+    WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL;
+CREATE INDEX tickets_published ON tickets (tenant_id, published_at)
+    WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NOT NULL;
+
+-- Which process does what only one should do at a time; over when `until` has passed. `since` is when the present
+-- row of holders began, one after another without a gap.
+CREATE TABLE leases (
+    name   text PRIMARY KEY,
+    holder text NOT NULL,
+    until  timestamptz NOT NULL,
+    since  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- How much each user, and with the user '' each tenant, has used of what is limited: all of it is earned back at these
+-- moments, in Unix seconds. Once they have passed a row says as much as none, and may go at any time.
+CREATE TABLE rate_limits (
+    tenant_id integer NOT NULL,
+    user_id   text NOT NULL,
+    commands  double precision NOT NULL DEFAULT 0,
+    jobs      double precision NOT NULL DEFAULT 0,
+    payload   double precision NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, user_id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+
+-- What metrics and alerts read; append-only, pruned.
+CREATE TABLE outcomes (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    tenant_id integer NOT NULL,
+    type      text NOT NULL,
+    outcome   text NOT NULL,
+    wait_ms   integer NOT NULL,
+    run_ms    integer NOT NULL,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX outcomes_by_time ON outcomes (at);
+
+-- Tickets that open a live stream without a header or a cookie: known by their hash, used once, for seconds.
+-- Without a foreign key, like `tickets`: the tenant is looked up when the ticket is used.
+
+CREATE TABLE stream_tickets (
+    hash       bytea PRIMARY KEY CHECK (length(hash) = 32),
+    tenant     text NOT NULL,
+    user_id    text NOT NULL,
+    operator   boolean NOT NULL,
+    job_id     uuid,
+    -- The session that asked for it, in Unix seconds: its stream ends when that does.
+    issued_at  double precision NOT NULL,
+    until      double precision NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX stream_tickets_expired ON stream_tickets (expires_at);
+
+-- Whose owner role is this? Row-level security asks; its text is in ../functions.
+CREATE FUNCTION tenant_of(name) RETURNS integer LANGUAGE plpgsql STABLE AS 'BEGIN RETURN NULL; END';
+
+ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(current_user)));
+
+ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_outcomes ON outcomes FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
+-- Row-level security hides all rows from those without a policy; who may read at all is a matter of grants.
+CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
+
+-- What an operator sees of tickets: a view runs as its owner, whom the policies do not bind.
+CREATE VIEW ticket_counts AS
+SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
+       min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
+FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
+
+-- Does each tenant get its turn? What waits now, and the last quarter of an hour: the share of all
+-- working time it got, beside the share that its weight gives it among those who wanted any.
+CREATE VIEW fairness AS
+WITH present AS (
+    SELECT tenant_id,
+           count(*) FILTER (WHERE state = 'ready') AS waiting,
+           count(*) FILTER (WHERE state = 'running') AS running,
+           clock_timestamp() - min(run_at) FILTER (WHERE state = 'ready') AS oldest_wait
+    FROM tickets WHERE state <> 'scheduled' GROUP BY tenant_id
+), recent AS (
+    SELECT tenant_id, count(*) AS ended, sum(run_ms) AS run_ms,
+           percentile_disc(0.5) WITHIN GROUP (ORDER BY wait_ms) AS wait_p50_ms,
+           percentile_disc(0.95) WITHIN GROUP (ORDER BY wait_ms) AS wait_p95_ms
+    FROM outcomes WHERE at > clock_timestamp() - interval '15 minutes' GROUP BY tenant_id
+)
+SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
+       coalesce(p.waiting, 0) AS waiting, coalesce(p.running, 0) AS running, p.oldest_wait,
+       coalesce(r.ended, 0) AS ended, r.wait_p50_ms, r.wait_p95_ms,
+       coalesce(r.run_ms, 0)::numeric / nullif(sum(r.run_ms) OVER (), 0) AS share,
+       n.weight::numeric / sum(n.weight) OVER () AS fair_share
+FROM present p FULL JOIN recent r USING (tenant_id)
+JOIN tenants n ON n.id = tenant_id;
+
+-- Who is where: by backend its living workers and tickets, and what of them is stranded, which nobody alive will take.
+CREATE VIEW backend_counts AS
+SELECT b.backend,
+       (SELECT count(*) FROM workers w WHERE w.backend = b.backend) AS workers,
+       count(t.job_id) FILTER (WHERE t.state = 'scheduled') AS scheduled,
+       count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
+       count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
+       count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
+       min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest
+FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend)
+LEFT JOIN tickets t ON t.backend = b.backend
+GROUP BY b.backend;
+
+-- Who can run what: the living workers, and for exec what those of a host could that came last. A worker that is not off
+-- the list although nobody hears of it is none: nobody sweeps.
+CREATE VIEW serving AS
+SELECT backend, queues, types, versions FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'
+UNION ALL
+SELECT 'exec', NULL, types, versions FROM exec_hosts;
+
+-- What claiming passes around -------------------------------------------------------------------
+
+CREATE TYPE claimed AS (
+    job_id uuid, token uuid, attempt integer, type text, version smallint,
+    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer
+);
+
+-- A ticket's place in its lane; or any place, to walk on from.
+CREATE TYPE spot AS (tenant_id integer, priority smallint, run_at timestamptz, job_id uuid);
+
+-- What one look into the index found, over how many entries it went, and how long that took.
+CREATE TYPE walk AS (head spot, walked bigint, took interval);
+
+-- No ticket of this tenant and band waits before this place. How long a claim believes that while there is other
+-- work, and while there is none.
+CREATE TYPE mark AS (
+    tenant_id integer, priority smallint, run_at timestamptz, job_id uuid, busy_until timestamptz, idle_until timestamptz
+);
+
+-- No tenant from the first one on has work, until the second one; told at the price of so many dead entries.
+CREATE TYPE hop AS (opens integer, closes integer, walked bigint, busy_until timestamptz, idle_until timestamptz);
+
+-- Ready tickets that the same workers can run, of all tenants. The key names it in settings.
+CREATE TYPE lane AS (backend text, queue text, type text, version smallint, key text, capped boolean, closed boolean,
+                     hops hop[], marked integer[]);
+
+-- A ticket chosen to be taken: in which of a claim's lanes, and where there.
+CREATE TYPE pick AS (lane integer, spot spot);
+
+-- A tenant's turn goes on while it used less than it is allowed.
+CREATE TYPE turn AS (
+    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer,
+    weight smallint, used integer, allowed integer
+);

@@ -1,0 +1,152 @@
+"""At most so many spawned workers on one host, over all its web processes: one locked file each.
+
+A lock belongs to the open file, which the worker inherits; it goes when the worker ends, however it ends. The file's
+text is the tenant that the worker runs a job of. Some places more are in reserve, for tenants that have none.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from turno.errors import TurnoError
+
+ORDINARY, RESERVE = "slot", "reserve"
+
+
+class UnsafeSlotFolder(TurnoError):
+    """The slot folder belongs to somebody else or is open to others; set EXEC_SLOT_DIR to a private folder."""
+
+
+class Slot:
+    """One held place for a worker; `descriptor` is what the worker inherits."""
+
+    def __init__(self, descriptor: int, path: Path, limit: int) -> None:
+        """`limit` is how many ordinary places there are."""
+        self.descriptor = descriptor
+        self._path = path
+        self._limit = limit
+
+    @classmethod
+    def inherited(cls, handed: str) -> Self:
+        """Return the slot that the launcher took for this process, from what it `handed` over."""
+        descriptor, limit = handed.split(":")
+        return cls(int(descriptor), Path(f"/proc/self/fd/{descriptor}").readlink(), int(limit))
+
+    @property
+    def handed(self) -> str:
+        """Return what a process that inherits it has to be told."""
+        return f"{self.descriptor}:{self._limit}"
+
+    def use_for(self, tenant: str) -> None:
+        """Write down whose job is run in this place; nobody's if empty."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, tenant.encode(), 0)
+
+    def ordinary(self) -> bool:
+        """Say whether anybody's job may be run here, not only one of a tenant that has no other place.
+
+        A place in reserve is exchanged for an ordinary one, if one is free.
+        """
+        return self._path.name.startswith(ORDINARY) or self._move()
+
+    def others(self) -> frozenset[str]:
+        """Return the tenants that have other places on this host."""
+        folder = self._path.parent
+        others = {*folder.glob(f"{ORDINARY}-*"), *folder.glob(f"{RESERVE}-*")} - {self._path}
+        return frozenset(filter(None, map(_read, others)))
+
+    def release(self) -> None:
+        """Give the place back."""
+        self.use_for("")
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+
+    def regain(self) -> bool:
+        """Try to have the same place again, or an ordinary one for one in reserve; False if all are somebody else's."""
+        if self._path.name.startswith(RESERVE) and self._move():
+            return True
+        return _lock(self.descriptor)
+
+    def close(self) -> None:
+        """Close this process's share; the place stays taken while another process has it open."""
+        os.close(self.descriptor)
+
+    def _move(self) -> bool:
+        for path in _places(self._path.parent, ORDINARY, self._limit):
+            if (descriptor := _open_locked(path)) is not None:
+                self.use_for("")
+                os.dup2(descriptor, self.descriptor)  # and the place in reserve is free
+                os.close(descriptor)
+                self._path = path
+                return True
+        return False
+
+
+class SlotFolder:
+    """Hands out at most `limit` slots on this host, and `reserve` more to tenants that have none."""
+
+    def __init__(self, folder: Path, limit: int, reserve: int = 0) -> None:
+        self.folder = folder
+        self.limit = limit
+        self.reserve = reserve
+
+    def take(self, tenant: str) -> Slot | None:
+        """Return a free slot for a tenant's job, or None if there is none for it; never waits."""
+        self._prepare()
+        taken = set()
+        for path in _places(self.folder, ORDINARY, self.limit):
+            if (slot := self._slot(path, tenant)) is not None:
+                return slot
+            taken.add(_read(path))
+        for path in _places(self.folder, RESERVE, self.reserve):
+            if tenant in taken:
+                break
+            if (slot := self._slot(path, tenant)) is not None:
+                return slot
+            taken.add(_read(path))
+        return None
+
+    def _slot(self, path: Path, tenant: str) -> Slot | None:
+        if (descriptor := _open_locked(path)) is None:
+            return None
+        slot = Slot(descriptor, path, self.limit)
+        slot.use_for(tenant)
+        return slot
+
+    def _prepare(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(self.folder)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            raise UnsafeSlotFolder(f"{self.folder}: {UnsafeSlotFolder.__doc__}")
+
+
+def _places(folder: Path, kind: str, count: int) -> Iterator[Path]:
+    return (folder / f"{kind}-{number}" for number in range(count))
+
+
+def _open_locked(path: Path) -> int | None:
+    """Return the descriptor of a place that is ours now, None if it is somebody else's."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        ours = _lock(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not ours:
+        os.close(descriptor)
+    return descriptor if ours else None
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(path: Path) -> str:
+    """Return the tenant that has a place."""
+    return path.read_text(encoding="utf-8")

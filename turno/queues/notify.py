@@ -1,0 +1,63 @@
+"""The backends with residents: a notification wakes workers, or the relay, coalesced and outside any transaction."""
+
+import logging
+from collections.abc import Callable
+from threading import Condition, Thread
+
+from turno.jobs.job import JobRef
+
+log = logging.getLogger(__name__)
+
+BREATH = 0.005  # seconds between two notifications of one process: a commit with a notification takes a global lock
+
+
+class PoolQueue:
+    """Notifies after the commit, from a thread of its own; implements QueueInterface."""
+
+    useful = 1  # one notification wakes whoever listens
+
+    def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None], name: str = "pool") -> None:
+        """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway.
+
+        Of the backend rabbitmq it is the relay that wakes: the web never speaks to the broker. `hang_up` is called
+        once, at the end, from the thread that notified.
+        """
+        self.name = name
+        self._notify = notify
+        self._hang_up = hang_up
+        self._changed = Condition()
+        self._offered = self._closed = False
+        self._thread = Thread(target=self._send, name="hints", daemon=True)
+        self._thread.start()
+
+    def offer(self, ref: JobRef) -> bool:
+        """Have the workers woken; which job it is, they find by claiming."""
+        del ref
+        with self._changed:
+            self._offered = True
+            self._changed.notify()
+            return not self._closed
+
+    def close(self) -> None:
+        """Send what is left and end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _send(self) -> None:
+        while self._next():
+            try:
+                self._notify()
+            except Exception as error:  # noqa: BLE001 - a lost hint is no error
+                log.warning("workers not woken: %s", error)
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, BREATH)
+        self._hang_up()
+
+    def _next(self) -> bool:
+        """Wait until a hint is to be sent; False when it is closed and nothing was offered since the last one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._offered or self._closed)
+            offered, self._offered = self._offered, False
+            return offered

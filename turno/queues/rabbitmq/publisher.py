@@ -1,0 +1,141 @@
+"""Publishes to the broker and waits for its word on each message."""
+
+import logging
+from collections.abc import Sequence
+from threading import Event
+from typing import Any
+
+import pika
+from pika.adapters.select_connection import IOLoop
+from pika.exceptions import AMQPError
+
+from turno.errors import TurnoError
+from turno.jobs.message import Message
+from turno.queues.rabbitmq.connection import Link
+from turno.queues.rabbitmq.topology import EXCHANGE, JOBS, QUEUE, prepare
+
+log = logging.getLogger(__name__)
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2, content_type="application/json")
+
+
+class BrokerAway(TurnoError):
+    """The broker did not answer in time, or cannot be reached."""
+
+
+class Publisher(Link):
+    """Publishes persistent, mandatory messages, many at a time, and waits for the broker's word on each."""
+
+    def __init__(self, loop: IOLoop, url: str, *, patience: float = 5.0) -> None:
+        super().__init__(loop, url)
+        self._patience = patience
+        self._batch: Batch | None = None
+
+    def publish(self, outgoing: Sequence[Message]) -> list[Message]:
+        """Return what was confirmed, from another thread than the loop's; raises BrokerAway when nothing was.
+
+        Where a queue is missing it is made again; what came back for that is not among the confirmed.
+        """
+        batch = Batch(outgoing)
+        self._loop.add_callback_threadsafe(lambda: self._send(batch))
+        batch.over.wait(self._patience)
+        self._loop.add_callback_threadsafe(lambda: self._close_late(batch))
+        confirmed = batch.confirmed
+        if batch.returned:
+            log.error("%s messages came back: a queue is missing", len(batch.returned), extra={"alert": "unroutable"})
+            self._mend()
+        elif not confirmed:
+            raise BrokerAway("no message was confirmed")
+        return confirmed
+
+    def waiting(self) -> int:
+        """Return how many messages wait in the broker, from another thread; raises BrokerAway."""
+        answer: list[int] = []
+        over = Event()
+
+        def heard(frame: Any) -> None:
+            answer.append(frame.method.message_count)
+            over.set()
+
+        def ask() -> None:
+            if self.channel is not None:
+                self.channel.queue_declare(QUEUE, passive=True, callback=heard)
+            else:
+                over.set()
+
+        self._loop.add_callback_threadsafe(ask)
+        over.wait(self._patience)
+        if not answer:
+            raise BrokerAway("the broker did not say what waits")
+        return answer[0]
+
+    def on_ready(self, channel: Any) -> None:
+        """Ask for confirmations."""
+        channel.confirm_delivery(self._confirmed)
+        channel.add_on_return_callback(self._returned)
+        self._next_tag = 1
+
+    def on_lost(self) -> None:
+        """End the wait of whoever publishes: what was not confirmed may or may not be there."""
+        if self._batch is not None:
+            self._batch.over.set()
+            self._batch = None
+
+    def _mend(self) -> None:
+        try:
+            prepare(self._url)
+        except AMQPError as error:
+            raise BrokerAway(f"its queues could not be made again: {error!r}") from error
+
+    def _send(self, batch: "Batch") -> None:
+        if self.channel is None:
+            batch.over.set()
+            return
+        self._batch = batch
+        for message in batch.outgoing:
+            batch.open[self._next_tag] = message
+            self._next_tag += 1
+            self.channel.basic_publish(EXCHANGE, JOBS, message.encode(), PERSISTENT, mandatory=True)
+
+    def _close_late(self, batch: "Batch") -> None:
+        # A broker that is alive and does not confirm, as in a minority, is as good as none.
+        if self._batch is batch:
+            self._batch = None
+            if batch.open:
+                self._throw_away()
+
+    def _confirmed(self, frame: Any) -> None:
+        if self._batch is not None:
+            self._batch.settle(frame.method)
+
+    def _returned(self, _channel: Any, _method: Any, _properties: Any, body: bytes) -> None:
+        if self._batch is not None:
+            self._batch.returned.append(Message.decode(body))
+
+
+class Batch:
+    """Messages on their way, by the broker's number for each."""
+
+    def __init__(self, outgoing: Sequence[Message]) -> None:
+        self.outgoing = outgoing
+        self.open: dict[int, Message] = {}
+        self.returned: list[Message] = []  # the broker says so before it confirms them
+        self.over = Event()
+        self._acknowledged: list[Message] = []
+
+    @property
+    def confirmed(self) -> list[Message]:
+        """Return what a queue has."""
+        return [message for message in self._acknowledged if message not in self.returned]
+
+    def settle(self, method: Any) -> None:
+        """Take the broker's word for one message, or for all up to one."""
+        tags = [
+            tag for tag in self.open if tag == method.delivery_tag or (method.multiple and tag < method.delivery_tag)
+        ]
+        for tag in tags:
+            message = self.open.pop(tag)
+            if isinstance(method, pika.spec.Basic.Ack):
+                self._acknowledged.append(message)
+        if not self.open:
+            self.over.set()

@@ -1,0 +1,127 @@
+"""Hears from the broker what may run, no more than can be run."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from pika.adapters.select_connection import IOLoop
+
+from turno.jobs.message import Message, Undecodable
+from turno.queues.rabbitmq.connection import Link
+from turno.queues.rabbitmq.topology import QUEUE
+
+log = logging.getLogger(__name__)
+
+HOLD = 0.1  # seconds a message may be kept from other consumers while every child here is busy
+
+
+class Receiver(Link):
+    """Hands messages over while it has credit; what is more than that goes back for other consumers.
+
+    Each is handed over under a receipt, by which it is acknowledged or given back. Receipts of a connection that
+    broke since are void: the broker delivers those messages again, and their claims decide.
+    """
+
+    def __init__(
+        self, loop: IOLoop, url: str, *, hand_over: Callable[[str, Message], None], tell: Callable[[str], None]
+    ) -> None:
+        """Make the two ways out: messages under their receipts, and here or away whenever the broker is."""
+        super().__init__(loop, url)
+        self._hand_over = hand_over
+        self._tell = tell
+        self._credit = 0
+        self._prefetch = 0
+        self._life = 0
+        self._consumer: str | None = None
+        self._held: deque[tuple[int, Message]] = deque()
+        self._returning: object | None = None
+
+    def grant(self, more: int) -> None:
+        """Have so many more messages handed over, as they come."""
+        self._credit += more
+        self._pass_on()
+        self._consume()
+
+    def revoke(self) -> None:
+        """Hand nothing over until there is credit again."""
+        self._credit = 0
+        if self._held:
+            self._return_soon()
+
+    def acknowledge(self, receipt: str) -> None:
+        """Have the broker forget a message."""
+        if (tag := self._tag(receipt)) is not None:
+            self.channel.basic_ack(tag)
+
+    def give_back(self, receipt: str) -> None:
+        """Have the broker deliver a message to somebody else."""
+        if (tag := self._tag(receipt)) is not None:
+            self.channel.basic_nack(tag, requeue=True)
+
+    def on_ready(self, channel: Any) -> None:
+        """Consume, if there is credit; `channel` has begun the numbers of its deliveries anew."""
+        self._life += 1
+        channel.add_on_cancel_callback(lambda _: self._throw_away())  # its queue was deleted
+        self._tell("here")
+        self._consume()
+
+    def on_lost(self) -> None:
+        """Drop what was held: it is delivered again."""
+        self._consumer = None
+        self._held.clear()
+        self._tell("away")
+
+    def _tag(self, receipt: str) -> int | None:
+        life, _, tag = receipt.partition(".")
+        return int(tag) if self.channel is not None and int(life) == self._life else None
+
+    def _consume(self) -> None:
+        """See to it that as much comes as there are free children; whatever is more goes back after a moment."""
+        enough = self._consumer and self._credit <= self._prefetch
+        if self.channel is None or enough or self._credit <= 0:
+            return
+        self._cancel()
+        self._prefetch = self._credit
+        self.channel.basic_qos(prefetch_count=self._prefetch)
+        self._consumer = self.channel.basic_consume(QUEUE, self._arrived)
+
+    def _cancel(self) -> None:
+        if self._consumer is not None:
+            self.channel.basic_cancel(self._consumer)
+        self._consumer = None
+
+    def _arrived(self, channel: Any, method: Any, _properties: Any, body: bytes) -> None:
+        try:
+            message = Message.decode(body)
+        except Undecodable as problem:
+            log.error("message put in quarantine: %s", problem, extra={"alert": "quarantine"})  # noqa: TRY400
+            channel.basic_reject(method.delivery_tag, requeue=False)
+            return
+        if method.consumer_tag != self._consumer:
+            channel.basic_nack(method.delivery_tag, requeue=True)  # it came while we were leaving
+            return
+        self._held.append((method.delivery_tag, message))
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._credit > 0 and self._held:
+            tag, message = self._held.popleft()
+            self._credit -= 1
+            self._hand_over(f"{self._life}.{tag}", message)
+        if self._held:
+            self._return_soon()
+
+    def _return_soon(self) -> None:
+        if self._returning is None:
+            self._returning = self._loop.call_later(HOLD, self._return_held)
+
+    def _return_held(self) -> None:
+        """Give back what still waits here, and consume again only as much as there is credit for."""
+        self._returning = None
+        if self.channel is None or not self._held:
+            return
+        self._cancel()
+        while self._held:
+            self.channel.basic_nack(self._held.popleft()[0], requeue=True)
+        self._consume()

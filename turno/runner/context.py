@@ -1,0 +1,189 @@
+"""What a handler sees of its job."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from json import dumps, loads
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+
+from turno.errors import CancelRequested, HandlerMisuse
+from turno.jobs.handler import JobHandler
+from turno.runner.attempt_errors import AttemptErrors
+from turno.runner.company_reading import CompanyReading
+from turno.runner.exit_codes import TIME_LIMIT
+from turno.runner.items import LedgerBatch
+from turno.runner.outside_call import Call, OutsideCall, Reconcile
+from turno.runner.session import HandlerConnection, JobTransaction, SessionSource
+from turno.runner.stop_request import HandBack, StopRequest
+from turno.store.handler import attempts, effects
+from turno.store.handler.attempts import Started
+
+T = TypeVar("T")
+PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two looks for a cancellation
+
+
+class AttemptContext:
+    """One attempt's view of its job; implements `turno.jobs.handler.JobContext`."""
+
+    def __init__(
+        self,
+        *,
+        transaction: JobTransaction,
+        started: Started,
+        stop: StopRequest,
+        sessions: SessionSource,
+        moved: Callable[[], None],
+        handler: type[JobHandler[Any]],
+    ) -> None:
+        claim = transaction.claim
+        self.errors = AttemptErrors(claim, handler)
+        self.job_id = claim.job_id
+        self.tenant = claim.login.slug
+        self.user_id = started.user_id
+        self.attempt = started.attempt
+        self.correlation_id = started.correlation_id
+        self.checkpoint_state = started.checkpoint
+        self.log = logging.LoggerAdapter(
+            logging.getLogger("turno.handler"),
+            {
+                "tenant": self.tenant,
+                "job_id": str(self.job_id),
+                "attempt": self.attempt,
+                "correlation_id": self.correlation_id,
+            },
+        )
+        self._transaction = transaction
+        self._stop = stop
+        self._moved = moved
+        self._sessions = sessions
+        self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
+        self._grouped = handler.group > 1
+        self._second: HandlerConnection | None = None
+        self._next_progress = 0.0
+        self._next_look = 0.0
+        self._batch: LedgerBatch[Any] | None = None
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The tenant's session, inside the job's transaction."""
+        return self._transaction.connection
+
+    @property
+    def company(self) -> CompanyReading:
+        """What a consolidated report reads: its company's branches."""
+        if self._company is None:
+            raise HandlerMisuse("job.company is for a handler whose class says `reads_company = True`")
+        return self._company
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Show how far the job is; at most four times a second, the last one always."""
+        self.stop_if_overdue()
+        if monotonic() < self._next_progress and done < total:
+            return
+        self._next_progress = monotonic() + PROGRESS_EVERY
+        if self._batch is not None:
+            done, total = 0, 0  # the ledger counts; only the message is news
+        try:
+            asked = attempts.progress(self._second_session(), self._transaction.claim, done, total, message)
+        except psycopg.errors.LockNotAvailable:
+            return
+        self._moved()
+        if asked:
+            raise CancelRequested("somebody asked for this job to be cancelled")
+
+    def checkpoint(self, state: Any) -> None:
+        """Commit the work so far together with `state`, and stop here if the worker must."""
+        self._commits_alone("job.checkpoint")
+        if self._batch is not None and self._batch.item is not None:
+            raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
+        self.finish()
+        asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
+        self._transaction.commit_and_go_on()
+        # The same attempt may start its handler again, after a collision: from here, as a later one would.
+        self.checkpoint_state = loads(dumps(state))
+        self.safe_place(asked=asked)
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
+        """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
+        self._commits_alone("job.each")
+        if self._batch is not None:
+            raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
+        self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
+        return batch
+
+    def once(self, key: str, call: Call, reconcile: Reconcile | None = None, *, idempotent: bool = False) -> Any:
+        """Have an outside effect happen once in this tenant, whatever fails; see OutsideCall and the guide."""
+        self._commits_alone("job.once")
+        return OutsideCall(self, self._transaction, key, call, reconcile, idempotent=idempotent).result()
+
+    @contextmanager
+    def between_transactions(self) -> Iterator[None]:
+        """Commit the work so far, and open the next transaction, and the item's savepoint, after the block."""
+        item = self._batch.item if self._batch is not None else None
+        if item is not None:
+            item.suspend()
+        self.finish()
+        asked = effects.hold(self.connection, self._transaction.claim)
+        self._transaction.commit()
+        try:
+            self.safe_place(asked=asked)
+            yield
+        finally:
+            self._transaction.begin()
+            if item is not None:
+                item.resume()
+
+    def check_cancelled(self) -> None:
+        """Raise CancelRequested if somebody asked this job to stop."""
+        self.stop_if_overdue()
+        if monotonic() >= self._next_look:
+            self._next_look = monotonic() + PROGRESS_EVERY
+            self.safe_place(asked=attempts.cancel_requested(self.connection, self._transaction.claim), drain=False)
+
+    def safe_place(self, *, asked: bool, drain: bool = True) -> None:
+        """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
+        self.stop_if_overdue()
+        if drain:
+            self._moved()
+        if asked:
+            raise CancelRequested("somebody asked for this job to be cancelled")
+        if drain and self._stop.requested:
+            raise HandBack("the worker is stopping; the job goes on elsewhere")
+
+    def stop_if_overdue(self) -> None:
+        """End this process if its time limit has passed: the parent records the cause."""
+        if self._stop.overdue:
+            os._exit(TIME_LIMIT)
+
+    def start_over(self) -> None:
+        """Forget a batch that a collision with another transaction has undone: the handler runs again."""
+        self._batch = None
+        if self._company is not None:
+            self._company.close()
+
+    def finish(self) -> None:
+        """Enter what a batch has done since its last chunk, so that it commits with its record."""
+        if self._batch is not None:
+            self._batch.record()
+
+    def close(self) -> None:
+        """Give back the second session, and end the company's, if there were any."""
+        if self._company is not None:
+            self._company.close()
+        if self._second is not None:
+            self._sessions.give_back(self._transaction.claim.login, self._second)
+
+    def _commits_alone(self, what: str) -> None:
+        # Also where a job of a grouped type runs singly: what a handler may do must not depend on its company.
+        if self._grouped:
+            raise HandlerMisuse(f"{what} commits, but jobs of a type with `group` share a transaction: use one of them")
+
+    def _second_session(self) -> HandlerConnection:
+        if self._second is None:
+            self._second = self._sessions.take(self._transaction.claim.login)
+            self._second.execute("SET lock_timeout = '500ms'")
+        return self._second

@@ -1,0 +1,143 @@
+"""Run a handler inside the caller's request, without a job: what `ENABLE_BACKGROUND_JOBS=false` means."""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar
+from uuid import UUID, uuid4
+
+import psycopg
+
+from turno.errors import InvalidResult, PermanentFailure
+from turno.jobs.effect import Effect, Finding
+from turno.jobs.handler import JobHandler
+from turno.jobs.payload import rebuild
+from turno.runner.items import Counts
+from turno.runner.result_json import serialise
+from turno.runner.session import HandlerConnection, SessionSource, transient
+from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+
+T = TypeVar("T")
+
+
+class InlineRunner:
+    """Runs the service in the tenant's own session and in one transaction; there is no job and no retry."""
+
+    def __init__(self, sessions: SessionSource) -> None:
+        self._sessions = sessions
+
+    def run(
+        self, tenant: Tenant, handler: type[JobHandler[Any]], payload: dict[str, Any], user_id: str
+    ) -> dict[str, Any]:
+        """Return the handler's result, committed; whatever the handler raises passes through, rolled back."""
+        login = HandlerLogin.of(tenant)
+        connection = self._sessions.take(login)
+        try:
+            connection.execute("BEGIN")
+            job = InlineContext(connection, tenant.slug, user_id, handler)
+            runner = handler()
+            runner.before(job)
+            answer = runner.handle(job, rebuild(handler.payload_type, payload))
+            runner.after(job)
+            if not isinstance(answer, dict):
+                raise InvalidResult(f"{handler.type} asked for {type(answer).__name__}, which needs background jobs")
+            result: dict[str, Any] = json.loads(serialise(answer))
+            psycopg.Connection.commit(connection)
+            return result
+        finally:
+            self._sessions.give_back(login, connection)
+
+
+class InlineContext:
+    """The context of work done inside a request; implements `turno.jobs.handler.JobContext`."""
+
+    attempt = 1
+    correlation_id: str | None = None
+    checkpoint_state: Any = None
+
+    def __init__(
+        self, connection: HandlerConnection, tenant: str, user_id: str, handler: type[JobHandler[Any]]
+    ) -> None:
+        self.job_id: UUID = uuid4()
+        self.tenant = tenant
+        self.user_id = user_id
+        self.connection = connection
+        self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
+        self.is_for_users = handler.is_for_users
+
+    @property
+    def company(self) -> NoReturn:
+        """Refuse: only workers are given the report login of a company."""
+        raise PermanentFailure("a report of a company needs background jobs, which are switched off")
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Do nothing: the caller is waiting."""
+
+    def checkpoint(self, state: Any) -> None:
+        """Do nothing: a request is one transaction."""
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> "InlineBatch[T]":
+        """Run each item under a savepoint; an item's own error is counted and passed over."""
+        del key, chunk
+        return InlineBatch(self, list(items))
+
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> NoReturn:
+        """Refuse: an outside effect needs an intent that is committed, and a request is one transaction."""
+        del call, reconcile, idempotent
+        raise PermanentFailure(f"the outside effect {key} needs background jobs, which are switched off")
+
+    def check_cancelled(self) -> None:
+        """Do nothing: the caller cannot cancel."""
+
+
+class InlineBatch(Generic[T]):
+    """A batch without a ledger."""
+
+    def __init__(self, job: InlineContext, items: list[T]) -> None:
+        self._job = job
+        self._items = items
+        self.counts = Counts(total=len(items))
+
+    def __iter__(self) -> "Iterator[InlineStep[T]]":
+        for item in self._items:
+            yield InlineStep(self._job, item, self.counts)
+
+
+class InlineStep(Generic[T]):
+    """One item under its savepoint."""
+
+    def __init__(self, job: InlineContext, value: T, counts: Counts) -> None:
+        self.value = value
+        self.ref: str | None = None
+        self._counts = counts
+        self._job = job
+        self._savepoint = job.connection.transaction()
+
+    def __enter__(self) -> Self:
+        self._savepoint.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._savepoint.__exit__(kind, error, trace)
+        if error is None:
+            self._counts.done += 1
+            return True
+        if not isinstance(error, Exception) or transient(error):
+            return False
+        if not self._job.is_for_users(error):
+            from turno.jobs.error_record import line_of  # noqa: PLC0415 - loaded only when something failed
+
+            # Its message may hold what the payload holds.
+            self._job.log.error("an item failed unexpectedly: %s at %s", type(error).__name__, line_of(error))
+        self._counts.failed += 1
+        return True

@@ -1,0 +1,200 @@
+"""A batch with a ledger: what is done commits with its record, what failed is written down and passed over."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from turno import crash_points
+from turno.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+)
+from turno.runner.attempt_errors import AttemptErrors
+from turno.runner.session import JobTransaction, transient
+from turno.runner.stop_request import HandBack
+from turno.store.handler import attempts
+
+if TYPE_CHECKING:
+    from turno.runner.context import AttemptContext
+
+T = TypeVar("T")
+LARGEST_CHUNK = 50
+LONGEST_KEY = 255
+# No item is to blame for these: they end the chunk, or the attempt.
+IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
+NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
+
+
+@dataclass(slots=True)
+class Counts:
+    """How a batch stands, in items; `skipped` were done by the job that this one continues."""
+
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    total: int = 0
+
+
+class LedgerBatch(Generic[T]):
+    """Iterate over the items that the ledger does not know yet, each inside a savepoint of its own.
+
+        for step in job.each(order_ids, key=str):
+            with step as item:
+                item.ref = bill(job.connection, item.value)
+
+    Every `chunk` items (at most 50) the work commits together with the ledger. An item's own error is
+    recorded and the batch goes on; an error of the database's that is no item's fault ends the chunk.
+    """
+
+    def __init__(
+        self,
+        context: "AttemptContext",
+        transaction: JobTransaction,
+        items: list[T],
+        *,
+        key: Callable[[T], str],
+        chunk: int,
+    ) -> None:
+        if not 1 <= chunk <= LARGEST_CHUNK:
+            raise ValueError(f"chunk must be from 1 to {LARGEST_CHUNK}, not {chunk}")
+        self._items = {key(item): item for item in items}
+        if len(self._items) != len(items):
+            raise ValueError("two items of the batch have the same key; the ledger needs them to differ")
+        for item in self._items:
+            if not 1 <= len(item) <= LONGEST_KEY:
+                raise ValueError(f"an item's key has 1 to {LONGEST_KEY} characters, not {len(item)}: {item[:40]!r}")
+        self._context = context
+        self._transaction = transaction
+        self._chunk = chunk
+        self._entries: list[dict[str, Any]] = []
+        self._step: Step[T] | None = None
+        self.counts = Counts(total=len(items))
+
+    def __iter__(self) -> "Iterator[Step[T]]":
+        """Yield the items still to do, committing a chunk at a time."""
+        for key in self._outstanding():
+            self._step = Step(key, self._items[key], self._transaction, self._context.errors)
+            yield self._step
+            self._enter()
+            if len(self._entries) == self._chunk:
+                self._commit_chunk()
+        if self._entries:
+            self._commit_chunk()
+
+    def _outstanding(self) -> list[str]:
+        known = attempts.ledger(self._transaction.connection, self._transaction.claim)
+        for state in known.values():
+            self._count(state)
+        # What an earlier job has done is no part of this one's total.
+        self.counts.total -= self.counts.skipped
+        return [key for key in self._items if key not in known]
+
+    def _commit_chunk(self) -> None:
+        asked = self.record()
+        crash_points.reach("chunk_recorded")
+        self._transaction.commit_and_go_on()
+        crash_points.reach("chunk_committed")
+        self._context.safe_place(asked=asked)
+
+    @property
+    def item(self) -> "Step[T] | None":
+        """Return the item that is being run, within which nothing of it may be committed."""
+        return self._step if self._step is not None and self._step.open else None
+
+    def record(self) -> bool:
+        """Enter the finished items into the ledger, in the transaction that did their work."""
+        # The loop may have been left, or a checkpoint been set, before it came back for this one.
+        if self._step is not None and self._step.finished:
+            self._enter()
+        if not self._entries:
+            return False
+        entries, self._entries = self._entries, []
+        asked = attempts.items(self._transaction.connection, self._transaction.claim, entries, self.counts.total)
+        for entry in entries:
+            self._count(entry["state"])
+        return asked
+
+    def _enter(self) -> None:
+        if self._step is not None:
+            self._entries.append(self._step.entry())
+            self._step = None
+
+    def _count(self, state: str) -> None:
+        setattr(self.counts, state, getattr(self.counts, state) + 1)
+
+
+class Step(Generic[T]):
+    """One item: `with step as item:` runs it under a savepoint and keeps its error in the ledger."""
+
+    def __init__(self, key: str, value: T, transaction: JobTransaction, errors: AttemptErrors) -> None:
+        self.value = value
+        self.ref: str | None = None
+        self._key = key
+        self._transaction = transaction
+        self._errors = errors
+        self._state = "untouched"
+        self._error: dict[str, Any] | None = None
+
+    def __enter__(self) -> Self:
+        self._transaction.connection.execute("SAVEPOINT item")
+        self._state = "open"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            error = self._settle()
+        if error is None:
+            self._state = "done"
+            return True
+        if not isinstance(error, Exception) or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):
+            if trace is None:
+                raise error
+            return False
+        self._transaction.connection.execute("ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item")
+        self._state, self.ref, self._error = "failed", None, self._errors.describe(error)
+        return True
+
+    def suspend(self) -> None:
+        """Leave the item's savepoint for a while; raises HandlerMisuse if the item has written already."""
+        if attempts.writing_savepoints(self._transaction.connection):
+            raise HandlerMisuse("within an item of job.each, job.once must come before whatever the item writes")
+        self._transaction.connection.execute("RELEASE SAVEPOINT item")
+
+    def resume(self) -> None:
+        """Enter the savepoint again, in the next transaction."""
+        self._transaction.connection.execute("SAVEPOINT item")
+
+    def _settle(self) -> Exception | None:
+        """Release the savepoint after the item's deferred constraints have spoken; return their complaint."""
+        try:
+            self._transaction.connection.execute(
+                "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; RELEASE SAVEPOINT item"
+            )
+        except Exception as error:  # noqa: BLE001 - whose fault it is, is decided by the caller
+            return error
+        return None
+
+    @property
+    def open(self) -> bool:
+        """Say whether the item is being run."""
+        return self._state == "open"
+
+    @property
+    def finished(self) -> bool:
+        """Say whether the item was run to its end, good or bad."""
+        return self._state in ("done", "failed")
+
+    def entry(self) -> dict[str, Any]:
+        """Return the item's line for the ledger; raises HandlerMisuse if the item was never run."""
+        if not self.finished:
+            raise HandlerMisuse("an item of job.each was passed over: run each one inside `with step as item:`")
+        ref = None if self.ref is None else str(self.ref)
+        return {"key": self._key, "state": self._state, "ref": ref, "error": self._error}

@@ -1,0 +1,153 @@
+"""`job.once`: an outside effect is issued when that is known to be right, and never on a guess."""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from turno import crash_points
+from turno.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+    NotIssued,
+)
+from turno.jobs.effect import LONGEST_KEY, Absent, Done, Effect, Finding, Unknown, outside_key
+from turno.runner.result_json import serialise_answer
+from turno.runner.session import JobTransaction
+from turno.runner.stop_request import HandBack
+from turno.store.handler import effects
+from turno.store.handler.effects import Intent
+
+if TYPE_CHECKING:
+    from turno.runner.context import AttemptContext
+
+log = logging.getLogger(__name__)
+
+NOT_ABOUT_THE_EFFECT = (CancelRequested, ClaimLost, HandBack, HandlerMisuse, InvalidResult, MemoryError)
+
+Call = Callable[[Effect], Any]
+Reconcile = Callable[[Effect], Finding]
+
+
+class OutsideCall:
+    """One use of `job.once`, from what is on record to a result that is."""
+
+    def __init__(
+        self,
+        context: "AttemptContext",
+        transaction: JobTransaction,
+        key: str,
+        call: Call,
+        reconcile: Reconcile | None,
+        *,
+        idempotent: bool,
+    ) -> None:
+        if not 1 <= len(key) <= LONGEST_KEY or "\0" in key:
+            raise HandlerMisuse(f"the key of job.once must have 1 to {LONGEST_KEY} characters, without NUL")
+        self._context = context
+        self._transaction = transaction
+        self._claim = transaction.claim
+        self._key = key
+        self._call = call
+        self._reconcile = reconcile
+        self._idempotent = idempotent
+
+    def result(self) -> Any:
+        """Return the effect's result, issued now, found, or stored before."""
+        stored = effects.stored(self._transaction.connection, self._claim, self._key)
+        if stored is not None:
+            return stored[0]
+        with self._context.between_transactions():
+            known = effects.intend(
+                self._transaction.connection, self._claim, self._key, outside_key(self._claim.login.schema, self._key)
+            )
+            crash_points.reach("intended")
+            match known.verdict:
+                case "issue":
+                    return self._issue(known)
+                case "done":
+                    return known.result
+                case "doubt":
+                    return self._resolve(known)
+                case "elsewhere":
+                    raise CalledElsewhere(f"another attempt may be issuing {self._key} now")
+                case "foreign":
+                    raise HandlerMisuse(f"the key {self._key!r} of job.once belongs to another job type")
+
+    def _issue(self, known: Intent) -> Any:
+        """Make the call; the intent on record is this attempt's own."""
+        try:
+            with self._transaction.at_rest():
+                answer = self._call(self._effect(known))
+            crash_points.reach("called")
+            text = serialise_answer(answer)
+        except NotIssued:
+            self._settle(self._claim.token, None, "its call, which did nothing")
+            raise
+        except Exception as error:
+            self._let_go()
+            raise self._doubt(error) from error
+        self._settle(self._claim.token, text, "its call")
+        crash_points.reach("settled")
+        return answer
+
+    def _resolve(self, known: Intent) -> Any:
+        """Find out what became of an intent without a settlement."""
+        finding = self._find(known)
+        match finding:
+            case Done(result):
+                self._settle(known.token, serialise_answer(result), "a look-up")
+                return result
+            case Unknown(why):
+                raise NeedsReview(self._key, why)
+            case Absent() if not (known.caller_gone or self._idempotent):
+                raise NeedsReview(
+                    self._key, "it was not found, but the process that may be issuing it was never seen to end"
+                )
+        if not effects.reissue(self._transaction.connection, self._claim, self._key, known.token):
+            raise CalledElsewhere(f"another attempt settles {self._key} now")
+        return self._issue(known)
+
+    def _find(self, known: Intent) -> Finding:
+        if self._reconcile is None:
+            return (
+                Absent() if self._idempotent else Unknown("it may have been issued, and its handler cannot look it up")
+            )
+        try:
+            with self._transaction.at_rest():
+                finding = self._reconcile(self._effect(known))
+        except Exception as error:
+            raise self._doubt(error) from error
+        if not isinstance(finding, Done | Absent | Unknown):
+            raise HandlerMisuse(f"reconcile must answer Done, Absent or Unknown, not {type(finding).__name__}")
+        return finding
+
+    def _doubt(self, error: Exception) -> Exception:
+        """Return the error that tells of the doubt, unless the error is about something else."""
+        return error if isinstance(error, NOT_ABOUT_THE_EFFECT) else EffectInDoubt(self._key)
+
+    def _settle(self, intent: Any, result: str | None, by: str) -> None:
+        """Write down what is known, in a new session if the old one broke during the call."""
+        try:
+            noted = effects.settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
+        except psycopg.OperationalError:
+            self._transaction.rollback()
+            noted = effects.settle(self._transaction.connection, self._claim, self._key, intent, result=result, by=by)
+        if not noted:
+            raise CalledElsewhere(f"{self._key} was settled by somebody else meanwhile")
+
+    def _let_go(self) -> None:
+        try:
+            effects.let_go(self._transaction.connection, self._claim)
+        except (psycopg.Error, ClaimLost) as error:
+            # Then nobody knows that this caller is gone, and what is not known counts for nothing.
+            log.warning("%s stays in doubt: %s", self._key, error)
+
+    def _effect(self, known: Intent) -> Effect:
+        return Effect(self._key, known.outside_key, known.calls, known.since, known.age.total_seconds())

@@ -1,0 +1,98 @@
+"""Make the data folder of a private PostgreSQL server, and the password that goes with it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+from turno.servers.folder_lock import FolderLock
+from turno.servers.postgres_binaries import find_binaries
+from turno.servers.unprivileged import Identity, identity_for, programs_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class DataFolderError(RuntimeError):
+    """The data folder cannot be made or used."""
+
+
+class DataFolder:
+    """Knows one data folder, its neighbours, and as whom its programs run."""
+
+    def __init__(self, path: Path, binaries: Path | None = None) -> None:
+        """`binaries` holds the server's programs, if not those that `find_binaries` finds."""
+        self.path = path.resolve()
+        self._binaries = binaries
+        self.password_file = self.path.with_name(f"{self.path.name}.password")
+
+    @property
+    def exists(self) -> bool:
+        """Whether initdb has been here."""
+        return (self.path / "PG_VERSION").exists()
+
+    @property
+    def password(self) -> str:
+        """The superuser's password."""
+        try:
+            return self.password_file.read_text().strip()
+        except FileNotFoundError:
+            raise DataFolderError(
+                f"{self.password_file} is missing: without it nobody can enter {self.path}; put it back, "
+                "or remove the data folder to begin anew"
+            ) from None
+
+    def identity(self) -> Identity:
+        """Return as whom programs run here."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return identity_for(self.path.parent)
+
+    def programs(self, identity: Identity) -> Path:
+        """Return the folder of programs to run here."""
+        return programs_for(identity, self._binaries or find_binaries(), self.path.with_name("postgres-programs"))
+
+    def initialise(self) -> None:
+        """Run initdb once: SCRAM for every connection, UTF-8, and a random password in a file only the owner reads."""
+        if self.exists:
+            return
+        identity = self.identity()
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        if not self.password_file.exists():
+            file = os.open(self.password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "w") as opened:
+                opened.write(secrets.token_urlsafe(24))
+        for path in (self.path, self.password_file):
+            identity.own(path)
+        done = subprocess.run(
+            identity.command(
+                self.programs(identity) / "initdb",
+                *("--no-sync", "--auth=scram-sha-256", "--username=postgres", f"--pwfile={self.password_file}"),
+                *("--encoding=UTF8", "--locale=C.UTF-8", f"--pgdata={self.path}"),
+            ),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.path.parent,
+            user=identity.user,
+            group=identity.group,
+            extra_groups=identity.extra_groups,
+        )
+        if done.returncode != 0:
+            raise DataFolderError(f"initdb failed in {self.path}:\n{done.stdout}{done.stderr}")
+
+    def clone_from(self, template: Path) -> None:
+        """Fill this folder with a copy of `template`, which is made first when it is not there."""
+        source = DataFolder(template, self._binaries)
+        with FolderLock(source.path):
+            source.initialise()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["cp", "-a", "--reflink=auto", source.path, self.path], check=True)
+        subprocess.run(["cp", "-a", source.password_file, self.password_file], check=True)
+
+    def remove(self) -> None:
+        """Remove the folder and its password."""
+        shutil.rmtree(self.path)
+        self.password_file.unlink(missing_ok=True)

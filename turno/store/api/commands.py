@@ -1,0 +1,71 @@
+"""Put a job and its ticket into a tenant's schema."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from turno.jobs.job import Priority
+from turno.store.api.rate_limits import DayLimits, array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job that was validated and may be enqueued; times are aware, `payload` is JSON."""
+
+    type: str
+    version: int
+    queue: str
+    backend: str
+    max_attempts: int
+    payload: dict[str, Any]
+    payload_hash: bytes
+    user_id: str
+    priority: Priority = Priority.NORMAL
+    run_at: datetime | None = None
+    expires_at: datetime | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    trace_context: str | None = None
+    parent_id: UUID | None = None
+    pending_limit: int | None = None
+    day_limits: DayLimits | None = None
+
+    def parameters(self) -> tuple[Any, ...]:
+        """Return the arguments of ENQUEUE in order."""
+        return (
+            self.type,
+            self.version,
+            self.queue,
+            self.backend,
+            int(self.priority),
+            self.max_attempts,
+            Jsonb(self.payload),
+            self.payload_hash,
+            self.user_id,
+            self.run_at,
+            self.expires_at,
+            self.idempotency_key,
+            self.correlation_id,
+            self.trace_context,
+            self.parent_id,
+            self.pending_limit,
+            self.day_limits and array(self.day_limits),
+        )
+
+
+# Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
+ENQUEUE: LiteralString = """
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_enqueue(
+    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])
+"""
+
+# Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
+RETRY: LiteralString = """
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::bigint[])
+"""
+
+# Returns verdict: cancelled, requested, ended or unknown.
+CANCEL: LiteralString = "SELECT {}.job_cancel(%s, %s, %s) AS verdict"

@@ -1,0 +1,254 @@
+"""Claim tickets and keep the list of workers, as the engine."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg.types.numeric import Int2
+
+from turno.jobs.claim import Batch, Claim
+from turno.jobs.job import JobRef
+from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
+
+Engine = psycopg.Connection[Any]
+TypeVersion = tuple[str, int]
+MOST_BRANCHES = 500  # of a report: they go to a child in one message, which has room for twice as many
+
+
+def start_worker(
+    engine: Engine,
+    *,
+    backend: str,
+    host: str,
+    pid: int,
+    types: Sequence[TypeVersion] = (),
+    queues: Sequence[str] | None = None,
+) -> UUID:
+    """Enter a worker into the list of the living, with what it can run, and return its id; no `queues` means any."""
+    names, versions = in_step(types)
+    worker: UUID = _value(
+        engine,
+        "SELECT worker_start(%s, %s, %s, %s, %s, %s)",
+        (backend, host, pid, None if queues is None else list(queues), names, versions),
+    )
+    return worker
+
+
+def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
+    """Say that a worker lives; returns which of its jobs are to be stopped, None if it was declared dead."""
+    to_stop: list[UUID] | None = _value(engine, "SELECT worker_alive(%s)", (worker,))
+    return None if to_stop is None else set(to_stop)
+
+
+def worth_staying(engine: Engine, worker: UUID, *, idle_for: timedelta, at_most: timedelta) -> bool:
+    """Say whether a spawned, idle worker should wait for what is due soon, a sweep, or a silent worker's jobs.
+
+    Of several that ask, the last to become idle is told so.
+    """
+    return bool(_value(engine, "SELECT worth_staying(%s, %s, %s)", (worker, idle_for, at_most)))
+
+
+def stop_worker(engine: Engine, worker: UUID) -> None:
+    """Take a worker that ends in good order off the list."""
+    engine.execute("SELECT worker_stop(%s)", (worker,))
+
+
+def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[TypeVersion]) -> Claim | None:
+    """Take one named job if it may run now, its type and version are known here and nobody else has it.
+
+    It waits a moment where a cap is just being counted; None also means that the cap is reached.
+    """
+    names, versions = in_step(types)
+    row = engine.execute("SELECT * FROM claim_job(%s, %s, %s, %s)", (worker, job_id, names, versions)).fetchone()
+    return claim_of(row) if row else None
+
+
+def claim(
+    engine: Engine,
+    worker: UUID,
+    *,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    backend: str,
+    slots: int,
+    without: Collection[str] = (),
+) -> list[Claim]:
+    """Take up to `slots` jobs, one tenant's turn after another; the next call in this session goes on from there.
+
+    Tenants whose slugs are in `without` have no turn.
+    """
+    names, versions = in_step(types)
+    rows = engine.execute(
+        "SELECT * FROM claim(%s, %s, %s, %s, %s, %s, %s)",
+        (worker, list(queues), names, versions, backend, slots, list(without)),
+    ).fetchall()
+    return [claim_of(row) for row in rows]
+
+
+def claim_groups(
+    engine: Engine,
+    worker: UUID,
+    *,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    groups: Sequence[int],
+    backend: str,
+    slots: int,
+    without: Collection[str] = (),
+) -> list[Batch]:
+    """Take up to `slots` turns like `claim`, each of as many jobs of its tenant and type as `groups` says.
+
+    `groups` is in step with `types`. Only the first of a group may be a job that a worker died with: it is alone then.
+    """
+    names, versions = in_step(types)
+    rows = engine.execute(
+        "SELECT * FROM claim_groups(%s, %s, %s, %s, %s::integer[], %s, %s, %s)",
+        (worker, list(queues), names, versions, list(groups), backend, slots, list(without)),
+    ).fetchall()
+    return [tuple(claim_of(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
+
+
+def unclaim(engine: Engine, job_id: UUID, token: UUID, wait: timedelta) -> None:
+    """Give back a claim that no process was ever handed; nobody takes it before `wait` has passed."""
+    engine.execute("SELECT unclaim(%s, %s, %s)", (job_id, token, wait))
+
+
+def held(engine: Engine, worker: UUID) -> list[Claim]:
+    """Return every claim that the tickets say this worker has."""
+    return [claim_of(row) for row in engine.execute("SELECT * FROM held(%s)", (worker,)).fetchall()]
+
+
+def unclaimed(
+    engine: Engine,
+    *,
+    backend: str,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    waiting_for: timedelta,
+    limit: int,
+    without: Collection[str] = (),
+) -> list[JobRef]:
+    """Return ready jobs of a backend that a worker with these queues and types could take, and nobody did so long.
+
+    Those of tenants whose slugs are in `without` are left out.
+    """
+    names, versions = in_step(types)
+    rows = engine.execute(
+        "SELECT job_id, slug FROM unclaimed(%s, %s, %s, %s, %s, %s, %s)",
+        (backend, list(queues), names, versions, waiting_for, limit, list(without)),
+    ).fetchall()
+    return [JobRef(slug, job_id) for job_id, slug in rows]
+
+
+def restamp(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
+    """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
+    return int(_value(engine, "SELECT restamp(%s, %s, %s)", (backend, waiting_for, dry_run)))
+
+
+def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
+    """Make up to `limit` due tickets ready; returns how many."""
+    return int(_value(engine, "SELECT promote(%s, %s)", (limit, dry_run)))
+
+
+# The one channel; any role may send or listen there, so what arrives is never believed.
+CHANNEL: LiteralString = "turno_jobs"
+
+
+def wake(session: Engine) -> None:
+    """Hint to the resident workers that something may be ready; never inside a business transaction."""
+    session.execute("NOTIFY " + CHANNEL)
+
+
+def listen(engine: Engine) -> None:
+    """Have this session hear the hints."""
+    engine.execute("LISTEN " + CHANNEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A running ticket whose worker is gone."""
+
+    job_id: UUID
+    token: UUID
+    type: str
+    attempt: int
+    schema: str
+    slug: str
+
+    @property
+    def log_fields(self) -> dict[str, str | int]:
+        """Return what every log line about it carries."""
+        return {"tenant": self.slug, "job_id": str(self.job_id), "type": self.type, "attempt": self.attempt}
+
+
+def bury_workers(engine: Engine, silent_for: timedelta, *, dry_run: bool) -> int:
+    """Take workers that were silent for that long off the list; returns how many.
+
+    Silence counts only while somebody swept; a dry run counts all that are silent.
+    """
+    return int(_value(engine, "SELECT bury_workers(%s, %s)", (silent_for, dry_run)))
+
+
+def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]:
+    """Return running tickets without a living worker, at most a bounded number."""
+    rows = engine.execute(
+        "SELECT job_id, token, type, attempt, schema, slug FROM orphans(%s)", (silent_for,)
+    ).fetchall()
+    return [Orphan(*row) for row in rows]
+
+
+def active_tenants(engine: Engine) -> list[tuple[str, str]]:
+    """Return slug and schema of every active tenant."""
+    return [(slug, schema) for slug, schema in engine.execute("SELECT slug, schema FROM active_tenants()").fetchall()]
+
+
+def with_company(engine: Engine, claim: Claim) -> Claim:
+    """Return the claim with the login that reads its company's branches; as it is if its tenant was removed.
+
+    Raises psycopg.errors.ProgramLimitExceeded if there are more than MOST_BRANCHES.
+    """
+    row = engine.execute(
+        "SELECT slug, report_role, login_epoch, branches, schemas FROM company_of(%s)", (claim.tenant_id,)
+    ).fetchone()
+    if row is None:
+        return claim
+    slug, role, epoch, branches, schemas = row
+    if len(branches) > MOST_BRANCHES:
+        said = f"company {slug} has {len(branches)} branches, and a report reads at most {MOST_BRANCHES}"
+        raise psycopg.errors.ProgramLimitExceeded(said)
+    login = HandlerLogin(slug=slug, schema=claim.login.schema, role=role, epoch=epoch)
+    return replace(claim, company=CompanyLogin(login, dict(zip(branches, schemas, strict=True))))
+
+
+def prune_outcomes(engine: Engine, older_than: timedelta, *, dry_run: bool) -> int:
+    """Remove old rows of what metrics read; returns how many."""
+    return int(_value(engine, "SELECT prune_outcomes(%s, %s)", (older_than, dry_run)))
+
+
+def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
+    """Return the types and their versions as two arrays for one statement."""
+    return [name for name, _ in types], [Int2(version) for _, version in types]
+
+
+def claim_of(row: tuple[Any, ...]) -> Claim:
+    """Return the claim that a row of the type `claimed` says."""
+    job_id, token, attempt, job_type, version, tenant_id, slug, schema, role, epoch = row
+    return Claim(
+        job_id=job_id,
+        token=token,
+        attempt=attempt,
+        type=job_type,
+        version=version,
+        tenant_id=tenant_id,
+        login=HandlerLogin(slug=slug, schema=schema, role=role, epoch=epoch),
+    )
+
+
+def _value(engine: Engine, statement: Any, parameters: tuple[Any, ...]) -> Any:
+    row = engine.execute(statement, parameters).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return row[0]

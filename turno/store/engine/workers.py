@@ -1,0 +1,64 @@
+"""Read what the list of workers tells: who is alive, and what nobody alive can run."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg.rows import class_row, dict_row
+
+from turno.jobs.lacking import lacking
+
+Rows = list[dict[str, Any]]
+COUNTED = 1000  # where counting ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unserved:
+    """Jobs of one backend, queue, type and version that wait and that no living worker can take."""
+
+    backend: str
+    queue: str
+    type: str
+    version: int
+    lacks: str
+    waiting: int
+    tenants: int
+    oldest: datetime
+
+    @property
+    def why(self) -> str:
+        """Return what is missing."""
+        return lacking(self.lacks, job_type=self.type, version=self.version, queue=self.queue)
+
+    @property
+    def sentence(self) -> str:
+        """Return what is missing, and what waits for it."""
+        many = f"{COUNTED} jobs or more" if self.waiting >= COUNTED else f"{self.waiting} jobs"
+        since = self.oldest.isoformat(sep=" ", timespec="seconds")
+        return f"{self.why}: {many} of {self.tenants} tenants wait for {self.backend}, the oldest since {since}"
+
+
+def listed(operator: psycopg.Connection[Any]) -> Rows:
+    """Return every worker that was not declared dead, with the seconds since it was heard of, the most silent first."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(
+            """
+            SELECT host, pid, backend, queues, types, started_at,
+                   round(extract(epoch FROM clock_timestamp() - alive_at), 1)::float AS silent
+            FROM workers ORDER BY alive_at
+            """
+        )
+        return cursor.fetchall()
+
+
+def unserved(session: psycopg.Connection[Any], waiting_for: timedelta) -> list[Unserved]:
+    """Return what has waited for that long and no living worker can take, as the engine or the operator."""
+    with session.cursor(row_factory=class_row(Unserved)) as cursor:
+        return cursor.execute("SELECT * FROM unserved(%s)", (waiting_for,)).fetchall()
+
+
+def swept_steadily(operator: psycopg.Connection[Any]) -> bool:
+    """Say whether some process sweeps by itself, as cron does, and not only beside other work."""
+    row = operator.execute("SELECT FROM leases WHERE name = 'steady sweeps' AND until > clock_timestamp()").fetchone()
+    return row is not None

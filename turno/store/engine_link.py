@@ -1,0 +1,92 @@
+"""The supervisor's own connection: thrown away when broken, opened again with patience."""
+
+import random
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+import psycopg
+
+from turno.store.outage import unreachable
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Any]
+RETRY = 1.0  # seconds between two tries to reach a database that is away
+
+
+class EngineLink:
+    """Runs one statement after another as the engine, on whatever connection is sound."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        *,
+        rest: float = 0.0,
+        chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """`rest` is for about how many seconds a database that could not be reached is not asked again."""
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._rest = rest
+        self._chance = chance
+        self._clock = clock
+        self._said = ""
+        self._server_version = 0
+        self.again_at = clock()  # not before that moment is the database asked
+
+    @property
+    def server_version(self) -> int:
+        """Return the version of the server that this was last seen connected to; 0 before that."""
+        if self._connection is not None and not self._connection.closed:
+            self._server_version = self._connection.info.server_version
+        return self._server_version
+
+    @property
+    def away(self) -> bool:
+        """Say whether the database could not be reached a moment ago, so that nothing asks it now."""
+        return self._clock() < self.again_at
+
+    def run(self, operation: Callable[..., T], *parameters: Any, **options: Any) -> T:
+        """Call `operation(connection, …)`; on a broken connection once more on a new one.
+
+        Only for operations that may run twice. Raises psycopg.OperationalError while the database is away.
+        """
+        if self.away:
+            raise psycopg.OperationalError(self._said)
+        try:
+            return self._run(operation, *parameters, **options)
+        except psycopg.Error as error:
+            if unreachable(error):
+                self._said = str(error)
+                self.again_at = self._clock() + self._rest * (0.8 + 0.4 * self._chance())
+            raise
+
+    def _run(self, operation: Callable[..., T], *parameters: Any, **options: Any) -> T:
+        for last in (False, True):
+            if self._connection is None or self._connection.closed:
+                self._connection = self._connect()
+            try:
+                return operation(self._connection, *parameters, **options)
+            except psycopg.errors.ReadOnlySqlTransaction:
+                # The server became a standby, and stays one for whoever is connected: the next try logs in anew.
+                self._connection.close()
+                raise
+            except psycopg.OperationalError:
+                if last or not self._connection.broken:
+                    raise
+        raise AssertionError("the second try returns or raises")
+
+    def forget(self) -> None:
+        """In a forked child: drop the parent's connection without a word to the server."""
+        # Closing it here would end the parent's session; keeping a reference keeps it from being collected.
+        _inherited.append(self._connection)
+        self._connection = None
+
+    def close(self) -> None:
+        """End the session."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+_inherited: list[Connection | None] = []

@@ -1,0 +1,164 @@
+"""What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.pq.abc import PGresult
+from psycopg.rows import tuple_row
+from psycopg.types.json import Jsonb
+
+from turno.jobs.claim import Claim
+from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.refusals import named_refusals
+
+Session = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A job as its attempt finds it; `errors` were counted before this attempt."""
+
+    payload: dict[str, Any]
+    user_id: str
+    correlation_id: str | None
+    trace_context: str | None
+    attempt: int
+    errors: int
+    max_attempts: int
+    checkpoint: Any
+    expired: bool
+    cancelled: bool
+
+
+def starting(claim: Claim, worker: str) -> list[Statement]:
+    """Return what starts an attempt and then begins its handler's transaction; `started` reads the answers."""
+    return [
+        *seen(("SELECT * FROM job_start($1, $2, $3)", (claim.job_id, claim.token, worker))),
+        *beginning(claim.token),
+    ]
+
+
+def started(session: Session, answers: Sequence[PGresult]) -> Started:
+    """Return what the attempt that was started finds; raises ClaimLost."""
+    with named_refusals():
+        insist(session, answers)
+    (row,) = rows_of(session, answers[SEEN])
+    return Started(*row)
+
+
+def seen(start: Statement) -> list[Statement]:
+    """Return a start in a transaction of its own, so that people see it; its answer is number SEEN.
+
+    That they do need not survive the server: where it does not, nor does the session that works for it.
+    """
+    return [("BEGIN", ()), ("SET LOCAL synchronous_commit = off", ()), start, COMMIT]
+
+
+SEEN = 2
+COMMIT: Statement = ("COMMIT", ())
+
+
+def beginning(mark: UUID) -> list[Statement]:
+    """Return what opens a handler's transaction and marks it as an attempt's; see attempt_check in the schema."""
+    return [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))]
+
+
+def begin(session: Session, claim: Claim) -> None:
+    """Open the handler's transaction and mark it as this attempt's."""
+    insist(session, exchange(session, beginning(claim.token)))
+
+
+def completing(claim: Claim, result: str) -> Statement:
+    """Return what writes the end of the job into the handler's transaction."""
+    return ("SELECT job_complete($1, $2, $3::jsonb)", (claim.job_id, claim.token, result))
+
+
+def fail(
+    session: Session,
+    claim: Claim,
+    reason: str,
+    error: dict[str, Any],
+    retry_in: timedelta | None,
+    *,
+    afresh: bool = False,
+) -> str:
+    """Record an error: pending again after `retry_in`, or failed for good; returns the new status.
+
+    With `afresh` the errors before this one no longer count.
+    """
+    return _status(session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, afresh)
+
+
+def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:
+    """Put the job back to run at `run_at`, nothing counted; returns the new status."""
+    return _status(session, "SELECT job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at)
+
+
+def abandon(session: Session, claim: Claim, reason: str) -> str:
+    """End the job as cancelled."""
+    _status(session, "SELECT job_abandon(%s, %s, %s)", claim, reason)
+    return "cancelled"
+
+
+def progress(session: Session, claim: Claim, done: int, total: int, message: str | None) -> bool:
+    """Show progress; returns whether somebody asked the job to stop."""
+    return _asked(session, "SELECT job_progress(%s, %s, %s, %s, %s)", claim, done, total, message)
+
+
+def items(session: Session, claim: Claim, chunk: list[dict[str, Any]], total: int) -> bool:
+    """Enter a chunk into the ledger, in the transaction that did its work; returns whether to stop."""
+    return _asked(session, "SELECT job_items(%s, %s, %s, %s)", claim, Jsonb(chunk), total)
+
+
+def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
+    """Keep the state to resume from, in the transaction that did the work; returns whether to stop."""
+    return _asked(session, "SELECT job_checkpoint(%s, %s, %s)", claim, Jsonb(state))
+
+
+def cancel_requested(session: Session, claim: Claim) -> bool:
+    """Say whether somebody asked the job to stop."""
+    return bool(_row(session, "SELECT job_cancel_requested(%s)", (claim.job_id,))[0])
+
+
+def ledger(session: Session, claim: Claim) -> dict[str, str]:
+    """Return the state of every item that the ledger knows, by key."""
+    with session.cursor(row_factory=tuple_row) as cursor:
+        cursor.execute("SELECT key, state FROM background_job_items WHERE job_id = %s", (claim.job_id,))
+        return dict(cursor.fetchall())
+
+
+def writing_savepoints(session: Session) -> int:
+    """Count the open savepoints in which something was written or locked: each holds a transaction id of its own."""
+    statement = (
+        "SELECT greatest(count(*) - 1, 0) FROM pg_locks"
+        " WHERE pid = pg_backend_pid() AND locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted"
+    )
+    return int(_row(session, statement, ())[0])
+
+
+def now(session: Session) -> datetime:
+    """Return the database's clock, the only one that decides."""
+    moment: datetime = _row(session, "SELECT clock_timestamp()", ())[0]
+    return moment
+
+
+def _asked(session: Session, statement: Any, claim: Claim, *parameters: Any) -> bool:
+    with named_refusals():
+        return bool(_row(session, statement, (claim.job_id, claim.token, *parameters))[0])
+
+
+def _status(session: Session, statement: Any, claim: Claim, *parameters: Any) -> str:
+    with named_refusals():
+        return str(_row(session, statement, (claim.job_id, claim.token, *parameters))[0])
+
+
+def _row(session: Session, statement: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+    # A handler may have given its session another row factory.
+    with session.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(statement, parameters, prepare=False).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return row

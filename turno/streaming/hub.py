@@ -1,0 +1,259 @@
+"""The centre of the live view: hears of changes, reads each changed job once and hands it to its viewers."""
+
+import logging
+import selectors
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from functools import partial
+from threading import Lock, Thread
+from time import monotonic, sleep
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from turno.errors import TurnoError
+from turno.jobs.changes import Changes, Jobs
+from turno.store import changes
+from turno.store.api import watched_jobs
+from turno.streaming.listener import Listener
+from turno.streaming.self_pipe import SelfPipe
+from turno.streaming.subscriber import Subscriber
+from turno.streaming.tenant_subscribers import Render, TenantSubscribers
+from turno.tenancy.identity.directory import valid_from
+from turno.tenancy.identity.session import as_api
+
+log = logging.getLogger(__name__)
+
+Connection = psycopg.Connection[Any]
+
+SWEEP = 2.0  # seconds between two looks at a tenant's watched jobs, in case a hint was lost
+SHARE = 4  # looking takes at most one part in so many and one of the time
+READ_BREATH = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
+TELL_BREATH = 0.02  # seconds between two notifications of one process
+RETRY = 0.5  # seconds between two tries to reach a database that is away
+JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
+READ_AT_MOST = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
+
+
+class ServerFull(TurnoError):
+    """The process serves as many streams as it may."""
+
+
+class StreamLimit(TurnoError):
+    """One user, or one tenant, has as many streams as one may."""
+
+
+class Hub:
+    """Serves every stream of this process from two database sessions and one thread, started when first needed.
+
+    `connect` opens a session, as the web's role and in autocommit: one listens, the other reads. Hints are never
+    believed: they name jobs, and what is shown is read under the tenant's API role. Without hints everything is shown
+    too, only later.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect: Callable[[], Connection],
+        render: Render,
+        most: int,
+        most_per_tenant: int,
+        most_per_user: int,
+        sweep: float = SWEEP,
+    ) -> None:
+        self._connect = connect
+        self._render = render
+        self._most = most
+        self._most_per_tenant = most_per_tenant
+        self._most_per_user = most_per_user
+        self._sweep_every = sweep
+        self._lock = Lock()
+        self._rooms: dict[int, TenantSubscribers] = {}
+        self._streams: Counter[tuple[int, str]] = Counter()
+        self._outbox = Changes()
+        self._wake = SelfPipe()
+        self._thread: Thread | None = None
+        self._stopping = False
+        self._sweeps_due = self._check_due = self._breath_until = 0.0
+
+    def __len__(self) -> int:
+        return self._streams.total()
+
+    def join(self, viewer: Subscriber) -> None:
+        """Have changes handed to a viewer from now on; raises Full or Crowded."""
+        view = viewer.view
+        user = (view.tenant.id, view.user)
+        with self._lock:
+            room = self._rooms.get(view.tenant.id)
+            if len(self) >= self._most:
+                raise ServerFull(f"This server has {self._most} streams open, as many as it serves")
+            if room is not None and len(room.viewers) >= self._most_per_tenant:
+                raise StreamLimit(
+                    f"This tenant has {self._most_per_tenant} streams open here, as many as one tenant may"
+                )
+            if self._streams[user] >= self._most_per_user:
+                raise StreamLimit(f"You have {self._most_per_user} streams open here, as many as one user may")
+            self._streams[user] += 1
+            if room is None:
+                room = self._rooms[view.tenant.id] = TenantSubscribers(view.tenant, due=monotonic() + self._sweep_every)
+            room.viewers |= {viewer}
+        self._start()
+
+    def leave(self, viewer: Subscriber) -> None:
+        """Forget a viewer; harmless for one that has left."""
+        view = viewer.view
+        with self._lock:
+            room = self._rooms.get(view.tenant.id)
+            if room is None or viewer not in room.viewers:
+                return
+            self._streams -= Counter([(view.tenant.id, view.user)])
+            room.viewers -= {viewer}
+            if not room.viewers:
+                del self._rooms[view.tenant.id]
+
+    def announce(self, tenant_id: int, job_id: UUID) -> None:
+        """Tell every process, this one included, that a job changed; does not wait, and may be lost."""
+        self._outbox.add(tenant_id, job_id)
+        self._start()
+
+    def stop(self) -> None:
+        """End the thread and its sessions."""
+        self._stopping = True
+        self._wake.ring()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stopping:
+                self._thread = Thread(target=self._run, name="hub", daemon=True)
+                self._thread.start()
+        self._wake.ring()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                with closing(Listener(self._connect)) as listener, closing(self._connect()) as connection:
+                    self._serve(listener, connection)
+            except psycopg.Error as error:
+                log.warning("live streams wait for the database: %s", error)
+            except Exception:
+                log.exception("live streams begin anew")
+            self._rest(None, RETRY)
+
+    def _serve(self, listener: Listener, connection: Connection) -> None:
+        while not self._stopping:
+            self._tell(connection)
+            if not self._work(listener, connection):
+                self._rest(listener, self._patience(listener))
+
+    def _tell(self, connection: Connection) -> None:
+        if self._outbox:
+            try:
+                changes.announce(connection, self._outbox.take())
+            except psycopg.errors.ProgramLimitExceeded as error:
+                # Some session has listened and not read for so long that the server's queue is full.
+                log.warning("watchers in other processes not told: %s", error)
+            self._breath_until = monotonic() + TELL_BREATH
+
+    def _work(self, listener: Listener, connection: Connection) -> bool:
+        """Read what hints name, else look at the tenant that was not looked at for the longest time."""
+        sleep(max(0.0, self._breath_until - monotonic()))
+        heard = self._heard(listener)
+        for room, named in heard:
+            self._guarded(room, partial(self._show, connection, room, named))
+        due = self._room_due()
+        if due is not None:
+            due.due = monotonic() + self._sweep_every
+            self._guarded(due, partial(self._look, connection, due))
+        return self._check(connection) or bool(heard) or due is not None
+
+    def _heard(self, listener: Listener) -> list[tuple[TenantSubscribers, set[UUID]]]:
+        """Return what hints name and somebody may want to see; where hints were lost, every tenant is looked at."""
+        named = listener.hear()
+        if named is None:
+            for room in self._present():
+                room.due = 0.0
+        if not named:
+            return []
+        self._breath_until = monotonic() + READ_BREATH
+        rooms = ((room, room.worth_reading(named[room.tenant.id])) for room in self._present(named))
+        return [(room, jobs) for room, jobs in rooms if jobs]
+
+    def _show(self, connection: Connection, room: TenantSubscribers, job_ids: set[UUID]) -> None:
+        some = list(job_ids)[:READ_AT_MOST]
+        with as_api(connection, room.tenant) as reader:
+            rows = watched_jobs.named(reader, some)
+            # A job that waits for a person has no time to run at; its user was told that, as of an end.
+            news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
+            told = watched_jobs.notifications_of(reader, news) if news and room.users else []
+        for row in rows:
+            room.show_job(row, self._render)
+        for row in told:
+            room.show_notification(row, self._render)
+
+    def _look(self, connection: Connection, room: TenantSubscribers) -> None:
+        """Compare what is shown with what stands, whatever was hinted at."""
+        began = monotonic()
+        followed, users = room.followed, room.watched_users
+        with as_api(connection, room.tenant) as reader:
+            standings = watched_jobs.standings(reader, followed, users)
+            just_ended = watched_jobs.ended_within(reader, users, JUST_NOW) if users != set() else []
+        room.miss(followed - {row["id"] for row in standings})
+        if changed := room.changed(standings, just_ended):
+            self._show(connection, room, changed)
+        self._sweeps_due = monotonic() + SHARE * (monotonic() - began)
+
+    def _guarded(self, room: TenantSubscribers, work: Callable[[], None]) -> None:
+        """Do something for one tenant, whose trouble must be nobody else's; a lost connection is everybody's."""
+        try:
+            work()
+        except psycopg.OperationalError as error:
+            if not isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):
+                raise
+            log.warning("not read in time: %s", error, extra={"tenant": room.tenant.slug})
+        except psycopg.InterfaceError:
+            raise
+        except Exception:
+            log.exception("not shown", extra={"tenant": room.tenant.slug})
+
+    def _check(self, connection: Connection) -> bool:
+        """End the streams whose tokens were revoked since they were opened, if it is time to look."""
+        rooms = self._present()
+        if monotonic() < self._check_due or not rooms:
+            return False
+        self._check_due = monotonic() + self._sweep_every
+        known = valid_from(connection, [room.tenant.id for room in rooms])
+        for room in rooms:
+            room.refuse(known.get(room.tenant.id))
+        return True
+
+    def _present(self, among: Jobs | None = None) -> list[TenantSubscribers]:
+        with self._lock:
+            return [room for number, room in self._rooms.items() if among is None or number in among]
+
+    def _room_due(self) -> TenantSubscribers | None:
+        now = monotonic()
+        if now < self._sweeps_due:
+            return None
+        return min((room for room in self._present() if room.due <= now), key=lambda room: room.due, default=None)
+
+    def _patience(self, listener: Listener) -> float:
+        moments = [room.due for room in self._present()]
+        if not moments:
+            return 60.0
+        return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due, listener.back_at) - monotonic())
+
+    def _rest(self, listener: Listener | None, patience: float) -> None:
+        """Wait for a hint, a ring or so many seconds."""
+        if self._stopping:
+            return
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake, selectors.EVENT_READ)
+            if listener is not None and listener.descriptor is not None:
+                selector.register(listener.descriptor, selectors.EVENT_READ)
+            selector.select(patience)
+        self._wake.hear()

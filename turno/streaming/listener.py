@@ -1,0 +1,80 @@
+"""Hears which jobs changed, on a session of its own."""
+
+import logging
+import math
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+import psycopg
+
+from turno.jobs.changes import Jobs, read_payload
+from turno.store import changes
+
+log = logging.getLogger(__name__)
+
+# Any role may notify, and to read what a notification names takes longer than to send it.
+FLOOD = 1_000_000  # bytes of notifications within a second
+DEAF_SECONDS = 1.0
+
+
+class Listener:
+    """Returns what notifications name. A flood of them ends the session, and for a second nothing is heard.
+
+    The session does nothing else: what is notified while a statement runs is delivered with its answer, all of it, and
+    would have to fit into memory. A new session hears only what is notified after its LISTEN.
+    """
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._connect = connect
+        self._session: psycopg.Connection[Any] | None = None
+        self._deaf_until = -math.inf
+        self._second_ends = -math.inf
+        self._bytes = 0  # heard in the second that ends then
+
+    def hear(self) -> Jobs | None:
+        """Return which jobs were named since the last time; None if some of the names were lost."""
+        if self._session is None:
+            if monotonic() < self._deaf_until:
+                return {}
+            self._session = self._connect()
+            changes.listen(self._session)
+            return None
+        named: Jobs = {}
+        while hints := list(self._session.notifies(timeout=0)):
+            if self._is_flood(sum(len(hint.payload) for hint in hints)):
+                log.warning("notifications come in a flood: the live streams look by themselves")
+                self.close()
+                self._deaf_until = monotonic() + DEAF_SECONDS
+                return None
+            for hint in hints:
+                try:
+                    found = read_payload(hint.payload)
+                except ValueError:
+                    continue  # any role may send anything here
+                for tenant_id, job_ids in found.items():
+                    named.setdefault(tenant_id, set()).update(job_ids)
+        return named
+
+    @property
+    def descriptor(self) -> int | None:
+        """The socket that is readable when something was notified; None while nothing is heard."""
+        return None if self._session is None else self._session.fileno()
+
+    @property
+    def back_at(self) -> float:
+        """When to hear again though nothing can be notified, on the monotonic clock."""
+        return math.inf if self._session is not None else self._deaf_until
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _is_flood(self, heard: int) -> bool:
+        now = monotonic()
+        if now >= self._second_ends:
+            self._second_ends, self._bytes = now + 1.0, 0
+        self._bytes += heard
+        return self._bytes > FLOOD

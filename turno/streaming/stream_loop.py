@@ -1,0 +1,245 @@
+"""Serves all streams of a process from one thread: sockets that were taken over from the web server."""
+
+import logging
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+from time import monotonic, sleep, time
+from typing import SupportsBytes
+
+from turno.streaming.self_pipe import SelfPipe
+from turno.streaming.subscriber import CloseReason, Subscriber
+
+log = logging.getLogger(__name__)
+
+# Where a WSGI request finds the loop that can take its connection over; on most servers it finds none.
+STREAMS = "turno.streams"
+KEEP_ALIVE_SECONDS = 15.0
+KEEP_ALIVE = b": still here\n\n"
+# A reader that takes nothing for so long is dropped: it is given the state anew when it comes back.
+SLOW_SECONDS = 20.0
+LOOK_SECONDS = 0.5  # between two looks at the clock
+SEND_BUFFER = 65536  # bytes the kernel keeps for one reader
+UNACKNOWLEDGED_MS = 30_000  # after which the kernel gives up a reader whose network is gone
+FAREWELL_SECONDS = 0.5  # for which the streams' last bytes may take at the server's end
+FINISH_SECONDS = 5.0  # by far longer: where processors are short, a thread waits for its turn
+
+
+class HandedOver(OSError):
+    """Raised instead of answering: the connection is to be a stream, which begins with these bytes.
+
+    An OSError, because that is what gunicorn lets pass untouched.
+    """
+
+    def __init__(self, head: bytes, viewer: Subscriber) -> None:
+        super().__init__("the connection became a stream")
+        self.head = head
+        self.viewer = viewer
+
+
+class Stream:
+    """A socket, its viewer, and the bytes that the socket did not take yet."""
+
+    __slots__ = ("closing", "held", "rest", "sent_at", "socket", "viewer")
+
+    def __init__(self, connection: socket.socket, head: bytes, viewer: Subscriber) -> None:
+        self.socket = connection
+        self.viewer = viewer
+        self.rest = head
+        self.sent_at = monotonic()  # when the socket last took something
+        self.held = False  # whether it waits to take more
+        self.closing = False
+
+
+class StreamLoop:
+    """Sends what viewers are offered; no reader, however slow, holds up another.
+
+    `farewell` frames the reason of an end, `left` is told of each viewer that is no more.
+    """
+
+    def __init__(
+        self,
+        *,
+        farewell: Callable[[CloseReason], SupportsBytes],
+        left: Callable[[Subscriber], None],
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        slow: float = SLOW_SECONDS,
+    ) -> None:
+        self._farewell = farewell
+        self._left = left
+        self._keep_alive = keep_alive
+        self._slow = slow
+        self._streams: dict[Subscriber, Stream] = {}
+        self._arrived: deque[Stream] = deque()
+        self._ready: deque[Subscriber] = deque()
+        self._wake = SelfPipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._thread: Thread | None = None
+        self._stopping = False
+        self._look_due = monotonic()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def adopt(self, connection: socket.socket, handed: HandedOver) -> None:
+        """Make this connection a stream, from whatever thread; it is closed here in the end."""
+        try:
+            connection.settimeout(0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+        except OSError:  # it was reset meanwhile
+            self._left(handed.viewer)
+            raise
+        self._arrived.append(Stream(connection, handed.head, handed.viewer))
+        self._wake.ring()
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread = Thread(target=self._run, name="streams", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Have every stream say goodbye and end; returns at once, from whatever thread or signal handler."""
+        self._stopping = True
+        self._wake.ring()
+
+    def finish(self) -> None:
+        """Stop, and return when all have ended: a process that leaves earlier takes their goodbyes along."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(FINISH_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._turn()
+            except Exception:
+                log.exception("streams go on after a fault")
+                sleep(LOOK_SECONDS)
+        self._say_goodbye()
+
+    def _turn(self) -> None:
+        self._wait(self._look_due)
+        self._welcome()
+        self._serve_ready()
+        if monotonic() >= self._look_due:
+            self._look_due = monotonic() + LOOK_SECONDS
+            self._look()
+
+    def _wait(self, until: float) -> None:
+        """Wait until then for a wake-up or for sockets, and serve those."""
+        for key, events in self._selector.select(max(0.0, until - monotonic())):
+            if key.fileobj is self._wake:
+                self._wake.hear()
+            else:
+                with self._alone(key.data):
+                    self._react(key.data, events)
+
+    @contextmanager
+    def _alone(self, stream: Stream) -> Iterator[None]:
+        """Whatever fails with one stream ends that stream: the thread serves all the others, too."""
+        try:
+            yield
+        except Exception:
+            log.exception("stream dropped: it could not be served")
+            self._drop(stream)
+
+    def _welcome(self) -> None:
+        while self._arrived:
+            stream = self._arrived.popleft()
+            self._streams[stream.viewer] = stream
+            with self._alone(stream):
+                self._selector.register(stream.socket, selectors.EVENT_READ, stream)
+                stream.viewer.wake = self._note
+                self._serve(stream)
+
+    def _note(self, viewer: Subscriber) -> None:
+        """In another thread: this viewer has something to send."""
+        self._ready.append(viewer)
+        self._wake.ring()
+
+    def _serve_ready(self) -> None:
+        while self._ready:
+            stream = self._streams.get(self._ready.popleft())
+            # One that does not take what it was sent is given the rest when it does: by then, the latest only.
+            if stream is not None and not stream.held:
+                with self._alone(stream):
+                    self._serve(stream)
+
+    def _serve(self, stream: Stream) -> None:
+        frames, reason = stream.viewer.take()
+        stream.rest += b"".join(map(bytes, frames))
+        if reason is not None:
+            stream.rest += bytes(self._farewell(reason))
+            stream.closing = True
+        self._send(stream)
+
+    def _send(self, stream: Stream) -> None:
+        try:
+            if stream.rest:
+                taken = stream.socket.send(stream.rest)
+                stream.rest = stream.rest[taken:]
+                stream.sent_at = monotonic()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(stream)
+            return
+        if not stream.rest and stream.closing:
+            self._drop(stream)
+        elif bool(stream.rest) != stream.held:
+            stream.held = bool(stream.rest)
+            interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if stream.held else 0)
+            self._selector.modify(stream.socket, interest, stream)
+
+    def _react(self, stream: Stream, events: int) -> None:
+        if stream.viewer not in self._streams:
+            return
+        if events & selectors.EVENT_READ:
+            # It hung up, or it sends what nobody asked for: either way it is no reader.
+            self._drop(stream)
+        elif events & selectors.EVENT_WRITE:
+            self._send(stream)
+            if not stream.held and stream.viewer in self._streams:
+                self._serve(stream)
+
+    def _look(self) -> None:
+        """End sessions that are over, drop readers that take nothing, keep quiet streams alive."""
+        now, wall = monotonic(), time()
+        for stream in list(self._streams.values()):
+            if wall >= stream.viewer.view.until:
+                stream.viewer.end(CloseReason.SESSION_OVER)
+            if stream.rest and now >= stream.sent_at + self._slow:
+                log.info("stream dropped: its reader takes nothing")
+                self._drop(stream)
+            elif not stream.rest and now >= stream.sent_at + self._keep_alive:
+                stream.rest = KEEP_ALIVE
+                with self._alone(stream):
+                    self._send(stream)
+
+    def _drop(self, stream: Stream) -> None:
+        if self._streams.pop(stream.viewer, None) is None:
+            return
+        with suppress(KeyError, ValueError, OSError):  # never registered, or closed by somebody else
+            self._selector.unregister(stream.socket)
+        stream.socket.close()
+        self._left(stream.viewer)
+
+    def _say_goodbye(self) -> None:
+        self._welcome()
+        for stream in list(self._streams.values()):
+            stream.viewer.end(CloseReason.SHUTTING_DOWN)
+            if not stream.held:
+                with self._alone(stream):
+                    self._serve(stream)
+        end = monotonic() + FAREWELL_SECONDS
+        while self._streams and monotonic() < end:
+            self._wait(end)
+        for stream in list(self._streams.values()):
+            self._drop(stream)

@@ -1,0 +1,105 @@
+"""One stream of one user: what it may see, and what waits to be sent to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Lock
+from typing import SupportsBytes
+from uuid import UUID
+
+from turno.tenancy.identity.tenant import Tenant
+
+# Different jobs and notifications that may wait for one reader; of each only the latest state does.
+MOST_WAITING = 500
+# States remembered, so that none is sent again; the oldest are forgotten.
+MOST_REMEMBERED = 2_000
+
+
+class CloseReason(StrEnum):
+    """Why the server ends a stream."""
+
+    JOB_ENDED = "job-ended"
+    JOB_GONE = "job-gone"
+    SESSION_OVER = "session-over"
+    SHUTTING_DOWN = "shutting-down"
+    TOO_SLOW = "too-slow"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How something stands, framed as an event. `label` may change while `revision` does not, by time alone."""
+
+    key: UUID
+    revision: int
+    label: str
+    frame: SupportsBytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a stream shows: one job, or with `job_id` None all jobs and notifications of its user.
+
+    An operator may look at one job of whomever, and with `everybody` at all jobs of the tenant. `issued_at` and
+    `until` bound the session in Unix seconds.
+    """
+
+    tenant: Tenant
+    user: str
+    job_id: UUID | None
+    operator: bool
+    issued_at: float
+    until: float
+    everybody: bool = False
+
+    def shows(self, job_id: UUID, user: str) -> bool:
+        """Say whether this job belongs into this stream."""
+        if self.job_id is None:
+            return self.everybody or self.user == user
+        return self.job_id == job_id and (self.operator or self.user == user)
+
+
+class Subscriber:
+    """Keeps for its reader the latest state of each thing, and nothing that is older than what it was given.
+
+    Filled by one thread and emptied by another; `wake` is called, from any thread, when there is something to take.
+    """
+
+    __slots__ = ("_farewell", "_lock", "_seen", "_waiting", "view", "wake")
+
+    def __init__(self, view: View, wake: Callable[["Subscriber"], None] = lambda _viewer: None) -> None:
+        self.view = view
+        self.wake = wake
+        self._lock = Lock()
+        self._waiting: dict[UUID, SupportsBytes] = {}
+        self._seen: dict[UUID, tuple[int, str]] = {}
+        self._farewell: CloseReason | None = None
+
+    def offer(self, state: State) -> None:
+        """Have a state sent, unless the reader has it or a later one."""
+        with self._lock:
+            before = self._seen.get(state.key)
+            if self._farewell or (before and (before[0] > state.revision or before == (state.revision, state.label))):
+                return
+            self._remember(state)
+            self._waiting[state.key] = state.frame
+            if len(self._waiting) > MOST_WAITING:
+                self._waiting.clear()
+                self._farewell = CloseReason.TOO_SLOW
+        self.wake(self)
+
+    def end(self, farewell: CloseReason) -> None:
+        """Have the stream end once it was sent what waits; the first reason counts."""
+        with self._lock:
+            self._farewell = self._farewell or farewell
+        self.wake(self)
+
+    def take(self) -> tuple[list[SupportsBytes], CloseReason | None]:
+        """Return what waits, oldest first, and the reason if the stream is over after it."""
+        with self._lock:
+            waiting, self._waiting = list(self._waiting.values()), {}
+            return waiting, self._farewell
+
+    def _remember(self, state: State) -> None:
+        self._seen[state.key] = (state.revision, state.label)
+        if len(self._seen) > MOST_REMEMBERED:
+            del self._seen[next(iter(self._seen))]

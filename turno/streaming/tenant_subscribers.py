@@ -1,0 +1,117 @@
+"""One tenant's viewers, and what they have been shown."""
+
+from time import monotonic
+from typing import Any, Protocol
+from uuid import UUID
+
+from turno.streaming.subscriber import CloseReason, State, Subscriber
+from turno.tenancy.identity.tenant import Tenant
+
+Row = dict[str, Any]
+# A lost hint is made good for within the minute in which a job counts as just ended.
+REMEMBERED_SECONDS = 180.0
+# Open jobs whose end is looked for; of one that was forgotten, a hint or the look at what just ended tells.
+MOST_FOLLOWED = 1_000
+
+
+class Render(Protocol):
+    """Turns rows into what is sent."""
+
+    def job(self, row: Row, *, operator: bool) -> State:
+        """Return a job's state, as its user or an operator may see it."""
+
+    def notification(self, row: Row) -> State:
+        """Return a notification's state."""
+
+
+class TenantSubscribers:
+    """Hands each row to those who may see it; only the hub's thread shows, others may enter and leave meanwhile."""
+
+    def __init__(self, tenant: Tenant, *, due: float) -> None:
+        self.tenant = tenant
+        self.viewers: frozenset[Subscriber] = frozenset()
+        self.due = due  # when to look again, on the monotonic clock
+        self._standing: dict[UUID, tuple[int, bool, str | None]] = {}
+        self._ended: dict[UUID, float] = {}
+
+    @property
+    def users(self) -> set[str]:
+        """Who watches more than one job."""
+        return {viewer.view.user for viewer in self.viewers if viewer.view.job_id is None}
+
+    @property
+    def watched_users(self) -> set[str] | None:
+        """Whose every job is watched; None if everybody's is."""
+        return None if any(viewer.view.everybody for viewer in self.viewers) else self.users
+
+    @property
+    def watched(self) -> set[UUID]:
+        """The jobs that are watched one by one."""
+        return {viewer.view.job_id for viewer in self.viewers if viewer.view.job_id is not None}
+
+    @property
+    def followed(self) -> set[UUID]:
+        """The jobs whose end is awaited: those watched, and those shown as open."""
+        return self.watched | self._standing.keys()
+
+    def worth_reading(self, named: set[UUID]) -> set[UUID]:
+        """Return which of the jobs named by a hint somebody here may want to see."""
+        return named if self.users else named & self.watched
+
+    def changed(self, standings: list[Row], just_ended: list[UUID]) -> set[UUID]:
+        """Return which jobs stand otherwise than they were shown."""
+        moved = {
+            row["id"]
+            for row in standings
+            if self._standing.get(row["id"]) != (row["revision"], row["due"], row["lacks"])
+        }
+        return moved | {job_id for job_id in just_ended if job_id not in self._ended}
+
+    def miss(self, gone: set[UUID]) -> None:
+        """Forget jobs that exist no more, and end the streams that showed one of them."""
+        for job_id in gone:
+            self._standing.pop(job_id, None)
+        for viewer in self.viewers:
+            if viewer.view.job_id in gone:
+                viewer.end(CloseReason.JOB_GONE)
+
+    def show_job(self, row: Row, render: Render) -> None:
+        """Hand a job to everybody who may see it; whoever watches only this one is done when it has ended."""
+        ended = row["finished_at"] is not None
+        states: dict[bool, State] = {}
+        for viewer in self.viewers:
+            view = viewer.view
+            if not view.shows(row["id"], row["user_id"]):
+                continue
+            if view.operator not in states:
+                states[view.operator] = render.job(row, operator=view.operator)
+            viewer.offer(states[view.operator])
+            if ended and view.job_id is not None:
+                viewer.end(CloseReason.JOB_ENDED)
+        self._note(row, ended=ended)
+
+    def show_notification(self, row: Row, render: Render) -> None:
+        """Hand a notification to its user."""
+        state = render.notification(row)
+        for viewer in self.viewers:
+            if viewer.view.job_id is None and viewer.view.user == row["user_id"]:
+                viewer.offer(state)
+
+    def refuse(self, valid_from: float | None) -> None:
+        """End the streams whose tokens count no more; None means that the tenant itself is gone."""
+        for viewer in self.viewers:
+            if valid_from is None or viewer.view.issued_at < valid_from:
+                viewer.end(CloseReason.SESSION_OVER)
+
+    def _note(self, row: Row, *, ended: bool) -> None:
+        now = monotonic()
+        if ended:
+            self._standing.pop(row["id"], None)
+            self._ended[row["id"]] = now
+            for job_id in [old for old, at in self._ended.items() if at < now - REMEMBERED_SECONDS]:
+                del self._ended[job_id]
+        else:
+            due = row["run_at"] is not None and row["run_at"] <= row["now"]
+            self._standing[row["id"]] = (row["revision"] + row["progress_revision"], due, row["lacks"])
+            if len(self._standing) > MOST_FOLLOWED:
+                del self._standing[next(iter(self._standing))]

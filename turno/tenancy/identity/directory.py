@@ -1,0 +1,109 @@
+"""Find a tenant by its slug. Nobody else turns a slug into a schema."""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from threading import Lock
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+from turno.tenancy.identity.tenant import SLUG, Tenant
+
+
+class UnknownTenant(LookupError):
+    """No active tenant has this slug: there is no default."""
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(f"no active tenant is called {slug[:60]!r}")
+
+
+class Directory:
+    """Finds active tenants, for any role that may read turno.tenants and turno.companies.
+
+    `connect` lends a connection for one read, as a pool's `connection` does. What was read is believed for
+    `ttl` seconds of `clock`, so a tenant that was paused, removed or revoked may be found that much longer;
+    what was not found is never remembered. Safe to share between threads.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractContextManager[Connection[Any]]],
+        *,
+        ttl: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connect = connect
+        self._ttl = ttl
+        self._clock = clock
+        self._lock = Lock()
+        self._found: dict[str, tuple[float, Tenant]] = {}
+
+    def find(self, slug: str) -> Tenant:
+        """Return the active tenant with this slug, or raise UnknownTenant."""
+        if not SLUG.fullmatch(slug):
+            raise UnknownTenant(slug)
+        now = self._clock()
+        with self._lock:
+            believed_until, tenant = self._found.get(slug, (now, None))
+        if tenant is not None and now < believed_until:
+            return tenant
+        with self._connect() as connection:
+            tenant = read_tenant(connection, slug)
+        self._remember(now, slug, tenant)
+        if tenant is None or tenant.state != "active":
+            raise UnknownTenant(slug)
+        return tenant
+
+    def list_active(self) -> list[Tenant]:
+        """Return all active tenants in the order they came; always read anew."""
+        with self._connect() as connection:
+            rows = connection.execute(_TENANTS + "WHERE n.state = 'active' ORDER BY n.id").fetchall()
+        return [_tenant(row) for row in rows]
+
+    def _remember(self, now: float, slug: str, tenant: Tenant | None) -> None:
+        with self._lock:
+            if tenant is not None and tenant.state == "active":
+                self._found[slug] = now + self._ttl, tenant
+            else:
+                self._found.pop(slug, None)
+
+
+_TENANTS = """
+SELECT n.id, n.slug, c.slug, n.schema, n.owner_role, n.handler_role, n.api_role, n.login_epoch, n.state,
+       extract(epoch FROM n.tokens_valid_from)::float8
+FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
+"""
+
+
+def valid_from(connection: Connection[Any], numbers: Sequence[int]) -> dict[int, float]:
+    """Return since when tokens count, in Unix seconds, for those of these tenants that are active."""
+    rows = connection.execute(
+        "SELECT id, extract(epoch FROM tokens_valid_from)::float8 FROM turno.tenants"
+        " WHERE state = 'active' AND id = ANY (%s)",
+        [list(numbers)],
+    )
+    return dict(rows.fetchall())
+
+
+def read_tenant(connection: Connection[Any], slug: str) -> Tenant | None:
+    """Return the tenant with this slug in whatever state it is, or None."""
+    row = connection.execute(_TENANTS + "WHERE n.slug = %s", [slug]).fetchone()
+    return _tenant(row) if row else None
+
+
+def _tenant(row: TupleRow) -> Tenant:
+    number, slug, company, schema, owner, handler, api, epoch, state, tokens_valid_from = row
+    return Tenant(
+        id=number,
+        slug=slug,
+        company=company,
+        schema=schema,
+        owner_role=owner,
+        handler_role=handler,
+        api_role=api,
+        login_epoch=epoch,
+        state=state,
+        tokens_valid_from=tokens_valid_from,
+    )

@@ -1,0 +1,181 @@
+"""The installation's roles: what each is allowed to be, and who is a member of whom."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from psycopg import Connection, sql
+from psycopg.errors import InsufficientPrivilege
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.scram import scram_verifier
+
+REPORT_CONNECTIONS = 16  # sessions of one company's consolidated reports
+GRANT_OPTIONS_SINCE = 160000
+# What one session of a tenant's or a company's own SQL may write to the server's disk for sorts and hashes.
+TEMP_FILE_LIMIT = "1GB"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """What a role is: none of ours is ever more than this. One with `bounded` runs SQL that is not ours."""
+
+    name: str
+    login: bool = False
+    inherit: bool = False
+    connections: int = -1
+    epoch: int = 0
+    bounded: bool = False
+
+
+class Membership(NamedTuple):
+    """`member` is in `role`: it has the role's rights at once, or may become the role, never both."""
+
+    role: str
+    member: str
+    inherits: bool
+
+
+def service_roles(logins: Logins) -> list[RoleSpec]:
+    """Return the roles that belong to no tenant."""
+    return [
+        RoleSpec(logins.control),
+        RoleSpec(logins.owners),
+        RoleSpec(logins.engine, login=True),
+        RoleSpec(logins.web, login=True),
+        RoleSpec(logins.operator, login=True),
+    ]
+
+
+def tenant_roles(
+    owner: str, handler: str, api: str, *, epoch: int = 0, connections: int = REPORT_CONNECTIONS
+) -> list[RoleSpec]:
+    """Return one tenant's roles."""
+    return [
+        # The owner inherits, because its functions use the rights of the owners' group at once.
+        RoleSpec(owner, inherit=True),
+        RoleSpec(handler, login=True, connections=connections, epoch=epoch, bounded=True),
+        RoleSpec(api),
+    ]
+
+
+def report_role(name: str, *, epoch: int = 0) -> RoleSpec:
+    """Return the login of a company's reports."""
+    return RoleSpec(name, login=True, connections=REPORT_CONNECTIONS, epoch=epoch, bounded=True)
+
+
+def tenant_memberships(logins: Logins, owner: str, handler: str, api: str) -> list[Membership]:
+    """Return who is a member of whom for one tenant; a handler is a member of nothing."""
+    return [
+        Membership(logins.owners, owner, inherits=True),
+        # A rescue ends a dead attempt's backend: the server allows that to members of its role.
+        Membership(handler, owner, inherits=True),
+        Membership(api, logins.web, inherits=False),
+    ]
+
+
+def ensure_roles(admin: Connection[Any], logins: Logins, specs: Iterable[RoleSpec]) -> None:
+    """Create what is missing and make all of them exactly what they should be, passwords included."""
+    specs = list(specs)
+    rows = admin.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)", [[spec.name for spec in specs]])
+    existing = {name for (name,) in rows}
+    for spec in specs:
+        verb = sql.SQL("ALTER ROLE" if spec.name in existing else "CREATE ROLE")
+        admin.execute(sql.SQL("{} {} {}").format(verb, sql.Identifier(spec.name), _attributes(admin, logins, spec)))
+    bound_temporary_files(admin, [spec.name for spec in specs if spec.bounded])
+
+
+def _attributes(admin: Connection[Any], logins: Logins, spec: RoleSpec) -> sql.Composed:
+    attributes = [
+        sql.SQL("LOGIN" if spec.login else "NOLOGIN"),
+        sql.SQL("INHERIT" if spec.inherit else "NOINHERIT"),
+        sql.SQL("CONNECTION LIMIT {}").format(sql.Literal(spec.connections)),
+    ]
+    if spec.login:
+        verifier = scram_verifier(admin, spec.name, logins.password(spec.name, spec.epoch))
+        attributes.append(sql.SQL("PASSWORD {}").format(sql.Literal(verifier)))
+    return sql.SQL(" ").join(attributes)
+
+
+def set_password(admin: Connection[Any], logins: Logins, role: str, epoch: int) -> None:
+    """Give a login the password of this epoch."""
+    verifier = scram_verifier(admin, role, logins.password(role, epoch))
+    admin.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(sql.Identifier(role), sql.Literal(verifier)))
+
+
+def forget_settings(admin: Connection[Any], role: str) -> None:
+    """Remove the defaults that a role has set for itself, in every database."""
+    rows = admin.execute(
+        """
+        SELECT d.datname FROM pg_catalog.pg_db_role_setting s
+        JOIN pg_catalog.pg_roles r ON r.oid = s.setrole AND r.rolname = %s
+        LEFT JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
+        """,
+        [role],
+    ).fetchall()
+    for (database,) in rows:
+        place = sql.SQL("") if database is None else sql.SQL(" IN DATABASE {}").format(sql.Identifier(database))
+        admin.execute(sql.SQL("ALTER ROLE {}{} RESET ALL").format(sql.Identifier(role), place))
+
+
+def bound_temporary_files(admin: Connection[Any], roles: Iterable[str]) -> None:
+    """Bound what these logins' sessions write to temporary files, which they cannot lift; a bound that is there stays.
+
+    A superuser may, or who was granted SET on the parameter; what nobody bounded is left for the catalog check to tell.
+    """
+    unbounded = admin.execute(
+        """
+        SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolname = ANY (%s) AND NOT EXISTS (
+            SELECT FROM pg_catalog.pg_db_role_setting s, unnest(s.setconfig) setting
+            WHERE s.setrole = r.oid AND s.setdatabase = 0 AND setting ~ '^temp_file_limit=[0-9]')
+        """,
+        [list(roles)],
+    ).fetchall()
+    bound = sql.SQL("ALTER ROLE {} SET temp_file_limit = {}")
+    with suppress(InsufficientPrivilege), admin.transaction():
+        for (role,) in unbounded:
+            admin.execute(bound.format(sql.Identifier(role), sql.Literal(TEMP_FILE_LIMIT)))
+
+
+def close_defaults(admin: Connection[Any], owner: str) -> None:
+    """Keep functions that this owner will make from everybody, already while they are being made."""
+    revoke = "ALTER DEFAULT PRIVILEGES FOR ROLE {} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC"
+    admin.execute(sql.SQL(revoke).format(sql.Identifier(owner)))
+
+
+def ensure_memberships(admin: Connection[Any], memberships: Iterable[Membership]) -> None:
+    """Grant every membership with exactly the one use that it has."""
+    for role, member, inherits in memberships:
+        grant = sql.SQL("GRANT {} TO {}").format(sql.Identifier(role), sql.Identifier(member))
+        admin.execute(grant + _use(admin, inherits=inherits))
+
+
+def _use(admin: Connection[Any], *, inherits: bool) -> sql.SQL:
+    if admin.info.server_version < GRANT_OPTIONS_SINCE:
+        return sql.SQL("")
+    return sql.SQL(" WITH INHERIT TRUE, SET FALSE" if inherits else " WITH INHERIT FALSE, SET TRUE")
+
+
+def join(admin: Connection[Any], role: str) -> None:
+    """Let a provisioner that is no superuser work as a role it has made; a superuser may anyway."""
+    if admin.info.parameter_status("is_superuser") == "on":
+        return
+    use = sql.SQL(" WITH INHERIT TRUE, SET TRUE" if admin.info.server_version >= GRANT_OPTIONS_SINCE else "")
+    admin.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(role)) + use)
+
+
+def drop_roles(admin: Connection[Any], roles: Iterable[str]) -> None:
+    """Drop these roles with every right they have in this database; those already gone are no error."""
+    for role in existing_roles(admin, roles):
+        name = sql.Identifier(role)
+        admin.execute(sql.SQL("DROP OWNED BY {}").format(name))
+        admin.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+def existing_roles(admin: Connection[Any], roles: Iterable[str]) -> Iterator[str]:
+    """Yield those of these roles that exist, in the order given."""
+    names = list(roles)
+    rows = admin.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)", [names])
+    found = {name for (name,) in rows}
+    return (name for name in names if name in found)

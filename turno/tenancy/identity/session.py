@@ -1,0 +1,174 @@
+"""Connect as exactly one role: a tenant's handler, the engine, or the web as a tenant's API role."""
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import TupleRow, dict_row
+
+from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.logins import Logins, pinned_by_version
+from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+
+log = logging.getLogger(__name__)
+
+# Milliseconds. A handler's statements may be long; what holds locks for others must not wait.
+HANDLER_TIMEOUTS = {"lock_timeout": "10000", "idle_in_transaction_session_timeout": "0", "statement_timeout": "0"}
+SERVICE_TIMEOUTS = {
+    "lock_timeout": "5000",
+    "idle_in_transaction_session_timeout": "15000",
+    "statement_timeout": "30000",
+}
+# A request holds a thread that others need, too: what is locked, by a tenant's job or a migration, is asked for again.
+WEB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "300"}
+COMMAND_LOCK_TIMEOUT = "1000"
+CONNECT_TIMEOUT = 10
+# Some places are denied only after the password was found good, and libpq tells no SQLSTATE of a login. A server whose
+# lc_messages are not English says this in other words, and is taken to refuse the login.
+FULL = re.compile("too many (connections|clients)|remaining connection slots are reserved")
+C = TypeVar("C", bound=psycopg.Connection[Any])
+
+
+class NotConfined(Exception):
+    """The session could reach beyond one tenant: it is a superuser, bypasses row security, or is member of a role."""
+
+
+class LoginRefused(psycopg.OperationalError):
+    """The server refused this tenant's login; `turno tenant reset-login` mends a changed password."""
+
+
+def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_version: int = 0) -> HandlerLogin:
+    """Return a tenant's login with what it takes to log in: its own password, and no key to anybody else's."""
+    conninfo = logins.conninfo(
+        login.role,
+        epoch=login.epoch,
+        search_path=f"{login.schema},pg_temp",
+        application=application,
+        timeouts=HANDLER_TIMEOUTS | pinned_by_version(server_version),
+    )
+    return replace(login, conninfo=conninfo)
+
+
+def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
+    """Log in as a tenant's handler role, in autocommit, and prove that the session is confined to it.
+
+    Raises LoginRefused, NotConfined if the role could do more than it should, or TooManyConnections if the server,
+    the database or the role has no place left; any other psycopg.OperationalError is about the server, whoever logs in.
+    """
+    try:
+        connection = kind.connect(login.conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    except psycopg.OperationalError as error:
+        said = f"{login.slug}: {str(error).strip()}"
+        if FULL.search(said):
+            raise psycopg.errors.TooManyConnections(said) from error
+        # Refused after it was asked who is there: a server that is away, or starts, does not get as far.
+        if error.pgconn is not None and error.pgconn.used_password:
+            raise LoginRefused(said) from error
+        raise psycopg.OperationalError(said) from error
+    try:
+        assert_confined(connection, login.role)
+    except BaseException:
+        psycopg.Connection.close(connection)
+        raise
+    return connection
+
+
+def handler_session(
+    logins: Logins, login: HandlerLogin, *, application: str, kind: type[C], server_version: int = 0
+) -> C:
+    """Unlock a tenant's login and open a session with it, in a process that has the master key."""
+    return open_session(unlocked(logins, login, application=application, server_version=server_version), kind=kind)
+
+
+# Without parameters, so that it can be asked together with other commands.
+CONFINED: LiteralString = """
+SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.rolbypassrls
+       AND NOT EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)
+FROM pg_roles r WHERE r.rolname = session_user
+"""
+
+# Asked between two jobs. What its role may do was proved at the login, and no job can change that.
+UNCHANGED: LiteralString = "SELECT session_user, current_user = session_user"
+
+
+def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
+    """Raise NotConfined unless this session is `role`, has no memberships and no power over row security."""
+    believe_confined(connection.execute(CONFINED).fetchone(), role)
+
+
+def believe_confined(row: TupleRow | None, role: str) -> None:
+    """Raise NotConfined unless this answer to CONFINED or UNCHANGED is that of a session confined as `role`."""
+    if row is None or row[0] != role or not row[1]:
+        raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
+
+
+def service_session(logins: Logins, role: str, *, application: str) -> PunctualConnection:
+    """Log in as one of the installation's service roles (engine, web, operator), in autocommit."""
+    conninfo = logins.conninfo(role, search_path="turno,pg_temp", application=application, timeouts=SERVICE_TIMEOUTS)
+    connection = PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    connection.add_notice_handler(_log_warning)
+    return connection
+
+
+def _log_warning(notice: psycopg.errors.Diagnostic) -> None:
+    if notice.severity_nonlocalized == "WARNING":
+        log.warning("the database warns: %s", notice.message_primary, extra={"alert": "database"})
+
+
+@contextmanager
+def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+    """Run one transaction of fixed SQL as the tenant's API role; rows come as dicts.
+
+    The role and the path are local to the transaction. SQL of a caller's choosing must never run here:
+    it could set another role.
+    """
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        _become(cursor, tenant)
+        yield cursor
+
+
+def call_as_api(
+    connection: psycopg.Connection[Any], tenant: Tenant, statement: LiteralString, parameters: Sequence[Any]
+) -> dict[str, Any]:
+    """Run one statement as the tenant's API role in a transaction of its own; one network round trip.
+
+    `statement` calls a function of the tenant's as `{}.function`. Returns its one row. A lock is waited for
+    COMMAND_LOCK_TIMEOUT milliseconds. The connection must be in autocommit.
+    """
+    with connection.cursor(row_factory=dict_row) as cursor, connection.cursor() as control:
+        try:
+            with connection.pipeline():
+                # Left to the pipeline's sync, a refused commit would be an error that psycopg does not expect there.
+                control.execute("BEGIN")
+                control.execute(
+                    "SELECT set_config('role', %s, true), set_config('lock_timeout', %s, true)",
+                    (tenant.api_role, COMMAND_LOCK_TIMEOUT),
+                )
+                cursor.execute(_qualified(statement, tenant.schema), parameters)
+                control.execute("COMMIT")
+        except psycopg.Error:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        row = cursor.fetchone()
+        assert row is not None, "fixed statements return a row"  # noqa: S101
+        return row
+
+
+# Qualified rather than found by a path: under a path of its own per tenant the server would plan every call anew.
+@lru_cache(maxsize=4096)
+def _qualified(statement: LiteralString, schema: str) -> bytes:
+    return sql.SQL(statement).format(sql.Identifier(schema)).as_bytes()
+
+
+def _become(cursor: psycopg.Cursor[Any], tenant: Tenant) -> None:
+    cursor.execute(
+        "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
+        (tenant.api_role, f"{tenant.schema},pg_temp"),
+    )

@@ -1,0 +1,96 @@
+"""Tenant and Company values; the one place where a slug or a schema's name is accepted."""
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Self
+
+SLUG = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+SCHEMA = re.compile(r"t_[0-9a-f]{12}")
+
+
+class InvalidSlug(ValueError):
+    """A slug is a lower-case letter, then up to 39 lower-case letters, digits, `_` or `-`."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text[:60]!r} is not a slug: {self.__doc__}")
+
+
+@dataclass(frozen=True, slots=True)
+class Slug:
+    """A tenant's or company's public name, checked: it never becomes part of an SQL identifier."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not SLUG.fullmatch(self.text):
+            raise InvalidSlug(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """A customer of the installation; it groups branches."""
+
+    id: int
+    slug: str
+    name: str
+    report_role: str
+    login_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One branch: its slug for people, its schema and roles for the database.
+
+    `tokens_valid_from` is in Unix seconds: a token issued before it is refused.
+    """
+
+    id: int
+    slug: str
+    company: str
+    schema: str
+    owner_role: str
+    handler_role: str
+    api_role: str
+    login_epoch: int
+    state: str = "active"
+    tokens_valid_from: float = -math.inf
+
+    def __post_init__(self) -> None:
+        Slug(self.slug)
+        if not SCHEMA.fullmatch(self.schema):
+            raise ValueError(f"{self.schema[:60]!r} is not a tenant's schema: expected t_ and 12 hex digits")
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerLogin:
+    """What one attempt's session needs to log in: one tenant's schema and handler role, nothing wider.
+
+    `conninfo`, with the password in it, is there for whoever runs the attempt: see
+    `turno.tenancy.identity.session.unlocked`.
+    """
+
+    slug: str
+    schema: str
+    role: str
+    epoch: int
+    conninfo: str = field(default="", repr=False, compare=False)
+
+    @classmethod
+    def of(cls, tenant: Tenant) -> Self:
+        """Return the handler's login of this tenant."""
+        return cls(slug=tenant.slug, schema=tenant.schema, role=tenant.handler_role, epoch=tenant.login_epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class CompanyLogin:
+    """What a report's session needs: its company's report login, which reads the branches and writes nowhere.
+
+    `branches` are the schemas by the branches' slugs.
+    """
+
+    login: HandlerLogin
+    branches: dict[str, str]

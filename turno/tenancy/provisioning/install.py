@@ -1,0 +1,40 @@
+"""Make a database ready for tenants: its service roles, its control schema, and what everybody loses."""
+
+from typing import Any
+
+from psycopg import Connection, sql
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import bound_temporary_files, close_defaults, ensure_roles, join, service_roles
+from turno.tenancy.provisioning.installation import read_installation
+from turno.tenancy.rights.public_rights import close_database, grant_connect
+from turno.tenancy.rights.schemas import control_schema
+from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.locks import lock_roles
+from turno.tenancy.schema_migrations.one_schema import bring_up
+
+
+def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> tuple[int, ...]:
+    """Install or mend the installation; return the versions of the control schema that were applied.
+
+    `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from
+    everybody stays open, and the catalog check names it.
+    """
+    control = control_schema(logins)
+    with admin.transaction():
+        lock_roles(admin)
+        ensure_roles(admin, logins, service_roles(logins))
+        join(admin, control.owner)
+        close_defaults(admin, control.owner)
+        admin.execute(
+            sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
+                sql.Identifier(control.name), sql.Identifier(control.owner)
+            )
+        )
+        close_database(admin, logins)
+        grant_connect(admin, logins.engine, logins.web, logins.operator)
+    applied = bring_up(admin, control, migrations)
+    bound_temporary_files(
+        admin, [spec.name for spec in read_installation(admin, logins).roles.values() if spec.bounded]
+    )
+    return applied

@@ -1,0 +1,70 @@
+"""The installation as it should be: its schemas and roles, from its own tables and nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import (
+    Membership,
+    RoleSpec,
+    report_role,
+    service_roles,
+    tenant_memberships,
+    tenant_roles,
+)
+from turno.tenancy.rights.schemas import Schema, control_schema, tenant_schemas
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What there should be. `unfinished` are the slugs whose provisioning was stopped half-way."""
+
+    logins: Logins
+    schemas: tuple[Schema, ...]
+    roles: dict[str, RoleSpec]
+    memberships: frozenset[Membership]
+    unfinished: tuple[str, ...]
+
+    @property
+    def owners(self) -> frozenset[str]:
+        """The roles that own something."""
+        return frozenset(schema.owner for schema in self.schemas)
+
+    @property
+    def prefix(self) -> str:
+        """What every role of this installation begins with, and no other's."""
+        return self.logins.role("")
+
+
+def read_installation(admin: Connection[Any], logins: Logins) -> Installation:
+    """Return the installation that turno.tenants and turno.companies describe."""
+    unfinished = tenant_schemas(admin, logins, state="provisioning")
+    roles = [*service_roles(logins), *_tenants_roles(admin), *_report_roles(admin)]
+    return Installation(
+        logins=logins,
+        schemas=(control_schema(logins), *tenant_schemas(admin, logins)),
+        roles={spec.name: spec for spec in roles},
+        memberships=frozenset(_memberships(admin, logins)),
+        unfinished=tuple(schema.slug for schema in unfinished),
+    )
+
+
+_ROLES = "SELECT owner_role, handler_role, api_role FROM turno.tenants WHERE state <> 'removed'"
+
+
+def _tenants_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
+    for owner, handler, api in admin.execute(_ROLES):
+        yield from tenant_roles(owner, handler, api)
+
+
+def _memberships(admin: Connection[Any], logins: Logins) -> Iterator[Membership]:
+    for owner, handler, api in admin.execute(_ROLES):
+        yield from tenant_memberships(logins, owner, handler, api)
+
+
+def _report_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
+    for (report,) in admin.execute("SELECT report_role FROM turno.companies"):
+        yield report_role(report)

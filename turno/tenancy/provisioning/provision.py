@@ -1,0 +1,147 @@
+"""Make companies and tenants. Each act can be repeated until it has worked: it goes on where it was stopped."""
+
+import secrets
+from typing import Any
+
+from psycopg import Connection, sql
+
+from turno.tenancy.identity.directory import read_tenant
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import (
+    close_defaults,
+    ensure_memberships,
+    ensure_roles,
+    existing_roles,
+    join,
+    report_role,
+    tenant_memberships,
+    tenant_roles,
+)
+from turno.tenancy.identity.tenant import Company, Slug, Tenant
+from turno.tenancy.rights.public_rights import grant_connect
+from turno.tenancy.rights.schemas import tenant_schema
+from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.locks import lock_roles
+from turno.tenancy.schema_migrations.one_schema import bring_up
+
+
+class UnknownCompany(LookupError):
+    """A tenant belongs to a company that exists."""
+
+    def __init__(self, slug: str) -> None:
+        super().__init__(f"no company is called {slug[:60]!r}; add it first")
+
+
+class TenantExists(ValueError):
+    """The slug is another company's tenant, or one whose removal was not finished."""
+
+
+def add_company(admin: Connection[Any], logins: Logins, slug: str, name: str) -> Company:
+    """Make the company and its report login, or return it as it is."""
+    Slug(slug)
+    with admin.transaction():
+        lock_roles(admin)
+        admin.execute(
+            "INSERT INTO turno.companies (slug, name, report_role) VALUES (%s, %s, %s) ON CONFLICT (slug) DO NOTHING",
+            [slug, name, logins.role(f"c_{_key()}")],
+        )
+        company = read_company(admin, slug)
+        ensure_roles(admin, logins, [report_role(company.report_role, epoch=company.login_epoch)])
+        grant_connect(admin, company.report_role)
+    return company
+
+
+def read_company(connection: Connection[Any], slug: str) -> Company:
+    """Return the company with this slug, or raise UnknownCompany."""
+    row = connection.execute(
+        "SELECT id, slug, name, report_role, login_epoch FROM turno.companies WHERE slug = %s", [slug]
+    ).fetchone()
+    if row is None:
+        raise UnknownCompany(slug)
+    return Company(*row)
+
+
+def add_tenant(
+    admin: Connection[Any],
+    logins: Logins,
+    slug: str,
+    company: str,
+    *,
+    connections: int | None = None,
+    migrations: Migrations | None = None,
+) -> Tenant:
+    """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
+
+    `company` is a slug, `connections` how many sessions its handlers may have at a time: by default half of what the
+    server allows, so that a tenant alone may use every child and no tenant can use up all. `admin` is idle.
+    A removed tenant's slug starts anew: another schema, no old password, no old token.
+    """
+    Slug(slug)
+    with admin.transaction():
+        lock_roles(admin)
+        tenant = _register(admin, logins, slug, read_company(admin, company))
+        _make_roles(admin, logins, tenant, connections or _half(admin))
+        admin.execute(
+            sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
+                sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
+            )
+        )
+    bring_up(admin, tenant_schema(admin, logins, tenant), migrations)
+    admin.execute("UPDATE turno.tenants SET state = 'active' WHERE slug = %s AND state = 'provisioning'", [slug])
+    return _read(admin, slug)
+
+
+def _register(admin: Connection[Any], logins: Logins, slug: str, company: Company) -> Tenant:
+    tenant = read_tenant(admin, slug)
+    if tenant is not None and tenant.state != "removed":
+        if tenant.company != company.slug:
+            raise TenantExists(f"{slug} is a tenant of {tenant.company} already")
+        return tenant
+    # Its names are only in this row: what is left of it would belong to nobody once they are other ones.
+    if tenant is not None and any(existing_roles(admin, (tenant.owner_role, tenant.handler_role, tenant.api_role))):
+        raise TenantExists(f"the removal of {slug} was not finished; remove it again first")
+    key = _key()
+    roles = [logins.role(f"{part}_{key}") for part in "ora"]
+    admin.execute(
+        """
+        INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role)
+        VALUES (%s, %s, %s, %s, %s, %s)
+        ON CONFLICT (slug) DO UPDATE
+        SET company_id = excluded.company_id, schema = excluded.schema, owner_role = excluded.owner_role,
+            handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
+            state = 'provisioning', tokens_valid_from = clock_timestamp(),
+            paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, backend = DEFAULT
+        """,
+        [slug, company.id, f"t_{key}", *roles],
+    )
+    new = _read(admin, slug)
+    # It has the old one's number: what that one used is not its share.
+    admin.execute("DELETE FROM turno.outcomes WHERE tenant_id = %s", [new.id])
+    return new
+
+
+def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connections: int) -> None:
+    names = (tenant.owner_role, tenant.handler_role, tenant.api_role)
+    ensure_roles(admin, logins, tenant_roles(*names, epoch=tenant.login_epoch, connections=connections))
+    ensure_memberships(admin, tenant_memberships(logins, *names))
+    join(admin, tenant.owner_role)
+    close_defaults(admin, tenant.owner_role)
+    grant_connect(admin, tenant.handler_role)
+
+
+def _half(admin: Connection[Any]) -> int:
+    row = admin.execute("SELECT current_setting('max_connections')::integer / 2").fetchone()
+    assert row is not None, "a setting has a value"  # noqa: S101
+    return int(row[0])
+
+
+def _read(admin: Connection[Any], slug: str) -> Tenant:
+    tenant = read_tenant(admin, slug)
+    if tenant is None:
+        raise LookupError(slug)
+    return tenant
+
+
+def _key() -> str:
+    # Opaque, because the names of schemas and roles can be read by everybody who can log in.
+    return secrets.token_hex(6)

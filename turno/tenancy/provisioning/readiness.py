@@ -1,0 +1,25 @@
+"""Say whether the database is where this release wants it, as a service that may read little."""
+
+from typing import Any
+
+import psycopg
+
+from turno.tenancy.schema_migrations.files import packaged
+from turno.tenancy.schema_migrations.ledger import DEFINITIONS
+
+
+def what_is_pending(web: psycopg.Connection[Any]) -> str | None:
+    """Return a sentence if the control schema lacks a migration of this release, None if it has them all.
+
+    Tenants' schemas are brought up one by one while others work, so they are not asked. Nor is the text of functions:
+    while releases change, it is the newer one's, and an older release that runs on is no less ready.
+    """
+    try:
+        rows = web.execute("SELECT version FROM turno.schema_migrations WHERE version <> %s", [DEFINITIONS]).fetchall()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege):
+        # The right to look comes with the migrations, too.
+        return "Migrations are pending; run `turno migrate`."
+    lacking = sorted(packaged().control.steps.keys() - {version for (version,) in rows})
+    if lacking:
+        return f"Migrations are pending, from {lacking[0]:04d} on; run `turno migrate`."
+    return None

@@ -1,0 +1,123 @@
+"""Make the catalog's rights equal to the matrix, and say where they differ."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from psycopg import Connection, sql
+
+from turno.tenancy.rights.grants import CatalogObject, Kind
+from turno.tenancy.rights.privileges import PUBLIC, Ace, LiveObject, live_objects
+from turno.tenancy.rights.schemas import Schema
+
+
+class Difference(NamedTuple):
+    """Rights on one thing that are too many or too few."""
+
+    thing: CatalogObject
+    excess: frozenset[Ace]
+    missing: frozenset[Ace]
+
+
+def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Difference]:
+    """Yield what is not as the matrix says, thing by thing."""
+    for found in live:
+        wanted = frozenset(
+            Ace(right.column, schema.roles[right.role], right.privilege)
+            for right in schema.matrix.rights([found.thing])
+        )
+        if wanted != found.aces:
+            yield Difference(found.thing, found.aces - wanted, wanted - found.aces)
+
+
+def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
+    """Grant and revoke until the schema is as the matrix says; return whether anything was changed.
+
+    Runs as the schema's owner, inside the caller's transaction.
+    """
+    live = list(live_objects(admin, [schema.name]))
+    # Namesakes cannot be told apart by name; the catalog check reports them.
+    named = Counter(found.thing for found in live)
+    found = list(differences(schema, (one for one in live if named[one.thing] == 1)))
+    for change in found:
+        _revoke(admin, schema, change)
+    for (kind, grantee, privileges), names in _together(found).items():
+        admin.execute(
+            sql.SQL("GRANT {} ON {} {} TO {}").format(
+                privileges_sql(privileges), KIND_SQL[kind], _names(schema, kind, names), role_sql(grantee)
+            )
+        )
+    return bool(found)
+
+
+def _revoke(admin: Connection[Any], schema: Schema, change: Difference) -> None:
+    # CASCADE takes back what the role has passed on; the matrix lets nobody pass anything on.
+    for ace in change.excess:
+        admin.execute(
+            sql.SQL("REVOKE {} ON {} {} FROM {} CASCADE").format(
+                privileges_sql([(ace.privilege, ace.column)]),
+                KIND_SQL[change.thing.kind],
+                _names(schema, change.thing.kind, [change.thing.name]),
+                role_sql(ace.grantee),
+            )
+        )
+
+
+Together = dict[tuple[Kind, str, tuple[tuple[str, str | None], ...]], list[str]]
+
+
+def _together(found: Iterable[Difference]) -> Together:
+    """One GRANT for all things on which a role lacks the same rights: a tenant needs 10 and not 100."""
+    together: Together = defaultdict(list)
+    for change in found:
+        lacking: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
+        for ace in change.missing:
+            lacking[ace.grantee].append((ace.privilege, ace.column))
+        for grantee, privileges in lacking.items():
+            together[change.thing.kind, grantee, tuple(sorted(privileges, key=str))].append(change.thing.name)
+    return together
+
+
+KIND_SQL = {
+    Kind.SCHEMA: sql.SQL("SCHEMA"),
+    Kind.FUNCTION: sql.SQL("ROUTINE"),
+    Kind.TABLE: sql.SQL("TABLE"),
+    Kind.VIEW: sql.SQL("TABLE"),
+    Kind.SEQUENCE: sql.SQL("SEQUENCE"),
+    Kind.IDENTITY: sql.SQL("SEQUENCE"),
+}
+_PRIVILEGES = {
+    word: sql.SQL(word)
+    for word in (
+        "SELECT",
+        "INSERT",
+        "UPDATE",
+        "DELETE",
+        "TRUNCATE",
+        "REFERENCES",
+        "TRIGGER",
+        "MAINTAIN",
+        "EXECUTE",
+        "USAGE",
+        "CREATE",
+    )
+}
+
+
+def privileges_sql(privileges: Iterable[tuple[str, str | None]]) -> sql.Composed:
+    """Return the list of privileges, each with its column where it has one."""
+    return sql.SQL(", ").join(
+        _PRIVILEGES[word] if column is None else sql.SQL("{} ({})").format(_PRIVILEGES[word], sql.Identifier(column))
+        for word, column in privileges
+    )
+
+
+def role_sql(role: str) -> sql.Composable:
+    """Return a grantee: a role's name, or everybody."""
+    return sql.SQL("PUBLIC") if role == PUBLIC else sql.Identifier(role)
+
+
+def _names(schema: Schema, kind: Kind, names: Iterable[str]) -> sql.Composed:
+    if kind is Kind.SCHEMA:
+        return sql.SQL(", ").join(sql.Identifier(name) for name in names)
+    return sql.SQL(", ").join(sql.Identifier(schema.name, name) for name in names)

@@ -1,0 +1,91 @@
+"""What PostgreSQL gives to everybody and this installation takes away again."""
+
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import Connection, sql
+
+from turno.tenancy.identity.logins import Logins
+
+# Whoever may lock anything may stop everybody; whoever may make large objects or write to the log may fill the disk.
+CLOSED_FUNCTIONS: tuple[LiteralString, ...] = (
+    "pg_advisory_lock(bigint)",
+    "pg_advisory_lock(integer,integer)",
+    "pg_advisory_lock_shared(bigint)",
+    "pg_advisory_lock_shared(integer,integer)",
+    "pg_advisory_unlock(bigint)",
+    "pg_advisory_unlock(integer,integer)",
+    "pg_advisory_unlock_all()",
+    "pg_advisory_unlock_shared(bigint)",
+    "pg_advisory_unlock_shared(integer,integer)",
+    "pg_advisory_xact_lock(bigint)",
+    "pg_advisory_xact_lock(integer,integer)",
+    "pg_advisory_xact_lock_shared(bigint)",
+    "pg_advisory_xact_lock_shared(integer,integer)",
+    "pg_try_advisory_lock(bigint)",
+    "pg_try_advisory_lock(integer,integer)",
+    "pg_try_advisory_lock_shared(bigint)",
+    "pg_try_advisory_lock_shared(integer,integer)",
+    "pg_try_advisory_xact_lock(bigint)",
+    "pg_try_advisory_xact_lock(integer,integer)",
+    "pg_try_advisory_xact_lock_shared(bigint)",
+    "pg_try_advisory_xact_lock_shared(integer,integer)",
+    "lo_creat(integer)",
+    "lo_create(oid)",
+    "lo_from_bytea(oid,bytea)",
+    "lo_import(text)",
+    "lo_import(text,oid)",
+    "lo_export(oid,text)",
+    "pg_logical_emit_message(boolean,text,text)",
+    "pg_logical_emit_message(boolean,text,bytea)",
+    "pg_logical_emit_message(boolean,text,text,boolean)",
+    "pg_logical_emit_message(boolean,text,bytea,boolean)",
+)
+
+
+def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
+    """Return who may still execute some of the closed functions, by signature.
+
+    Quotas are counted under a lock by the tenants' functions; migrations by whoever works as the control role.
+    """
+    return {
+        "pg_advisory_xact_lock(integer,integer)": frozenset({logins.owners, logins.control}),
+        "pg_try_advisory_xact_lock(integer,integer)": frozenset({logins.control}),
+        "pg_try_advisory_lock(integer,integer)": frozenset({logins.control}),
+        "pg_advisory_unlock(integer,integer)": frozenset({logins.control}),
+    }
+
+
+def close_database(admin: Connection[Any], logins: Logins) -> None:
+    """Revoke from everybody what nobody needs; what `admin` may not revoke is left for the catalog check to tell."""
+    database = sql.Identifier(admin.info.dbname)
+    _try(admin, sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
+    if admin.execute("SELECT FROM pg_namespace WHERE nspname = 'public'").rowcount:
+        _try(admin, sql.SQL("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
+    here = admin.execute(
+        "SELECT s FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n) WHERE to_regprocedure(s) IS NOT NULL ORDER BY n",
+        [list(CLOSED_FUNCTIONS)],
+    )
+    closed = sql.SQL(", ").join(sql.SQL(signature) for (signature,) in here)
+    _try(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(closed))
+    for signature, roles in open_functions(logins).items():
+        names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))
+        _try(admin, sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(signature), names))
+
+
+def grant_connect(admin: Connection[Any], *roles: str) -> None:
+    """Let these logins into this database.
+
+    One by one, because a group would be a membership, and a handler has none. With 5,000 of them the list makes a
+    login 0.3 to 0.9 ms slower (measured on 18 and 15).
+    """
+    names = sql.SQL(", ").join(sql.Identifier(role) for role in roles)
+    admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(admin.info.dbname), names))
+
+
+def _try(admin: Connection[Any], statement: sql.SQL | sql.Composed) -> None:
+    try:
+        with admin.transaction():
+            admin.execute(statement)
+    except psycopg.errors.InsufficientPrivilege:
+        pass

@@ -1,0 +1,97 @@
+"""Render the matrix as docs/roles.md: `python -m turno.tenancy.rights.roles_page > docs/roles.md`."""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+
+from turno.tenancy.rights.grants import CONTROL, TENANT, Kind, Matrix, Rights, Role
+
+INTRODUCTION = """\
+# Who may do what
+
+Rendered from `turno/tenancy/rights/grants.py` by `python -m turno.tenancy.rights.roles_page`; a test keeps the two in step, and
+`turno migrate --check` holds the live catalog to it. What is not named is revoked from everybody.
+
+All names carry the installation's id (`turno_<id>_…`), because roles belong to the whole cluster; the keys of
+tenants and companies are random, because everybody who can log in can read the names of roles and schemas.
+
+| role | logs in | is |
+|---|---|---|
+| control | no | owns the schema `turno` and its functions |
+| owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the group below \
+and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
+| owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
+| handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing, owns nothing |
+| api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
+| report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
+no function, no write; a member of nothing |
+| engine | yes | claims, rescues, sweeps; no right on any table |
+| web | yes, inherits nothing | may become every `a_<t>`; reads the directory and the settings |
+| operator | yes | what `/admin` and `turno` need: counts, never payloads |
+
+S is SELECT, I INSERT, U UPDATE, D DELETE, E EXECUTE, u USAGE.
+"""
+
+AROUND = """\
+## Around them
+
+Revoked from everybody: CONNECT and TEMP on the database, everything on the schema `public`, all advisory-lock
+functions (the owners and control keep what quotas and migrations need), the functions that make large objects, and
+those that write messages into the write-ahead log. A handler's and a report's session has a bound of temporary files.
+Each login has CONNECT by name. What an owner will make is closed to everybody from the start (default privileges).
+
+Open by nature, and bounded to the role that does it: a login may change its own password and its own defaults (startup
+options win over those; `turno tenant reset-login` mends both), end its own sessions, and use LISTEN and NOTIFY.
+A handler's password also opens the cluster's other databases as far as those let everybody in: keep `r_*` and `c_*` to
+this database in pg_hba.conf if the cluster is shared. Names, sizes and row counts can be read by every login.
+"""
+
+LETTERS = {"SELECT": "S", "INSERT": "I", "UPDATE": "U", "DELETE": "D", "EXECUTE": "E", "USAGE": "u"}
+OTHERS = {Kind.TABLE: "every other table", Kind.VIEW: "every other view", Kind.SEQUENCE: "every other sequence"}
+
+
+def render() -> str:
+    """Return the page."""
+    return "\n".join(
+        [
+            INTRODUCTION,
+            "## The control schema `turno`\n",
+            *_table(CONTROL, [Role.OWNERS, Role.ENGINE, Role.WEB, Role.OPERATOR]),
+            "",
+            "## A tenant's schema `t_<t>`\n",
+            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE]),
+            "",
+            AROUND,
+        ]
+    )
+
+
+def _table(matrix: Matrix, roles: list[Role]) -> Iterator[str]:
+    yield "| | " + " | ".join(roles) + " |"
+    yield "|---" * (len(roles) + 1) + "|"
+    for name, rights in _rows(matrix):
+        yield f"| {name} | " + " | ".join(_letters(rights.get(role, ())) for role in roles) + " |"
+
+
+def _rows(matrix: Matrix) -> Iterator[tuple[str, Rights]]:
+    yield "the schema", dict.fromkeys(matrix.usage, frozenset({"USAGE"}))
+    for name, roles in matrix.functions.items():
+        yield f"`{name}()`", dict.fromkeys(roles, frozenset({"EXECUTE"}))
+    yield "every other function", {}
+    for name, rights in matrix.relations.items():
+        yield f"`{name}`", rights
+    yield from _column_rows(matrix.columns)
+    for kind, other in OTHERS.items():
+        yield other, matrix.others.get(kind, {})
+
+
+def _column_rows(columns: Mapping[tuple[str, str], Rights]) -> Iterator[tuple[str, Rights]]:
+    for (table, column), rights in columns.items():
+        yield f"`{table}.{column}`", rights
+
+
+def _letters(privileges: Iterable[str]) -> str:
+    return "".join(LETTERS[word] for word in LETTERS if word in frozenset(privileges))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,100 @@
+"""Bring all schemas to this release's version, or back: each apart from the others, and one failure stops no other."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from psycopg import Connection
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.rights.schemas import control_schema, tenant_schemas
+from turno.tenancy.schema_migrations.fan_out import Connect, fan_out, opened
+from turno.tenancy.schema_migrations.files import Migrations, packaged
+from turno.tenancy.schema_migrations.ledger import Standing
+from turno.tenancy.schema_migrations.one_schema import Outcome, Planned, downgrade, plan, upgrade
+
+Progress = Callable[[Outcome, int, int], None]
+
+
+def _silent(_outcome: Outcome, _ended: int, _total: int) -> None:
+    pass
+
+
+def status(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> list[Standing]:
+    """Return where the control schema and every active tenant's schema are; one read for every 500 schemas."""
+    migrations = migrations or packaged()
+    control = plan(admin, [control_schema(logins)], migrations.control)
+    # Without the first step there is no table of tenants to ask.
+    schemas = tenant_schemas(admin, logins) if control[0].standing.at else []
+    return [planned.standing for planned in control + plan(admin, schemas, migrations.tenant)]
+
+
+def migrate(
+    connect: Connect,
+    logins: Logins,
+    *,
+    jobs: int = 1,
+    dry_run: bool = False,
+    canary: str | None = None,
+    redefine: bool = False,
+    progress: Progress = _silent,
+    migrations: Migrations | None = None,
+) -> list[Outcome]:
+    """Apply what is pending: the control schema first, then the active tenants, `jobs` at a time.
+
+    Returns one outcome for each schema that had something pending or is in trouble: an empty list means there was
+    nothing to do. A failed control schema or a failed `canary` (the slug of the tenant taken first) stops the rest.
+    Functions and rights are made anew where their text has changed, and with `redefine` everywhere.
+    """
+    migrations = migrations or packaged()
+
+    def one(admin: Connection[Any], planned: Planned) -> Outcome:
+        return upgrade(admin, planned, dry_run=dry_run)
+
+    with opened(connect) as admin:
+        control = plan(admin, [control_schema(logins)], migrations.control)
+        outcomes = [one(admin, planned) for planned in _to_do(control, redefine=redefine)]
+        if failed(outcomes) or (dry_run and not control[0].standing.at):
+            return outcomes
+        behind = _to_do(plan(admin, tenant_schemas(admin, logins), migrations.tenant), redefine=redefine)
+    first = [planned for planned in behind if planned.schema.slug == canary]
+    outcomes += fan_out(connect, first, one, jobs=1, progress=progress)
+    if failed(outcomes):
+        return outcomes
+    rest = [planned for planned in behind if planned.schema.slug != canary]
+    return outcomes + fan_out(connect, rest, one, jobs=jobs, progress=progress)
+
+
+def rollback(
+    connect: Connect,
+    logins: Logins,
+    *,
+    to: int | None = None,
+    steps: int = 1,
+    slugs: Sequence[str] | None = None,
+    jobs: int = 1,
+    dry_run: bool = False,
+    progress: Progress = _silent,
+    migrations: Migrations | None = None,
+) -> list[Outcome]:
+    """Take back the last `steps` versions, or all above `to`, from the active tenants or those with these slugs.
+
+    A step without a .down.sql is a schema's error; the data that a step made is gone with it.
+    """
+
+    def one(admin: Connection[Any], planned: Planned) -> Outcome:
+        return downgrade(admin, planned, to=to, steps=steps, dry_run=dry_run)
+
+    with opened(connect) as admin:
+        schemas = [s for s in tenant_schemas(admin, logins) if slugs is None or s.slug in slugs]
+        planned = plan(admin, schemas, (migrations or packaged()).tenant)
+    ahead = [found for found in planned if found.standing.at > (to or 0)]
+    return fan_out(connect, ahead, one, jobs=jobs, progress=progress)
+
+
+def failed(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the outcomes that an error stopped."""
+    return [outcome for outcome in outcomes if outcome.error]
+
+
+def _to_do(planned: Iterable[Planned], *, redefine: bool) -> list[Planned]:
+    return [one for one in planned if redefine or one.standing.pending or one.standing.trouble or one.standing.redefine]

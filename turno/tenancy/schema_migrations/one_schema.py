@@ -1,0 +1,120 @@
+"""Bring one schema to this release's version, or back, step by step up to the first error."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import Connection
+
+from turno.tenancy.rights.schemas import Schema
+from turno.tenancy.schema_migrations.files import Files, Migration, Migrations, packaged
+from turno.tenancy.schema_migrations.ledger import Standing, read_ledgers
+from turno.tenancy.schema_migrations.step import Irreversible, step_down, step_up
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened to one schema: the versions done, in order, and the error that stopped it, if one did.
+
+    `redefined` tells that functions and rights were made anew without a new version.
+    """
+
+    schema: str
+    slug: str
+    done: tuple[int, ...] = ()
+    error: str | None = None
+    redefined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A schema and where it stands against the files."""
+
+    schema: Schema
+    standing: Standing
+    files: Files
+
+    def outcome(self, done: Iterable[int] = (), *, error: str | None = None, redefined: bool = False) -> Outcome:
+        """Return what happened to this schema."""
+        return Outcome(self.schema.name, self.schema.slug, tuple(done), error, redefined)
+
+
+class MigrationFailed(RuntimeError):
+    """A schema could not be brought to this release's version."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.slug or outcome.schema}: {outcome.error}")
+
+
+def plan(admin: Connection[Any], schemas: Sequence[Schema], files: Files) -> list[Planned]:
+    """Return where each of these schemas stands; their ledgers are read together."""
+    ledgers = read_ledgers(admin, [schema.name for schema in schemas])
+    return [Planned(s, Standing.of(s, ledgers.get(s.name, {}), files), files) for s in schemas]
+
+
+def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[int, ...]:
+    """Apply what one schema lacks, and all its rights; return the versions applied or raise MigrationFailed."""
+    migrations = migrations or packaged()
+    (planned,) = plan(admin, [schema], migrations.tenant if schema.slug else migrations.control)
+    outcome = upgrade(admin, planned)
+    if outcome.error:
+        raise MigrationFailed(outcome)
+    return outcome.done
+
+
+def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) -> Outcome:
+    """Apply what is pending, in order, then make functions and rights what the files and the matrix say.
+
+    All of it is one transaction, but for steps that cannot be in one: what was done before such a step is committed.
+    """
+    pending = planned.standing.pending
+    if planned.standing.trouble:
+        return planned.outcome(error=planned.standing.trouble)
+    if dry_run:
+        return planned.outcome(pending, redefined=not pending)
+    done: list[int] = []
+    rights_changed = False
+    transactions = _transactions([planned.files.steps[version] for version in pending])
+    for steps in transactions:
+        files = planned.files if steps is transactions[-1] else None
+        try:
+            stepped = step_up(admin, planned.schema, steps, files)
+        except psycopg.Error as error:
+            return planned.outcome(done, error=": ".join([*getattr(error, "__notes__", []), str(error)]))
+        done += stepped.versions
+        rights_changed = stepped.rights_changed
+    return planned.outcome(done, redefined=not pending and (rights_changed or planned.standing.redefine))
+
+
+def _transactions(steps: Sequence[Migration]) -> list[list[Migration]]:
+    """Return the steps in groups that can share a transaction; the last is one that can, and may be empty."""
+    transactions: list[list[Migration]] = []
+    together: list[Migration] = []
+    for step in steps:
+        if step.up.transactional:
+            together.append(step)
+            continue
+        transactions += [together, [step]] if together else [[step]]
+        together = []
+    return [*transactions, together]
+
+
+def downgrade(
+    admin: Connection[Any], planned: Planned, *, to: int | None, steps: int, dry_run: bool = False
+) -> Outcome:
+    """Take back the last `steps` versions, or all above `to`, newest first."""
+    if planned.standing.trouble:
+        return planned.outcome(error=planned.standing.trouble)
+    applied = sorted(planned.files.steps.keys() - set(planned.standing.pending), reverse=True)
+    versions = applied[:steps] if to is None else [version for version in applied if version > to]
+    if dry_run:
+        return planned.outcome(versions)
+    done: list[int] = []
+    for migration in (planned.files.steps[version] for version in versions):
+        try:
+            if step_down(admin, planned.schema, migration):
+                done.append(migration.version)
+        except (psycopg.Error, Irreversible) as error:
+            return planned.outcome(done, error=f"{migration.name}: {error}")
+    return planned.outcome(done)

@@ -1,0 +1,140 @@
+"""Steps of one schema, up or down, in a transaction and as the schema's owner."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import Connection, sql
+
+from turno.tenancy.rights.apply_grants import apply_grants
+from turno.tenancy.rights.schemas import Schema
+from turno.tenancy.schema_migrations import ledger
+from turno.tenancy.schema_migrations.definitions import define, digest_of, undefine
+from turno.tenancy.schema_migrations.files import Files, Migration, Script
+from turno.tenancy.schema_migrations.locks import held_schema, impatient, insistently, lock_schema
+
+
+class Stepped(NamedTuple):
+    """The versions that one transaction applied, and whether a right was not as the matrix says."""
+
+    versions: tuple[int, ...]
+    rights_changed: bool
+
+
+class Irreversible(Exception):
+    """A migration without a .down.sql cannot be taken back."""
+
+    def __init__(self) -> None:
+        super().__init__(self.__doc__)
+
+
+def step_up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files | None) -> Stepped:
+    """Apply these steps, and with `files` the definitions, in one transaction; a step that cannot be in one is alone.
+
+    An error has the name of the step at which it happened as its note, and nothing of the transaction stays.
+    """
+    if steps and not steps[0].up.transactional:
+        (step,) = steps
+        return Stepped(insistently(lambda: _up_by_statement(admin, schema, step)), rights_changed=False)
+    return insistently(lambda: _up(admin, schema, steps, files))
+
+
+def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> bool:
+    """Take the migration back; return whether it was there.
+
+    Functions and rights stay as this release has them until a release is migrated to; without any step they go too.
+    """
+    script = migration.down
+    if script is None:
+        raise Irreversible
+    return insistently(lambda: _down(admin, schema, migration.version, script))
+
+
+def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files | None) -> Stepped:
+    done: list[int] = []
+    rights_changed = False
+    with admin.transaction(), _as_owner(admin, schema):
+        for step in steps:
+            # Looked up again under the lock: somebody else may have just done it.
+            if not ledger.has(admin, step.version):
+                with _named(step.name):
+                    admin.execute(step.up.text.encode(), prepare=False)
+                ledger.record(admin, step)
+                done.append(step.version)
+        if files is not None:
+            with _named("functions and rights"):
+                rights_changed = define(admin, schema, files)
+            ledger.record_definitions(admin, digest_of(schema.matrix.digest, files))
+    return Stepped(tuple(done), rights_changed)
+
+
+def _up_by_statement(admin: Connection[Any], schema: Schema, step: Migration) -> tuple[int, ...]:
+    """Run a file that may not run inside a transaction; after a crash the next run repeats it from the top."""
+    return (
+        (step.version,)
+        if _by_statement(admin, schema, step.version, step.up, lambda: ledger.record(admin, step), had=False)
+        else ()
+    )
+
+
+def _down(admin: Connection[Any], schema: Schema, version: int, script: Script) -> bool:
+    def note() -> None:
+        ledger.strike(admin, version)
+        ledger.strike_definitions(admin)
+        if not ledger.any_step(admin):
+            undefine(admin)
+        apply_grants(admin, schema)
+
+    if not script.transactional:
+        return _by_statement(admin, schema, version, script, note, had=True)
+    with admin.transaction(), _as_owner(admin, schema):
+        if not ledger.has(admin, version):
+            return False
+        admin.execute(script.text.encode(), prepare=False)
+        note()
+    return True
+
+
+def _by_statement(
+    admin: Connection[Any], schema: Schema, version: int, script: Script, note: Callable[[], None], *, had: bool
+) -> bool:
+    with held_schema(admin, schema.name):
+        with admin.transaction(), _as_owner(admin, schema):
+            if ledger.has(admin, version) is not had:
+                return False
+        with _session_as_owner(admin, schema), _named(f"version {version:04d}"):
+            for statement in script.statements:
+                admin.execute(statement.encode(), prepare=False)
+        with admin.transaction(), _as_owner(admin, schema):
+            note()
+    return True
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        error.add_note(name)
+        raise
+
+
+@contextmanager
+def _as_owner(admin: Connection[Any], schema: Schema) -> Iterator[None]:
+    impatient(admin)
+    lock_schema(admin, schema.name)
+    admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(schema.owner)))
+    admin.execute("SELECT set_config('search_path', %s, true)", [schema.path])
+    yield
+
+
+@contextmanager
+def _session_as_owner(admin: Connection[Any], schema: Schema) -> Iterator[None]:
+    admin.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(schema.owner)))
+    admin.execute("SELECT set_config('search_path', %s, false)", [schema.path])
+    try:
+        yield
+    finally:
+        admin.execute("RESET ROLE")
+        admin.execute("RESET search_path")

@@ -1,0 +1,57 @@
+"""The independent checker: holds a whole installation to I1 to I8, from PostgreSQL and the clients' log alone."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from turno.testing.invariants import judge_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from turno.tenancy.identity.tenant import Tenant
+    from turno.testing.client_log import ClientLog
+
+
+class Checker:
+    """Judges every tenant by the rules of all jobs and by your own, each a query that answers with what breaks it."""
+
+    def __init__(
+        self,
+        url: str,
+        tenants: Iterable[Tenant],
+        *,
+        log: ClientLog | None = None,
+        effects: Mapping[str, LiteralString] | None = None,
+    ) -> None:
+        """`url` is the superuser's; `log` is what clients were told; `effects` are what your handlers must leave."""
+        self._url = url
+        self._tenants = list(tenants)
+        self._log = log
+        self._effects = effects
+
+    def violations(self, *, settled: bool = False) -> list[str]:
+        """Name what is broken now; `settled` demands also that all work has ended and nothing is left behind."""
+        found = self._log.contradictions() if self._log is not None else []
+        with ExitStack() as stack:
+            for tenant in self._tenants:
+                judge = stack.enter_context(judge_of(self._url, tenant, self._effects))
+                accepted = self._log.accepted(tenant.slug) if self._log is not None else []
+                found += judge.broken(accepted=accepted)
+                if settled:
+                    found += judge.unsettled()
+                if self._log is not None:
+                    found += self._log.unasked(tenant.slug, self._keys(tenant))
+            if settled and self._tenants:
+                found += judge.left_behind()
+        return found
+
+    def _keys(self, tenant: Tenant) -> list[tuple[str, str, str | None]]:
+        # A retry is asked for by naming the job that it continues.
+        query = sql.SQL("SELECT user_id, type, idempotency_key FROM {} WHERE parent_id IS NULL")
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            return connection.execute(query.format(sql.Identifier(tenant.schema, "background_jobs"))).fetchall()

@@ -1,0 +1,78 @@
+"""Run attempts in the test's own process: no worker, no fork, a debugger works."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from turno.runner.callbacks import WorkerCallbacks
+from turno.runner.executor import Executor
+from turno.runner.session import HandlerConnection
+from turno.runner.session_cache import Sessions
+from turno.store.engine import tickets
+from turno.tenancy.identity.session import handler_session
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from turno.jobs.claim import Claim
+    from turno.jobs.registry import Registry
+    from turno.tenancy.identity.tenant import HandlerLogin
+    from turno.testing.installation import Installation
+
+STEADY = 0.5  # the middle of every jitter, so that a retry's time can be foretold
+
+
+class InProcessWorker:
+    """A worker without processes; it claims, executes and records exactly as a real one does."""
+
+    def __init__(self, world: Installation, registry: Registry) -> None:
+        self._world = world
+        self._registry = registry
+        self._sessions = Sessions(self._log_in)
+
+    def claim(self, job_id: UUID) -> Claim | None:
+        """Take one job; None if it may not run now."""
+        return tickets.claim_job(self._world.engine, self._worker(), job_id, types=self._registry.versions)
+
+    def execute(self, claim: Claim) -> str:
+        """Run the claim to its record and return the job's status."""
+        executor = Executor(
+            registry=self._registry,
+            sessions=self._sessions,
+            worker="here",
+            callbacks=WorkerCallbacks(),
+            chance=lambda: STEADY,
+        )
+        if self._registry.terms(claim.type).reads_company:
+            claim = tickets.with_company(self._world.engine, claim)
+        return executor.execute(claim)
+
+    def drain(self) -> Counter[str]:
+        """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""
+        ended: Counter[str] = Counter()
+        queues = self._registry.queues
+        worker, engine, types = self._worker(), self._world.engine, self._registry.versions
+        while claims := tickets.claim(
+            engine, worker, queues=queues, types=types, backend=self._world.backend, slots=1
+        ):  # fmt: skip
+            ended.update(self.execute(claim) for claim in claims)
+        tickets.stop_worker(engine, worker)
+        return ended
+
+    def _worker(self) -> UUID:
+        return tickets.start_worker(
+            self._world.engine,
+            backend=self._world.backend,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            types=self._registry.versions,
+        )
+
+    def _log_in(self, login: HandlerLogin) -> HandlerConnection:
+        session = handler_session(self._world.logins, login, application="test", kind=HandlerConnection)
+        if self._world.clock.frozen:
+            self._world.clock.rule_session(session, login.schema)
+        return session

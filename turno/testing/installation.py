@@ -1,0 +1,387 @@
+"""An installed database with look-alike tenants, and the verbs that tests use on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg import errors, sql
+from psycopg.rows import dict_row
+from psycopg.types.datetime import TimestamptzLoader
+
+from turno.dispatch.dispatcher import Submission, fingerprint
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.payload import rebuild
+from turno.settings import Settings
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import call_as_api, service_session
+from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.testing.clock import FROZEN, REAL, FrozenClock
+from turno.testing.in_process_worker import InProcessWorker
+from turno.wiring.shared import ROOT, inline_runner, maintenance
+from turno.without_secrets import VISIBLE
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from uuid import UUID
+
+    from psycopg.abc import Buffer
+
+    from turno.jobs.handler import JobHandler
+
+KEY = "the tests' own master key, 32 or more"
+PRODUCT = "handlers:build_registry"
+MAKE_DUE = """
+UPDATE background_jobs SET run_at = {}
+WHERE status = 'pending' AND run_at < 'infinity' AND id IN (SELECT job_id FROM turno.tickets WHERE state = 'scheduled')
+RETURNING id, run_at
+"""
+W = TypeVar("W", bound="Installation")
+
+
+@dataclass
+class Installation:
+    """One installation, two tenants of one company that look alike, and short names for what tests do.
+
+    `registry` is where the workers of this world find their handlers, as `package.module:NAME`.
+    """
+
+    url: str
+    folder: Path
+    logins: Logins
+    tenants: dict[str, Tenant]
+    admin: psycopg.Connection[Any]
+    web: psycopg.Connection[Any]
+    engine: psycopg.Connection[Any]
+    extra: dict[str, str] = field(default_factory=dict)
+    registry: str = PRODUCT
+    backend: str = "exec"
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.clock = FrozenClock(lambda: self.admin)
+        # What is empty now is emptied again between tests; what is filled was given to the tenants to keep.
+        self._emptied = {tenant.slug: self._empty_tables(tenant) for tenant in self.tenants.values()}
+
+    @property
+    def one(self) -> Tenant:
+        """The first tenant: where everything happens unless a tenant is named."""
+        return self.tenants["suc0001"]
+
+    @property
+    def other(self) -> Tenant:
+        """The tenant next door."""
+        return self.tenants["suc0002"]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a process that belongs to this world."""
+        return {
+            **{name: value for name, value in os.environ.items() if name != "TURNO_CRASH_AT"},
+            "DATABASE_URL": self.url,
+            "MASTER_KEY": KEY,
+            "JWT_KEY": "the tests' own token key, long enough",
+            "QUEUE_BACKEND": self.backend,
+            "HANDLERS": self.registry,
+            "EXEC_SLOT_DIR": str(self.folder / "slots"),
+            "TURNO_DOTENV": "read",
+            VISIBLE: "yes",
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys((str(ROOT), str(Path.cwd())))),
+            **self.extra,
+        }
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of a process that belongs to this world."""
+        return Settings.read(self.environment)
+
+    # Inline: a handler's logic alone -------------------------------------------------------------
+
+    def run(
+        self, handler: type[JobHandler[Any]], payload: Mapping[str, Any], *, tenant: Tenant | None = None
+    ) -> dict[str, Any]:
+        """Run a handler as a request would, in one transaction, without a job; returns its result.
+
+        The payload is checked as the door checks it; whatever the handler raises passes through, undone.
+        """
+        plain = json.loads(json.dumps(payload))
+        handler.validate(rebuild(handler.payload_type, plain))
+        return inline_runner(self.settings, lambda: self.admin.info.server_version).run(
+            tenant or self.one, handler, plain, "ana"
+        )
+
+    # Jobs in the test's own process ----------------------------------------------------------------
+
+    @property
+    def here(self) -> InProcessWorker:
+        """A worker within this process, with this world's handlers."""
+        return InProcessWorker(self, named_handlers(self.registry))
+
+    def attempt(self, job_id: UUID) -> dict[str, Any]:
+        """Claim a job, run one attempt of it here and return the job after it."""
+        here = self.here
+        claim = here.claim(job_id)
+        assert claim is not None, f"job {job_id} may not run now: {self.ticket(job_id)}"
+        here.execute(claim)
+        return self.find_job(job_id)
+
+    def drain(self, *, scheduled: bool = False) -> Counter[str]:
+        """Run all jobs that may run here, until none may; count how each attempt ended.
+
+        With `scheduled`, what waits for a later time, such as a retry, is due at once, again and again until every
+        job has ended or is parked.
+        """
+        ended = self.here.drain()
+        while scheduled and self.make_due():
+            ended += self.here.drain()
+        return ended
+
+    def make_due(self) -> int:
+        """Let every waiting job be due now, except those parked for a person; returns how many were not."""
+        now = sql.SQL(FROZEN if self.clock.frozen else REAL)
+        moved = 0
+        for tenant in self.tenants.values():
+            jobs = self.rows(sql.SQL(MAKE_DUE).format(now), tenant=tenant)
+            for job in jobs:
+                self.rows("UPDATE turno.tickets SET run_at = %s WHERE job_id = %s", job["run_at"], job["id"])
+            moved += len(jobs)
+        return moved
+
+    def enqueued(
+        self, handler: type[JobHandler[Any]], *, tenant: Tenant | None = None, **payload: Any
+    ) -> list[dict[str, Any]]:
+        """Return the handler's jobs whose payload has these fields, oldest first."""
+        return self.rows(
+            "SELECT * FROM background_jobs WHERE type = %s AND payload @> %s::jsonb ORDER BY id",
+            handler.type,
+            json.dumps(payload),
+            tenant=tenant,
+        )
+
+    # Commands, as the web gives them -----------------------------------------------------------------
+
+    def enqueue(
+        self,
+        payload: Mapping[str, Any],
+        *,
+        handler: type[JobHandler[Any]],
+        tenant: Tenant | None = None,
+        **options: Any,
+    ) -> UUID:
+        """Enqueue as the web does; the hint is left out."""
+        row = self.call(ENQUEUE, self.new_job(payload, handler=handler, **options).parameters(), tenant=tenant)
+        assert row["verdict"] == "accepted", row
+        job_id: UUID = row["job_id"]
+        return job_id
+
+    def new_job(self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]], **options: Any) -> NewJob:
+        """Return a job of user ana's, for this world's backend."""
+        asked: dict[str, Any] = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
+        digest = fingerprint(Submission(handler=handler, payload=dict(payload), user_id="ana"))
+        return NewJob(
+            type=handler.type,
+            version=handler.version,
+            queue=handler.queue,
+            backend=self.backend,
+            payload=dict(payload),
+            payload_hash=digest,
+            **asked,
+        )
+
+    def call(self, statement: Any, parameters: Any, *, tenant: Tenant | None = None) -> dict[str, Any]:
+        """Run one of the web's fixed statements as a tenant's API role."""
+        return call_as_api(self.web, tenant or self.one, statement, parameters)
+
+    def retry(self, job_id: UUID, *, user: str | None = None, pending_limit: int | None = None) -> dict[str, Any]:
+        """Make a new job of one that ended; returns its id and the verdict."""
+        return self.call(RETRY, (job_id, user, self.backend, None, pending_limit, None))
+
+    def cancel(self, job_id: UUID, *, user: str | None = None) -> str:
+        """Cancel a waiting job, or ask a running one to stop; returns the verdict."""
+        return str(self.call(CANCEL, (job_id, user, "cancelled by a test"))["verdict"])
+
+    def rows(self, query: Any, *parameters: Any, tenant: Tenant | None = None) -> list[dict[str, Any]]:
+        """Read anything of a tenant's, as the superuser."""
+        with self.admin.cursor(row_factory=dict_row) as cursor:
+            path = sql.Identifier((tenant or self.one).schema)
+            cursor.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
+            cursor.execute(query, parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def job(self, job_id: UUID, *, tenant: Tenant | None = None) -> dict[str, Any]:
+        """Return a job's row."""
+        (row,) = self.rows("SELECT * FROM background_jobs WHERE id = %s", job_id, tenant=tenant)
+        return row
+
+    def find_job(self, job_id: UUID) -> dict[str, Any]:
+        """Return a job of whichever tenant."""
+        query = "SELECT * FROM background_jobs WHERE id = %s"
+        (row,) = [row for tenant in self.tenants.values() for row in self.rows(query, job_id, tenant=tenant)]
+        return row
+
+    def ticket(self, job_id: UUID) -> dict[str, Any] | None:
+        """Return a job's ticket, None if it has none."""
+        rows = self.rows("SELECT * FROM turno.tickets WHERE job_id = %s", job_id)
+        return rows[0] if rows else None
+
+    def handler_login(self, tenant: Tenant | None = None) -> HandlerLogin:
+        """Return how the tenant's handlers log in."""
+        return HandlerLogin.of(tenant or self.one)
+
+    def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
+        """Start a worker on a job, in a session of its own."""
+        environment = self.environment | extra
+        if crash_at:
+            environment["TURNO_CRASH_AT"] = crash_at
+        return self._start("turno.commands.background_worker", str(job_id), environment=environment)
+
+    def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a resident worker."""
+        return self._start("turno.commands.pool", *arguments, environment=self.environment | extra)
+
+    def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a consumer of the broker that `extra` names, as with `start_pool`."""
+        return self._start("turno.commands.consume", *arguments, environment=self.environment | extra)
+
+    def start(self, module: str, **extra: str) -> subprocess.Popen[str]:
+        """Start one of the product's programs as it is, whatever handlers this world's workers know."""
+        return self._start(module, environment=self.environment | {"HANDLERS": PRODUCT} | extra)
+
+    def _start(self, module: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        return self._spawn([sys.executable, "-m", module, *arguments], environment)
+
+    def _spawn(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        worker = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+        self.workers.append(worker)
+        return worker
+
+    def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
+        """Run the real worker to its end and return what it logged."""
+        output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
+        return output
+
+    def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
+        """Run every pass of cron once, in this process; what it offers is run by real workers."""
+        environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
+        self.swept_until_now()
+        passes = maintenance(Settings.read(environment), environment)
+        try:
+            return passes.run_once(dry_run=dry_run)
+        finally:
+            passes.close()
+
+    def swept_until_now(self) -> None:
+        """Somebody has swept since yesterday: the silence of a dead worker counts at once."""
+        now = self.clock.now
+        self.rows(
+            "INSERT INTO turno.leases (name, holder, until, since) VALUES ('sweep', 'the kit', %s, %s)"
+            " ON CONFLICT (name) DO UPDATE SET until = excluded.until, since = excluded.since",
+            now, now - timedelta(days=1),
+        )  # fmt: skip
+
+    def time_passes(self) -> None:
+        """Every waiting job is due, every dead worker silent for long enough."""
+        self.make_due()
+        alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+        self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
+
+    def stop_workers(self) -> None:
+        """Kill whatever this world's tests have started; children die with their parent."""
+        while self.workers:
+            with self.workers.pop() as worker:
+                worker.kill()
+
+    def forget(self) -> None:
+        """Back to no jobs, no workers, and nothing in the tables that were empty when the world was made."""
+        self.stop_workers()
+        self.clock.thaw()
+        for tenant in self.tenants.values():
+            self._empty([sql.Identifier(tenant.schema, name) for name in self._emptied[tenant.slug]])
+        self._empty(
+            [sql.Identifier("turno", name) for name in ("tickets", "workers", "exec_hosts", "outcomes", "leases")]
+        )
+        self.swept_until_now()
+
+    def _empty(self, tables: Sequence[sql.Identifier]) -> None:
+        # A worker that was started by somebody else may still be on its way out, with locks of its own.
+        for _ in range(5):
+            with suppress(errors.DeadlockDetected), self.admin.transaction():
+                names = [table.as_string(self.admin) for table in tables]
+                sizes = self.admin.execute("SELECT pg_relation_size(n::regclass) FROM unnest(%s::text[]) AS n", [names])
+                used = [(table, size) for table, (size,) in zip(tables, sizes, strict=True) if size]
+                if any(size > FEW_PAGES for _, size in used):
+                    self.admin.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
+                elif used:
+                    # Twenty times as fast as TRUNCATE, which makes new files for the tables and all their indexes.
+                    deletes = (sql.SQL("DELETE FROM {}").format(table) for table, _ in used)
+                    self.admin.execute("SET LOCAL session_replication_role = replica")
+                    self.admin.execute(sql.SQL("; ").join(deletes))
+                return
+        raise AssertionError("somebody still works on the tables of a test that ended: wait for it in that test")
+
+    def _empty_tables(self, tenant: Tenant) -> list[str]:
+        tables = self.rows("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()", tenant=tenant)
+        first_row = sql.SQL("SELECT FROM {} LIMIT 1")
+        return [
+            table["name"]
+            for table in tables
+            if not self.admin.execute(first_row.format(sql.Identifier(table["name"]))).rowcount
+        ]
+
+
+FORGOTTEN = ("tickets", "workers", "exec_hosts", "outcomes", "leases")
+FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
+FOREVER = datetime.max.replace(tzinfo=UTC)
+
+
+class UntilForever(TimestamptzLoader):
+    """Reads the run_at of a job that is parked for a person, for which Python has no date."""
+
+    def load(self, data: Buffer) -> datetime:
+        """Return the moment, or FOREVER for infinity."""
+        return FOREVER if bytes(data) == b"infinity" else super().load(data)
+
+
+@contextmanager
+def build_world(
+    url: str, folder: Path, fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]], kind: type[W]
+) -> Iterator[W]:
+    """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables."""
+    logins = Logins(url, KEY.encode())
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.adapters.register_loader("timestamptz", UntilForever)
+        install(admin, logins)
+        add_company(admin, logins, "northwind", "Northwind Traders")
+        tenants = {}
+        for slug, fill_tables in fill.items():
+            tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind")
+            with admin.transaction():
+                admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
+                fill_tables(admin)
+        with (
+            service_session(logins, logins.web, application="test-web") as web,
+            service_session(logins, logins.engine, application="test-engine") as engine,
+        ):
+            world = kind(url, folder, logins, tenants, admin, web, engine)
+            yield world
+            world.stop_workers()

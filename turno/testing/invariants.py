@@ -1,0 +1,230 @@
+"""The promises as queries: an independent judge that reads only PostgreSQL and knows no code of ours.
+
+I1: an accepted job exists, in one legal state, with exactly the right ticket. I2 and I3: no effect is doubled, none is
+missing; only whoever wrote the handler can say what its effects are, and gives a judge the rules of their own.
+I5: only legal transitions, attempts only grow, no write by an old token. I6: after a fault the work drains.
+I7: nothing is left behind. I8: one notification per end. (I4, that nothing leaks, is told by `canaries`.)
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+    from uuid import UUID
+
+    from turno.tenancy.identity.tenant import Tenant
+
+# Each answers with the ids of what breaks it. %(lost)s are the jobs whose tickets a test has just deleted.
+RULES: dict[str, LiteralString] = {
+    "I1: an accepted job is gone": """
+        SELECT a.id FROM unnest(%(accepted)s::uuid[]) AS a (id)
+        WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = a.id)
+    """,
+    "I1: an open job has no ticket": """
+        SELECT j.id FROM background_jobs j
+        WHERE j.status IN ('pending', 'running') AND j.id <> ALL (%(lost)s::uuid[])
+          AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
+    """,
+    "I1: a ticket has no open job": """
+        SELECT t.job_id FROM turno.tickets t JOIN turno.tenants n ON n.id = t.tenant_id AND n.schema = current_schema()
+        WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.status IN ('pending', 'running'))
+    """,
+    "I1: job and ticket disagree": """
+        SELECT j.id FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id
+        WHERE t.tenant_id <> (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
+           OR (j.queue, j.type, j.version, j.priority, j.run_at) <> (t.queue, t.type, t.version, t.priority, t.run_at)
+           OR t.state = 'ready' AND t.run_at > clock_timestamp()
+           OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
+                   WHEN t.state = 'running' THEN t.attempt <= j.attempt
+                   ELSE t.attempt < j.attempt END
+    """,
+    "I1: an ended job never ran": """
+        SELECT id FROM background_jobs WHERE status IN ('completed', 'failed') AND (attempt = 0 OR started_at IS NULL)
+    """,
+    "I1: something is left of a job that is gone": """
+        SELECT job_id FROM (SELECT job_id FROM background_job_attempts UNION ALL
+                            SELECT job_id FROM background_job_progress UNION ALL
+                            SELECT job_id FROM background_job_checkpoints UNION ALL
+                            SELECT job_id FROM background_job_items UNION ALL
+                            SELECT job_id FROM background_job_events UNION ALL
+                            SELECT job_id FROM background_jobs_dead_letter UNION ALL
+                            SELECT job_id FROM notifications) AS history
+        WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = history.job_id)
+    """,
+    "I1: two jobs under one key": """
+        SELECT idempotency_key FROM background_jobs WHERE idempotency_key IS NOT NULL
+        GROUP BY user_id, type, idempotency_key HAVING count(*) > 1
+    """,
+    "I2: an item was done again by the job that continues": """
+        SELECT n.id::text || ' ' || i.key
+        FROM background_jobs n
+        JOIN background_jobs o ON o.id = n.parent_id AND o.successor_id = n.id
+        JOIN background_job_items i ON i.job_id = n.id
+        LEFT JOIN background_job_items d ON d.job_id = o.id AND d.key = i.key AND d.state IN ('done', 'skipped')
+        WHERE (i.state = 'skipped') <> (d.key IS NOT NULL)
+    """,
+    "I5: a history has a gap": """
+        SELECT e.job_id FROM (SELECT job_id, old_status, lag(new_status) OVER history AS before
+                              FROM background_job_events WINDOW history AS (PARTITION BY job_id ORDER BY id)) AS e
+        WHERE e.old_status IS DISTINCT FROM e.before
+        UNION ALL
+        SELECT j.id FROM background_jobs j
+        WHERE j.status IS DISTINCT FROM (SELECT e.new_status FROM background_job_events e
+                                         WHERE e.job_id = j.id ORDER BY e.id DESC LIMIT 1)
+    """,
+    "I5: an illegal transition": """
+        SELECT job_id || ': ' || coalesce(old_status, 'nothing') || ' to ' || new_status FROM background_job_events
+        -- An event that changes no status tells of a person's decision.
+        WHERE old_status IS DISTINCT FROM new_status AND (coalesce(old_status, 'nothing'), new_status) NOT IN (
+            ('nothing', 'pending'), ('pending', 'running'), ('pending', 'cancelled'), ('running', 'pending'),
+            ('running', 'completed'), ('running', 'failed'), ('running', 'cancelled'))
+    """,
+    "I5: an attempt did not grow": """
+        SELECT e.job_id FROM (SELECT job_id, new_status, attempt, lag(attempt) OVER history AS before
+                              FROM background_job_events WINDOW history AS (PARTITION BY job_id ORDER BY id)) AS e
+        WHERE e.attempt < e.before OR e.new_status = 'running' AND e.attempt = e.before
+    """,
+    "I5: a run has no attempt, or an attempt no run": """
+        SELECT j.id FROM background_jobs j
+        WHERE (SELECT array_agg(e.attempt ORDER BY e.attempt) FROM background_job_events e
+               WHERE e.job_id = j.id AND e.new_status = 'running')
+              IS DISTINCT FROM
+              (SELECT array_agg(a.attempt ORDER BY a.attempt) FROM background_job_attempts a WHERE a.job_id = j.id)
+           OR j.attempt <> (SELECT coalesce(max(a.attempt), 0) FROM background_job_attempts a WHERE a.job_id = j.id)
+    """,
+    "I5: not exactly the running job's attempt is open": """
+        SELECT j.id FROM background_jobs j
+        WHERE (SELECT array_agg(a.attempt) FROM background_job_attempts a
+               WHERE a.job_id = j.id AND a.finished_at IS NULL)
+              IS DISTINCT FROM CASE WHEN j.status = 'running' THEN ARRAY[j.attempt] END
+    """,
+    "I5: two attempts at once": """
+        SELECT a.job_id FROM background_job_attempts a JOIN background_job_attempts b USING (job_id)
+        WHERE a.attempt < b.attempt
+          AND (a.token = b.token OR a.finished_at IS NULL OR a.finished_at > b.started_at)
+    """,
+    "I5: the open attempt has not the ticket's token": """
+        SELECT a.job_id FROM background_job_attempts a JOIN turno.tickets t ON t.job_id = a.job_id
+        WHERE a.finished_at IS NULL AND a.token IS DISTINCT FROM t.token
+    """,
+    "I5: a completed job is not completed by its last attempt alone": """
+        SELECT j.id FROM background_jobs j
+        WHERE (SELECT array_agg(a.attempt) FROM background_job_attempts a
+               WHERE a.job_id = j.id AND a.outcome = 'completed')
+              IS DISTINCT FROM CASE WHEN j.status = 'completed' THEN ARRAY[j.attempt] END
+    """,
+    "I5: errors and crashes are miscounted": """
+        SELECT j.id
+        FROM background_jobs j
+        CROSS JOIN LATERAL (
+            -- A rescheduled run takes what was before it off the count, one that was healthy for long the errors.
+            SELECT count(*) FILTER (WHERE a.outcome = 'crashed' AND a.attempt > coalesce(well.attempt, 0)) AS crashes,
+                   count(*) FILTER (WHERE a.outcome = 'error' AND a.attempt > coalesce(well.attempt, 0)) AS errors
+            FROM background_job_attempts a,
+                 (SELECT max(attempt) AS attempt FROM background_job_attempts
+                  WHERE job_id = j.id AND outcome = 'rescheduled') AS well
+            WHERE a.job_id = j.id) AS seen
+        -- The crash that found its job cancelled ended it, and needs no count.
+        WHERE j.errors > seen.errors OR seen.crashes - j.crashes NOT BETWEEN 0 AND (j.status = 'cancelled')::integer
+           OR j.errors + j.crashes > j.attempt
+    """,
+    "I5: a ticket asks for a stop that nobody wants": """
+        SELECT t.job_id FROM turno.tickets t JOIN background_jobs j ON j.id = t.job_id
+        WHERE t.cancel_at IS NOT NULL AND (j.status <> 'running' OR j.cancel_requested_at IS NULL)
+    """,
+    "I5: failed is not dead-lettered, or the other way round": """
+        SELECT coalesce(j.id, d.job_id)
+        FROM (SELECT id, attempt FROM background_jobs WHERE status = 'failed') AS j
+        FULL JOIN background_jobs_dead_letter d ON d.job_id = j.id
+        WHERE j.id IS NULL OR d.job_id IS NULL
+           OR jsonb_array_length(d.attempts) <> (SELECT count(*) FROM background_job_attempts a WHERE a.job_id = j.id)
+    """,
+    "I5: a job and its successor disagree": """
+        SELECT o.id FROM background_jobs o LEFT JOIN background_jobs n ON n.id = o.successor_id
+        WHERE o.successor_id IS NOT NULL AND (o.status IN ('pending', 'running') OR n.parent_id <> o.id)
+        UNION ALL
+        SELECT d.job_id FROM background_jobs_dead_letter d JOIN background_jobs o ON o.id = d.job_id
+        WHERE d.replayed_as IS DISTINCT FROM o.successor_id
+    """,
+    "I8: an ended job has not one notification for its user": """
+        SELECT coalesce(j.id, n.job_id)
+        FROM (SELECT id, user_id, status FROM background_jobs WHERE status IN ('completed', 'failed', 'cancelled')) AS j
+        FULL JOIN (SELECT * FROM notifications WHERE kind <> 'needs_review') AS n ON n.job_id = j.id
+        WHERE j.id IS NULL OR n.job_id IS NULL OR (n.user_id, n.kind) <> (j.user_id, j.status)
+        UNION ALL
+        SELECT job_id FROM notifications WHERE kind <> 'needs_review' GROUP BY job_id HAVING count(*) > 1
+    """,
+}
+
+# Once whatever could go wrong is over and there was time to mend it.
+SETTLED: dict[str, LiteralString] = {
+    "I6: a job did not end": """
+        SELECT id FROM background_jobs WHERE status IN ('pending', 'running') AND run_at < 'infinity'
+    """,
+}
+
+# Asked once for all tenants, after the last worker has gone.
+LEFT_BEHIND: dict[str, LiteralString] = {
+    "I7: a worker is still on the list": "SELECT host || ' ' || pid FROM turno.workers",
+    "I7: a ticket is still held": "SELECT job_id FROM turno.tickets WHERE state = 'running'",
+    "I7: a handler's session is still open": """
+        SELECT usename || ' ' || application_name FROM pg_stat_activity
+        WHERE datname = current_database()
+          AND usename IN (SELECT handler_role FROM turno.tenants UNION ALL SELECT report_role FROM turno.companies)
+    """,
+    "I7: a transaction is still open": """
+        SELECT usename || ' ' || application_name FROM pg_stat_activity
+        WHERE datname = current_database() AND state LIKE 'idle in transaction%%' AND pid <> pg_backend_pid()
+    """,
+    "I7: a lock is still waited for": "SELECT pid FROM pg_locks WHERE NOT granted",
+    "I7: a transaction is still prepared": "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()",
+}
+
+
+class Judge:
+    """Judges one tenant, as the superuser, on a session of its own; `effects` are rules beyond those of every job."""
+
+    def __init__(self, connection: psycopg.Connection[Any], effects: Mapping[str, LiteralString] | None = None) -> None:
+        self._connection = connection
+        self._always = one_query(RULES | dict(effects or {}))
+
+    def broken(self, *, accepted: Collection[UUID] = (), lost: Collection[UUID] = ()) -> list[str]:
+        """Name every rule that does not hold, and for which job; `lost` are jobs that may miss their tickets."""
+        return self._ask(self._always, {"accepted": list(accepted), "lost": list(lost)})
+
+    def unsettled(self) -> list[str]:
+        """Name what should have ended by now."""
+        return self._ask(one_query(SETTLED), {})
+
+    def left_behind(self) -> list[str]:
+        """Name what is left of workers that have all gone, in the whole database."""
+        return self._ask(one_query(LEFT_BEHIND), {})
+
+    def _ask(self, query: sql.Composed, parameters: Mapping[str, Any]) -> list[str]:
+        rows = self._connection.execute(query, parameters).fetchall()
+        return sorted(f"{rule}: {subject}" for rule, subject in rows)
+
+
+def one_query(rules: Mapping[str, LiteralString]) -> sql.Composed:
+    """Return all rules as one query, which answers with each broken rule's name and what breaks it."""
+    each = (
+        sql.SQL("SELECT {}, subject::text FROM ({}) AS broken (subject)").format(sql.Literal(name), sql.SQL(rule))
+        for name, rule in rules.items()
+    )
+    return sql.SQL(" UNION ALL ").join(each)
+
+
+@contextmanager
+def judge_of(url: str, tenant: Tenant, effects: Mapping[str, LiteralString] | None = None) -> Iterator[Judge]:
+    """Give a judge for a tenant; `url` is the superuser's."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
+        # Some thirty small queries in one: planned once, not at every step of a test.
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        yield Judge(connection, effects)

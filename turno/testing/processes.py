@@ -1,0 +1,79 @@
+"""Process control: which processes a worker consists of, and signals to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from turno.servers.wait import wait_until
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a supervisor that run jobs: each leads a group, as the maintenance process does not."""
+    return [child for child in below(pid) if leads_a_group(child)]
+
+
+def below(pid: int) -> list[int]:
+    """Return all children of a process; none if it has gone."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def leads_a_group(pid: int) -> bool:
+    """Say whether the process lives and leads a group of its own."""
+    with suppress(ProcessLookupError):
+        return Path(f"/proc/{pid}").exists() and os.getpgid(pid) == pid
+    return False
+
+
+def send(number: signal.Signals, *pids: int) -> list[int]:
+    """Signal each process that still lives; returns those that got it."""
+    reached = []
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+            reached.append(pid)
+    return reached
+
+
+def kill(*pids: int) -> list[int]:
+    """End processes at once, as an out-of-memory killer does."""
+    return send(signal.SIGKILL, *pids)
+
+
+def terminate(*pids: int) -> list[int]:
+    """Ask processes to end in good order, as a deployment does."""
+    return send(signal.SIGTERM, *pids)
+
+
+def stop(*pids: int) -> list[int]:
+    """Freeze processes, as a machine that swaps does, and return once the system says that they stand."""
+    reached = send(signal.SIGSTOP, *pids)
+    wait_until(lambda: all(state(pid) in {"T", ""} for pid in reached), within=5, every=0.005)
+    return reached
+
+
+def resume(*pids: int) -> list[int]:
+    """Let frozen processes go on, unaware of the time that passed."""
+    return send(signal.SIGCONT, *pids)
+
+
+def state(pid: int) -> str:
+    """Return the letter that /proc tells of a process: R, S, T, Z and so on; empty if there is none."""
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def marked(name: str, value: str) -> list[int]:
+    """Return the processes that were started with this environment variable, this process left out."""
+    mark = f"{name}={value}".encode()
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]

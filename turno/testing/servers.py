@@ -1,0 +1,71 @@
+"""A PostgreSQL server for each test process, and databases in it; all of it is gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.postgres_binaries import find_binaries, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> Path:
+    """A data folder as initdb leaves it, made once for this user, machine and version."""
+    return template_of(find_binaries())
+
+
+def template_of(binaries: Path) -> Path:
+    """Return where the data folder is, or will be, that initdb makes once for these programs."""
+    version = ".".join(map(str, version_of(binaries)))
+    folder = Path(tempfile.gettempdir()) / f"turno-tests-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        pytest.fail(f"{folder} belongs to somebody else")
+    return folder / f"postgres-{version}"
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[Cluster]:
+    """A PostgreSQL server for this test process; SCRAM always, not durable."""
+    cluster = Cluster(data=tmp_path_factory.mktemp("cluster") / "data", durable=False)
+    cluster.files.clone_from(postgres_template)
+    with cluster:
+        yield cluster
+    cluster.files.remove()
+
+
+@contextmanager
+def fresh_database(cluster: Cluster) -> Iterator[str]:
+    """Give the URL of an empty database, which is dropped afterwards whoever is still connected."""
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(cluster.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield cluster.url_of(name)
+    with psycopg.connect(cluster.url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def database(cluster: Cluster) -> Iterator[str]:
+    """The URL of an empty database, new for each test."""
+    with fresh_database(cluster) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def module_database(cluster: Cluster) -> Iterator[str]:
+    """The URL of an empty database, new for each module."""
+    with fresh_database(cluster) as url:
+        yield url

@@ -1,0 +1,113 @@
+"""/api/admin: what operators do, within one tenant at a time."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from flask import Response
+
+from turno.store.api import jobs as stored
+from turno.tenancy.identity.session import as_api
+from turno.web.api.job_body import ErrorBody, error_body
+from turno.web.api.job_id import read_id
+from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
+from turno.web.http import query
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import Kind, Problem
+from turno.web.rate_limit_problems import over_quota
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+admin = Routes("admin", __name__, tag="administration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A job that failed for good; `replayed_as` is the job that a replay made of it."""
+
+    job_id: UUID
+    type: str
+    version: int
+    user: str
+    cause: str
+    error: ErrorBody | None
+    attempts: list[dict[str, Any]]
+    died_at: datetime
+    replayed_at: datetime | None
+    replayed_as: UUID | None
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPage:
+    """Dead letters, those of the newest jobs first."""
+
+    dead_letters: list[DeadLetter]
+    next_cursor: UUID | None
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/admin/dead-letters",
+    summary="List a tenant's dead letters",
+    access="operator",
+    query=(query.flag("replayed", "Those that were replayed, instead of those that wait."), query.CURSOR, query.LIMIT),
+    answers={200: Answer(about="A page of dead letters.", body=DeadLetterPage)},
+)
+
+REPLAY = Operation(
+    method="POST",
+    rule="/api/admin/dead-letters/<job_id>/replay",
+    summary="Replay a dead letter",
+    about="Makes a new job, for the same user, that continues the failed one. Asked twice, it answers with the same "
+    "new job.",
+    access="operator",
+    answers={202: Answer(about="The new job.", body=Accepted, headers=LOCATION | REPLAYED)},
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.QUOTA),
+)
+
+
+@admin.guarded(LIST)
+def dead_letters(call: Call) -> Response:
+    """List a tenant's dead letters."""
+    limit = call.query["limit"]
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        rows = stored.dead_letters(
+            reader, replayed=call.query["replayed"], before=call.query["cursor"], limit=limit + 1
+        )
+    page = [_body(row) for row in rows[:limit]]
+    return answer(DeadLetterPage(page, page[-1].job_id if len(rows) > limit else None))
+
+
+@admin.guarded(REPLAY)
+def replay(call: Call, job_id: str) -> Response:
+    """Replay a dead letter."""
+    tenant = call.scope.tenant
+    unknown = Problem(Kind.NOT_FOUND, "This tenant has no dead letter with this id.")
+    asked = read_id(job_id, unknown)
+    with services().connection() as connection, as_api(connection, tenant) as reader:
+        if not stored.is_dead_letter(reader, asked):
+            raise unknown
+    verdict = services().dispatcher.retry(tenant, asked, user_id=None, correlation_id=call.correlation_id)
+    if verdict.word == "quota":
+        raise over_quota("The job's user has")
+    if verdict.job_id is None:
+        raise Problem(Kind.ENDED, "The job of this dead letter cannot run again.")
+    return accepted(verdict)
+
+
+def _body(row: dict[str, Any]) -> DeadLetter:
+    return DeadLetter(
+        job_id=row["job_id"],
+        type=row["type"],
+        version=row["version"],
+        user=row["user_id"],
+        cause=row["cause"],
+        error=error_body(row["error"], operator=True),
+        attempts=row["attempts"],
+        died_at=row["died_at"],
+        replayed_at=row["replayed_at"],
+        replayed_as=row["replayed_as"],
+        links={"job": f"/api/jobs/{row['job_id']}", "replay": f"/api/admin/dead-letters/{row['job_id']}/replay"},
+    )

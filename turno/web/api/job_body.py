@@ -1,0 +1,175 @@
+"""A job as the API shows it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal, cast
+from uuid import UUID
+
+from pydantic import Field
+
+from turno.jobs.job import Priority, Status
+from turno.jobs.label import Label, label
+from turno.jobs.lacking import lacking
+
+RETRY_WHILE_OPEN = "2"
+CRASH = "Crash"  # the class of what a worker's parent writes of a child that died, whose message is the cause
+UNEXPECTED = "UnexpectedError"
+
+Band = Literal["urgent", "normal", "low"]
+_NO_WORD = re.compile(r"\W+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is, in items; `percent` never goes back and is 100 only at the end."""
+
+    done: int
+    failed: int
+    total: int
+    percent: int
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBody:
+    """What went wrong.
+
+    Of an error that was not written for users they see its `reference`, which the log has as `error_id`; operators see
+    its class, message and traceback too.
+    """
+
+    class_: Annotated[str, Field(serialization_alias="class")]
+    message: str
+    traceback: str | None
+    reference: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBody:
+    """One job; `label` is the word for people, `status` the one for programs.
+
+    `revision` grows with every change of the job or its progress. `waiting_for` says what a waiting job lacks to be
+    run, such as a worker that knows its type.
+    """
+
+    job_id: UUID
+    type: str
+    status: Status
+    label: Label
+    reason: str | None
+    waiting_for: str | None
+    priority: Band
+    user: str
+    progress: Progress
+    result: dict[str, Any] | None
+    error: ErrorBody | None
+    attempts: int
+    max_attempts: int
+    run_at: datetime | None
+    expires_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    cancel_requested_at: datetime | None
+    execution_time_seconds: float | None
+    parent_id: UUID | None
+    successor_id: UUID | None
+    correlation_id: str | None
+    revision: int
+    links: dict[str, str]
+
+    @property
+    def standing(self) -> str:
+        """Return what may change by time alone, with nothing written and no new revision."""
+        return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label
+
+    @property
+    def etag(self) -> str:
+        """Tell two states apart."""
+        return f"{self.revision}.{_NO_WORD.sub('-', self.standing)}"
+
+
+def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
+    """Return a stored job as its user, or an operator, may see it."""
+    return JobBody(
+        job_id=row["id"],
+        type=row["type"],
+        status=Status(row["status"]),
+        label=_label(row),
+        reason=row["reason"],
+        waiting_for=_waiting_for(row),
+        priority=cast("Band", Priority(row["priority"]).word),
+        user=row["user_id"],
+        progress=_progress(row),
+        result=row["result"],
+        error=error_body(row["error"], operator=operator),
+        attempts=row["attempt"],
+        max_attempts=row["max_attempts"],
+        run_at=row["run_at"],
+        expires_at=row["expires_at"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+        cancel_requested_at=row["cancel_requested_at"],
+        execution_time_seconds=None if row["run_seconds"] is None else round(row["run_seconds"], 3),
+        parent_id=row["parent_id"],
+        successor_id=row["successor_id"],
+        correlation_id=row["correlation_id"],
+        revision=row["revision"] + row["progress_revision"],
+        links=job_links(row["id"]),
+    )
+
+
+def job_links(job_id: UUID) -> dict[str, str]:
+    """Return the addresses of a job and of what can be done with it."""
+    here = f"/api/jobs/{job_id}"
+    return {"self": here} | {
+        name: f"{here}/{name}" for name in ("items", "events", "attempts", "effects", "cancel", "retry")
+    }
+
+
+def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | None:
+    """Return a stored error as a user, or an operator, may see it."""
+    if error is None:
+        return None
+    reference, named = error.get("reference"), str(error.get("class", "Error"))
+    if operator or for_users(error):
+        trace = error.get("traceback") if operator else None
+        return ErrorBody(named, str(error.get("message", "")), trace, reference)
+    found = f" by the reference {reference}" if reference else ""
+    return ErrorBody(
+        UNEXPECTED, f"Something unexpected went wrong; an operator can find out what{found}.", None, reference
+    )
+
+
+def for_users(error: Mapping[str, Any]) -> bool:
+    """Say whether a stored error's message was written for whoever asked for the job, by its handler or by Turno."""
+    return error.get("for_users") is True or (error.get("class") == CRASH and "traceback" not in error)
+
+
+def _label(row: dict[str, Any]) -> Label:
+    return label(
+        Status(row["status"]),
+        now=row["now"],
+        run_at=row["run_at"],
+        failing=row["error"] is not None,
+        stopping=row["cancel_requested_at"] is not None,
+        reason=row["reason"],
+        done=row["done"] or 0,
+        failed=row["failed"] or 0,
+    )
+
+
+def _waiting_for(row: dict[str, Any]) -> str | None:
+    if row["lacks"] is None:
+        return None
+    return lacking(row["lacks"], job_type=row["type"], version=row["version"], queue=row["queue"])
+
+
+def _progress(row: dict[str, Any]) -> Progress:
+    done, failed, total = row["done"] or 0, row["failed"] or 0, row["total"] or 0
+    ended_well = row["status"] == Status.COMPLETED
+    percent = 100 if ended_well else min(99, 100 * (done + failed) // max(1, total))
+    return Progress(done, failed, total, percent, row["message"])

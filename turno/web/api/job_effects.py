@@ -1,0 +1,165 @@
+"""/api/jobs/<id>/effects: what a job did outside, and a person's word on what is in doubt."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from flask import Response, request
+from pydantic import Field
+
+from turno.jobs.effect import LONGEST_KEY
+from turno.store.api import effect_review as stored
+from turno.tenancy.identity.session import as_api
+from turno.web.api.job_body import job_links
+from turno.web.api.job_id import read_id
+from turno.web.api.jobs import find_job
+from turno.web.api.typed_body import read_body
+from turno.web.http import query
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
+from turno.web.http.query import Parameter
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+job_effects = Routes("job_effects", __name__, tag="jobs")
+
+LARGEST_RESULT = 64 * 1024
+NOT_GIVEN = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectBody:
+    """One outside effect; `intended` may have happened. `needs_review`: the job waits until a person settles it."""
+
+    key: str
+    state: Literal["intended", "done", "absent"]
+    needs_review: bool
+    result: Any
+    outside_key: UUID
+    calls: int
+    intended_at: datetime
+    settled_at: datetime | None
+    settled_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectPage:
+    """Effects in the order of their keys."""
+
+    effects: list[EffectBody]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became of an effect: `done`, with the result that its call would have returned, or `absent`."""
+
+    key: Annotated[str, Field(min_length=1, max_length=LONGEST_KEY)]
+    verdict: Literal["done", "absent"]
+    result: Any = field(default_factory=lambda: NOT_GIVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """It is on record, and the jobs that waited for it run on."""
+
+    status: Literal["settled"]
+    job_id: UUID
+    message: str
+    links: dict[str, str]
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>/effects",
+    summary="List a job's outside effects",
+    about="What the job did outside the database, and what it waits for a person to settle.",
+    query=(
+        Parameter(
+            name="cursor",
+            about="The `next_cursor` of the page before.",
+            schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
+            read=query.text,
+            default="",
+        ),
+        query.LIMIT,
+    ),
+    answers={200: Answer(about="A page of effects.", body=EffectPage)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+SETTLE = Operation(
+    method="POST",
+    rule="/api/jobs/<job_id>/effects/settle",
+    summary="Say what became of an outside effect",
+    about="For an effect in doubt, after a look at the other side. `done` needs its `result`; what is `absent` is "
+    "issued again, so be sure that it cannot happen any more. Jobs that need review run on. Your name is kept with it.",
+    body=Settlement,
+    answers={200: Answer(about="It is settled.", body=Settled)},
+    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+
+@job_effects.guarded(LIST)
+def effects(call: Call, job_id: str) -> Response:
+    """List a job's outside effects."""
+    asked, limit = read_id(job_id, no_such_job()), call.query["limit"]
+    find_job(call, job_id)
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        rows = stored.of_job(reader, asked, after=call.query["cursor"], limit=limit + 1)
+    page = [_body(row) for row in rows[:limit]]
+    return answer(EffectPage(page, page[-1].key if len(rows) > limit else None))
+
+
+@job_effects.guarded(SETTLE)
+def settle(call: Call, job_id: str) -> Response:
+    """Write down what a person says of an effect."""
+    find_job(call, job_id)
+    asked, said = read_id(job_id, no_such_job()), read_body(request, Settlement)
+    verdict = services().dispatcher.settle(
+        call.scope.tenant,
+        asked,
+        user_id=call.scope.visible_user,
+        key=said.key,
+        result=_result(said),
+        by=call.scope.principal.user,
+    )
+    match verdict.word:
+        case "unknown":
+            raise Problem(Kind.NOT_FOUND, "This job has no outside effect with this key.")
+        case "busy":
+            raise Problem(Kind.ENDED, "An attempt may be issuing this effect now; look again when it has ended.")
+        case "ended":
+            raise Problem(Kind.ENDED, "This effect was settled before; what is on record stays.")
+    message = "What you said is on record; whatever waited for it runs on."
+    return answer(Settled("settled", asked, message, job_links(asked)))
+
+
+def _result(said: Settlement) -> str | None:
+    """Return the result as JSON text, None for an absent effect."""
+    if said.verdict == "absent":
+        if said.result is not NOT_GIVEN:
+            raise invalid([FieldProblem("result", "must be left out: what is absent has none")])
+        return None
+    if said.result is NOT_GIVEN:
+        raise invalid([FieldProblem("result", "is missing: say what the call would have returned")])
+    text = json.dumps(said.result)
+    if len(text) > LARGEST_RESULT:
+        raise invalid([FieldProblem("result", f"must have at most {LARGEST_RESULT} bytes as JSON")])
+    return text
+
+
+def _body(row: dict[str, Any]) -> EffectBody:
+    return EffectBody(
+        key=row["key"],
+        state=row["state"],
+        needs_review=row["waited_for"],
+        result=row["result"],
+        outside_key=row["outside_key"],
+        calls=row["calls"],
+        intended_at=row["intended_at"],
+        settled_at=row["settled_at"],
+        settled_by=row["settled_by"],
+    )

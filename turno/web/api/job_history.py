@@ -1,0 +1,197 @@
+"""GET /api/jobs/<id>/items, /events and /attempts: what happened to a job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from flask import Response
+
+from turno.jobs.job import Status
+from turno.store.api import jobs as stored
+from turno.tenancy.identity.session import as_api
+from turno.web.api.job_body import ErrorBody, error_body
+from turno.web.api.job_id import read_id
+from turno.web.http import query
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import Kind, no_such_job
+from turno.web.http.query import Parameter
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+job_history = Routes("job_history", __name__, tag="jobs")
+
+LARGEST_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ItemBody:
+    """One item of a batch; `ref` is what the work made of it, such as an invoice's number."""
+
+    key: str
+    state: Literal["done", "failed", "skipped"]
+    ref: str | None
+    error: ErrorBody | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Items in the order of their keys; a number at their end counts by its value, so 9 comes before 40."""
+
+    items: list[ItemBody]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EventBody:
+    """One change of a job's status; `old_status` is null for its birth."""
+
+    old_status: Status | None
+    new_status: Status
+    attempt: int
+    reason: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Changes in the order they happened."""
+
+    events: list[EventBody]
+    next_cursor: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptBody:
+    """One run of a job; `outcome` is null while it lasts."""
+
+    attempt: int
+    worker: str | None
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: Literal["completed", "error", "crashed", "cancelled", "rescheduled", "released"] | None
+    error: ErrorBody | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPage:
+    """Attempts in order."""
+
+    attempts: list[AttemptBody]
+    next_cursor: int | None
+
+
+def _number_cursor() -> Parameter:
+    return Parameter(
+        name="cursor",
+        about="The `next_cursor` of the page before.",
+        schema={"type": "integer", "minimum": 0, "maximum": LARGEST_ID},
+        read=query.whole(0, LARGEST_ID),
+        default=0,
+    )
+
+
+ITEMS = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>/items",
+    summary="List a batch's items",
+    query=(
+        Parameter(
+            name="state",
+            about="Only items in this state.",
+            schema={"type": "string", "enum": ["done", "failed", "skipped"]},
+            read=query.words("done", "failed", "skipped"),
+        ),
+        Parameter(
+            name="cursor",
+            about="The `next_cursor` of the page before.",
+            schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
+            read=query.text,
+            default="",
+        ),
+        query.LIMIT,
+    ),
+    answers={200: Answer(about="A page of items.", body=ItemPage)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+EVENTS = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>/events",
+    summary="List a job's changes of status",
+    query=(_number_cursor(), query.LIMIT),
+    answers={200: Answer(about="A page of changes.", body=EventPage)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+ATTEMPTS = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>/attempts",
+    summary="List a job's attempts",
+    about="Operators also see which worker ran each.",
+    query=(_number_cursor(), query.LIMIT),
+    answers={200: Answer(about="A page of attempts.", body=AttemptPage)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+Rows = list[dict[str, Any]]
+
+
+@job_history.guarded(ITEMS)
+def items(call: Call, job_id: str) -> Response:
+    """List a batch's items."""
+    wanted = call.query
+    rows, more = _page(
+        call,
+        job_id,
+        lambda reader, job, limit: stored.items(reader, job, wanted["state"], wanted["cursor"], limit),
+    )
+    operator = call.scope.principal.operator
+    found = [
+        ItemBody(row["key"], row["state"], row["ref"], error_body(row["error"], operator=operator), row["at"])
+        for row in rows
+    ]
+    return answer(ItemPage(found, found[-1].key if more else None))
+
+
+@job_history.guarded(EVENTS)
+def events(call: Call, job_id: str) -> Response:
+    """List a job's changes of status."""
+    rows, more = _page(
+        call, job_id, lambda reader, job, limit: stored.events(reader, job, after=call.query["cursor"], limit=limit)
+    )
+    found = [EventBody(row["old_status"], row["new_status"], row["attempt"], row["reason"], row["at"]) for row in rows]
+    return answer(EventPage(found, rows[-1]["id"] if more else None))
+
+
+@job_history.guarded(ATTEMPTS)
+def attempts(call: Call, job_id: str) -> Response:
+    """List a job's attempts."""
+    rows, more = _page(
+        call, job_id, lambda reader, job, limit: stored.attempts(reader, job, after=call.query["cursor"], limit=limit)
+    )
+    operator = call.scope.principal.operator
+    found = [
+        AttemptBody(
+            row["attempt"],
+            row["worker"] if operator else None,
+            row["started_at"],
+            row["finished_at"],
+            row["outcome"],
+            error_body(row["error"], operator=operator),
+        )
+        for row in rows
+    ]
+    return answer(AttemptPage(found, found[-1].attempt if more else None))
+
+
+def _page(call: Call, job_id: str, read: Callable[[Any, Any, int], Rows]) -> tuple[Rows, bool]:
+    """Return a page of a visible job's rows, and whether more follow."""
+    asked = read_id(job_id, no_such_job())
+    limit = call.query["limit"]
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        if not stored.exists(reader, asked, call.scope.visible_user):
+            raise no_such_job()
+        rows = read(reader, asked, limit + 1)
+    return rows[:limit], len(rows) > limit

@@ -1,0 +1,140 @@
+"""GET /api/jobs and /api/jobs/<id>: how jobs stand."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flask import Response, request
+
+from turno.jobs.job import Status
+from turno.store.api import jobs as stored
+from turno.tenancy.identity.session import as_api
+from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
+from turno.web.api.job_id import read_id
+from turno.web.http import query
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import Kind, Problem, no_such_job
+from turno.web.http.query import Parameter
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+jobs = Routes("jobs", __name__, tag="jobs")
+
+EVERY_USER = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Jobs, newest first; `next_cursor` is null on the last page."""
+
+    jobs: list[JobBody]
+    next_cursor: UUID | None
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/jobs",
+    summary="List jobs",
+    about="Your own jobs, newest first, without results. Operators may ask for another user's.",
+    query=(
+        Parameter(
+            name="status",
+            about="Only jobs in this status; may be repeated.",
+            schema={"type": "array", "items": {"type": "string", "enum": [status.value for status in Status]}},
+            read=query.words(*Status),
+            default=(),
+            repeatable=True,
+        ),
+        Parameter(
+            name="type",
+            about="Only jobs of this type; may be repeated.",
+            schema={"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT}},
+            read=query.text,
+            default=(),
+            repeatable=True,
+        ),
+        Parameter(
+            name="user",
+            about=f"For operators: whose jobs; `{EVERY_USER}` for everybody's.",
+            schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
+            read=query.text,
+        ),
+        query.flag("needs_review", "Only jobs that wait until a person settles an outside effect."),
+        query.CURSOR,
+        query.LIMIT,
+    ),
+    answers={200: Answer(about="A page of jobs.", body=JobPage)},
+    problems=(Kind.OPERATORS_ONLY,),
+)
+
+SHOW = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>",
+    summary="Show one job",
+    about="Ask again after `Retry-After` seconds while the job is open; send `If-None-Match` to hear only of changes.",
+    request_headers=("If-None-Match",),
+    answers={
+        200: Answer(
+            about="The job.",
+            body=JobBody,
+            headers={
+                "ETag": "The job's revision and label, and that an operator asked.",
+                "Retry-After": "Seconds until it is worth asking again.",
+            },
+        ),
+        304: Answer(about="Nothing changed since the state that If-None-Match names."),
+    },
+    problems=(Kind.NOT_FOUND,),
+)
+
+
+@jobs.guarded(LIST)
+def index(call: Call) -> Response:
+    """List jobs."""
+    wanted = stored.JobFilter(
+        user_id=_listed_user(call),
+        statuses=call.query["status"],
+        types=call.query["type"],
+        parked=call.query["needs_review"],
+        before=call.query["cursor"],
+        limit=call.query["limit"] + 1,
+    )
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        rows = stored.search(reader, wanted)
+    page = [job_body(row, operator=call.scope.principal.operator) for row in rows[: call.query["limit"]]]
+    return answer(JobPage(page, page[-1].job_id if len(rows) > len(page) else None))
+
+
+@jobs.guarded(SHOW)
+def show(call: Call, job_id: str) -> Response:
+    """Show one job."""
+    operator = call.scope.principal.operator
+    body = job_body(find_job(call, job_id), operator=operator)
+    response = answer(body)
+    if not body.status.ended:
+        response.headers["Retry-After"] = RETRY_WHILE_OPEN
+    response.headers["Cache-Control"] = "private, no-cache"
+    response.vary.update(("Authorization", "Cookie", "X-Schema"))
+    # An operator is told more of the same state; a browser may be one after it was a user.
+    response.set_etag(f"{body.etag}.operator" if operator else body.etag, weak=True)
+    response.make_conditional(request)
+    return response
+
+
+def find_job(call: Call, job_id: str) -> dict[str, Any]:
+    """Return a stored job that the caller may see; raises the one 404 of all others."""
+    asked = read_id(job_id, no_such_job())
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        row = stored.find(reader, asked, call.scope.visible_user)
+    if row is None:
+        raise no_such_job()
+    return row
+
+
+def _listed_user(call: Call) -> str | None:
+    principal, asked = call.scope.principal, call.query["user"]
+    if asked is None or asked == principal.user:
+        return principal.user
+    if not principal.operator:
+        raise Problem(Kind.OPERATORS_ONLY, "Leave out the parameter user: only operators see other users' jobs.")
+    return None if asked == EVERY_USER else str(asked)

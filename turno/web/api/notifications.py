@@ -1,0 +1,131 @@
+"""/api/notifications: what a user was told when jobs ended."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, cast
+from uuid import UUID
+
+from flask import Response
+
+from turno.jobs.label import Label, completed
+from turno.store.api import notifications as stored
+from turno.tenancy.identity.session import as_api, call_as_api
+from turno.web.api.job_id import read_id
+from turno.web.auth.tenant_scope import Scope
+from turno.web.http import query
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import Kind, Problem
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+notifications = Routes("notifications", __name__, tag="notifications")
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationBody:
+    """A job ended, or needs review; `data` has its type, the reason, its counts or the key of the effect in doubt.
+
+    `label` is the word for people, the same as the job's.
+    """
+
+    id: UUID
+    job_id: UUID
+    kind: Literal["completed", "failed", "cancelled", "needs_review"]
+    label: Label
+    data: dict[str, Any]
+    created_at: datetime
+    read_at: datetime | None
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationPage:
+    """Notifications, newest first; `unread` counts all that were not read, on this page or not."""
+
+    notifications: list[NotificationBody]
+    unread: int
+    next_cursor: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The notification is marked as read."""
+
+    id: UUID
+    status: Literal["read"]
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/notifications",
+    summary="List your notifications",
+    query=(query.flag("unread", "Only those that were not read."), query.CURSOR, query.LIMIT),
+    answers={200: Answer(about="A page of notifications.", body=NotificationPage)},
+)
+
+READ = Operation(
+    method="PATCH",
+    rule="/api/notifications/<notification_id>/read",
+    summary="Mark a notification as read",
+    about="Safe to repeat.",
+    answers={200: Answer(about="It is marked as read.", body=Read)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+
+@notifications.guarded(LIST)
+def index(call: Call) -> Response:
+    """List a user's notifications."""
+    user, limit = call.scope.principal.user, call.query["limit"]
+    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+        rows = stored.search(reader, user, unread=call.query["unread"], before=call.query["cursor"], limit=limit + 1)
+        unread = stored.count_unread(reader, user)
+    page = [notification_body(row) for row in rows[:limit]]
+    return answer(NotificationPage(page, unread, page[-1].id if len(rows) > limit else None))
+
+
+@notifications.guarded(READ)
+def mark_read(call: Call, notification_id: str) -> Response:
+    """Mark a notification as read."""
+    unknown = Problem(Kind.NOT_FOUND, "No notification with this id can be seen with this token in this tenant.")
+    asked = read_id(notification_id, unknown)
+    if read(call.scope, asked) is None:
+        raise unknown
+    return answer(Read(asked, "read"))
+
+
+def read(scope: Scope, notification: UUID) -> UUID | None:
+    """Mark a user's notification as read and tell those who watch; returns its job, None if there is no such one."""
+    with services().connection() as connection:
+        if not call_as_api(connection, scope.tenant, stored.READ, (notification, scope.principal.user))["found"]:
+            return None
+        with as_api(connection, scope.tenant) as reader:
+            job = stored.job_of(reader, notification)
+    services().hub.announce(scope.tenant.id, job)
+    return job
+
+
+def notification_body(row: dict[str, Any]) -> NotificationBody:
+    """Return a stored notification as its user sees it."""
+    return NotificationBody(
+        id=row["id"],
+        job_id=row["job_id"],
+        kind=row["kind"],
+        label=told_label(row),
+        data=row["data"],
+        created_at=row["created_at"],
+        read_at=row["read_at"],
+        links={"job": f"/api/jobs/{row['job_id']}", "read": f"/api/notifications/{row['id']}/read"},
+    )
+
+
+def told_label(row: dict[str, Any]) -> Label:
+    """Return the word that its job had when a stored notification was written."""
+    match row["kind"]:
+        case "completed":
+            return completed(row["data"].get("done") or 0, row["data"].get("failed") or 0)
+        case "needs_review":
+            return "needs review"
+        case "cancelled" if row["data"].get("reason") == "expired":
+            return "expired"
+    return cast("Label", row["kind"])

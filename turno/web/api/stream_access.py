@@ -1,0 +1,66 @@
+"""Who may open a stream: a token, the pages' cookie on their own site, or a ticket that is used once."""
+
+from urllib.parse import urlsplit
+
+from flask import Request, g
+
+from turno.store.api import stream_tickets
+from turno.store.api.stream_tickets import StreamTicket
+from turno.web.auth.credentials import principal_of
+from turno.web.auth.tenant_scope import HEADER, Scope, scope_within
+from turno.web.auth.tokens import Principal, refuse_token
+from turno.web.http.problems import Kind, Problem
+from turno.web.services import services
+
+TICKET, TENANT = "ticket", "schema"
+
+
+def stream_scope(request: Request) -> Scope:
+    """Return the scope of a request for a stream; raises Problem as `scope_of` does.
+
+    A browser's EventSource sends no headers, so the tenant may be named in the query, too.
+    """
+    secret = request.args.get(TICKET)
+    if secret is not None:
+        return _scope_of_ticket(request, secret)
+    if "Authorization" not in request.headers:
+        _refuse_other_sites(request)
+    return scope_within(principal_of(request), _tenant_named(request))
+
+
+def _tenant_named(request: Request) -> str | None:
+    return request.headers.get(HEADER) or request.args.get(TENANT)
+
+
+def _scope_of_ticket(request: Request, secret: str) -> Scope:
+    with services().connection() as connection:
+        ticket = stream_tickets.take(connection, secret)
+    if ticket is None or not _fits(request, ticket):
+        refuse_token("The ticket was used, is over, or is for another stream; ask for a new one.")
+    g.ticket_used = True
+    principal = Principal(
+        user=ticket.user,
+        tenants=frozenset({ticket.tenant}),
+        roles=frozenset({"operator"}) if ticket.operator else frozenset(),
+        issued_at=ticket.issued_at,
+        expires_at=ticket.until,
+    )
+    return scope_within(principal, ticket.tenant)
+
+
+def _fits(request: Request, ticket: StreamTicket) -> bool:
+    asked = (request.view_args or {}).get("job_id")
+    if asked != (None if ticket.job_id is None else str(ticket.job_id)):
+        return False
+    return _tenant_named(request) in (None, ticket.tenant) and ticket.until > services().clock().timestamp()
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """Raise Problem 403 if a page of another site opens the stream.
+
+    It could read nothing of it, but use up the user's streams. A browser tells in Sec-Fetch-Site or in Origin; for
+    a page's own GET an older one tells neither.
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site not in (None, "same-origin", "none") or (origin and urlsplit(origin).netloc != request.host):
+        raise Problem(Kind.FOREIGN_SITE, "Pages of other sites open a stream with a ticket from /api/stream-tickets.")

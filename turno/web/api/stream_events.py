@@ -1,0 +1,70 @@
+"""What is said in a stream: jobs, notifications and a few words of the server's own, framed by flask-sse."""
+
+from typing import Any
+from uuid import UUID
+
+from flask_sse import Message
+
+from turno.streaming.subscriber import CloseReason, State
+from turno.web.api.job_body import job_body
+from turno.web.api.notifications import notification_body
+from turno.web.http.json_answers import dumps
+
+Row = dict[str, Any]
+RETRY_MS = 2000
+READY_KEY = UUID(int=0)
+
+
+class Event(Message):  # type: ignore[misc]  # flask-sse has no types
+    """A message that is framed once, however many it is sent to.
+
+    Its data is JSON in ASCII, so nothing in it can end a line, and its type is one of ours.
+    """
+
+    def __init__(self, body: Any, type: str) -> None:  # noqa: A002 - flask-sse's word
+        super().__init__(dumps(body), type=type)
+        self._framed = str(self).encode("ascii")
+
+    def __bytes__(self) -> bytes:
+        return self._framed
+
+
+class Words(Message):  # type: ignore[misc]
+    """A frame that is no event: a comment, or how long to wait before coming back."""
+
+    def __init__(self, framed: bytes) -> None:
+        super().__init__("")
+        self._framed = framed
+
+    def __bytes__(self) -> bytes:
+        return self._framed
+
+    def __str__(self) -> str:
+        return self._framed.decode()
+
+
+RETRY = Words(b"retry: %d\n\n" % RETRY_MS)
+
+
+class StreamEvents:
+    """Frames rows for the hub; implements `turno.streaming.tenant_subscribers.Render`."""
+
+    def job(self, row: Row, *, operator: bool) -> State:
+        """Return the event of a job: the JSON of its address, without what is long."""
+        body = job_body(row, operator=operator)
+        return State(body.job_id, body.revision, body.standing, Event(body, "job"))
+
+    def notification(self, row: Row) -> State:
+        """Return the event of a notification."""
+        body = notification_body(row)
+        return State(body.id, 1 if body.read_at is None else 2, "", Event(body, "notification"))
+
+
+def ready(unread: int | None) -> State:
+    """Return the event after the first state; `unread` counts notifications, where they are shown."""
+    return State(READY_KEY, 1, "", Event({} if unread is None else {"unread": unread}, "ready"))
+
+
+def farewell(reason: CloseReason) -> Event:
+    """Return the last event of a stream that the server ends."""
+    return Event({"reason": reason}, "bye")

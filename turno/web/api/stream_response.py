@@ -1,0 +1,48 @@
+"""An answer that goes on: over the loop that takes the connection where there is one, else over any WSGI server."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flask import Response
+from werkzeug.http import http_date
+
+from turno.streaming.stream_loop import STREAMS, HandedOver
+from turno.streaming.subscriber import Subscriber
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+# Proxies must neither keep nor gather what is sent here.
+HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
+
+
+class StreamResponse(Response):
+    """What a viewer is shown, from `first` on; `frames` is how to get it where no loop serves streams."""
+
+    def __init__(self, viewer: Subscriber, *, first: bytes, frames: Iterator[bytes], left: Callable[[], None]) -> None:
+        super().__init__(frames, mimetype="text/event-stream", headers=HEADERS)
+        self._viewer = viewer
+        self._first = first
+        self._left = left
+        self._begun = False
+        self.call_on_close(left)
+
+    def give_up(self) -> None:
+        """Give the viewer's place back if the answer never began: something failed between the view and the server."""
+        if not self._begun:
+            self._left()
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        """Answer, or raise HandedOver for the server to hand the connection to its loop."""
+        if STREAMS not in environ:
+            self._begun = True
+            return super().__call__(environ, start_response)
+        head = self._head(environ) + self._first
+        self._begun = True
+        raise HandedOver(head, self._viewer)
+
+    def _head(self, environ: dict[str, Any]) -> bytes:
+        # Without a length and without chunks: the end of the connection is the end of the stream.
+        own = (("Date", http_date()), ("Connection", "close"))
+        lines = [f"{name}: {value}\r\n" for name, value in (*own, *self.get_wsgi_headers(environ).items())]
+        return f"HTTP/1.1 {self.status}\r\n{''.join(lines)}\r\n".encode("latin-1")

@@ -1,0 +1,76 @@
+"""POST /api/stream-tickets: open a stream where neither a header nor the cookie can be sent."""
+
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from flask import Response, request
+
+from turno.store.api import stream_tickets as stored
+from turno.store.api.stream_tickets import StreamTicket
+from turno.web.api.jobs import find_job
+from turno.web.http.json_answers import answer
+from turno.web.http.large_body import one_at_a_time
+from turno.web.http.problems import FieldProblem, Kind, invalid
+from turno.web.http.request_body import read_json_object
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+stream_tickets = Routes("stream_tickets", __name__, tag="streams")
+
+LIFETIME_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Send `ticket` in the query of a stream's address, once, within `expires_in` seconds."""
+
+    ticket: str
+    expires_in: int
+
+
+ISSUE = Operation(
+    method="POST",
+    rule="/api/stream-tickets",
+    summary="Get a ticket for a stream",
+    about='It opens one stream, once: that of the job in the body `{"job_id": "..."}`, or without a body the one '
+    "of all your jobs in this tenant. Ask for a new one at each reconnect.",
+    answers={200: Answer(about="The ticket.", body=Ticket)},
+    problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+
+@stream_tickets.guarded(ISSUE)
+def issue(call: Call) -> Response:
+    """Issue a ticket."""
+    principal = call.scope.principal
+    ticket = StreamTicket(
+        tenant=call.scope.tenant.slug,
+        user=principal.user,
+        operator=principal.operator,
+        job_id=_job_asked_for(call),
+        issued_at=principal.issued_at,
+        until=principal.expires_at,
+    )
+    secret = secrets.token_urlsafe(32)
+    with services().connection() as connection:
+        stored.put(connection, secret, ticket, timedelta(seconds=LIFETIME_SECONDS))
+    return answer(Ticket(secret, LIFETIME_SECONDS))
+
+
+def _job_asked_for(call: Call) -> UUID | None:
+    if not request.content_length and "Transfer-Encoding" not in request.headers:
+        return None
+    with one_at_a_time(request):
+        body = read_json_object(request)
+    problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name != "job_id"]
+    asked = body.get("job_id")
+    if asked is not None and not isinstance(asked, str):
+        problems.append(FieldProblem("job_id", "must be a job's id"))
+    if problems:
+        raise invalid(problems)
+    if asked is None:
+        return None
+    found: UUID = find_job(call, asked)["id"]
+    return found

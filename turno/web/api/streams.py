@@ -1,0 +1,210 @@
+"""GET /api/stream and /api/jobs/<id>/stream: how jobs stand, live, as server-sent events."""
+
+from collections.abc import Iterator
+from itertools import chain
+from threading import Event as Flag
+from time import time
+from typing import NoReturn
+from uuid import UUID
+
+from flask import Response, g, request
+from flask_sse import Message, ServerSentEventsBlueprint
+
+from turno.store.api import jobs as stored
+from turno.store.api import notifications, watched_jobs
+from turno.streaming.hub import ServerFull, StreamLimit
+from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS
+from turno.streaming.subscriber import CloseReason, Subscriber, View
+from turno.tenancy.identity.session import as_api
+from turno.tenancy.identity.tenant import SLUG
+from turno.web.api.job_id import read_id
+from turno.web.api.jobs import EVERY_USER
+from turno.web.api.stream_access import TENANT, TICKET, stream_scope
+from turno.web.api.stream_events import RETRY, StreamEvents, Words, farewell, ready
+from turno.web.api.stream_response import StreamResponse
+from turno.web.auth.tenant_scope import require_operator
+from turno.web.http import query
+from turno.web.http.problems import Kind, Problem, no_such_job
+from turno.web.http.query import Parameter
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+
+FULL_RETRY_SECONDS = "10"
+UNREAD_AT_MOST = 50
+
+
+class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask-sse has no types
+    """flask-sse's blueprint over the hub instead of Redis.
+
+    Its own view lets the query string choose what is shown, so it is never registered, and refuses if it is.
+    """
+
+    def messages(self, channel: Subscriber) -> Iterator[Message]:
+        """Yield what a viewer is shown, to its end: for servers that give each stream a thread."""
+        told = Flag()
+        channel.wake = lambda _viewer: told.set()
+        while True:
+            frames, reason = channel.take()
+            yield from frames
+            left = channel.view.until - time()
+            if left <= 0:
+                reason = reason or CloseReason.SESSION_OVER
+            if reason is not None:
+                yield farewell(reason)
+                return
+            if not told.wait(min(left, KEEP_ALIVE_SECONDS)):
+                yield Words(KEEP_ALIVE)
+            told.clear()
+
+    def stream(self) -> NoReturn:
+        """Refuse: what is shown depends on who asks, never on the query."""
+        raise NotImplementedError
+
+    def publish(self, *_arguments: object, **_options: object) -> NoReturn:
+        """Refuse: what is shown is read from the database; `Hub.announce` tells that there is something to read."""
+        raise NotImplementedError
+
+
+streams = Streams("streams", __name__, tag="streams")
+
+ABOUT = (
+    "Server-sent events: `job` with the JSON of the job's address, {more}`ready` after the first state, `bye` with a "
+    "reason when the server ends the stream. Come back when it ends: the state is sent anew; ignore revisions lower "
+    "than those you have. docs/streaming.md says more."
+)
+QUERY = (
+    Parameter(
+        name=TENANT,
+        about="The tenant, where X-Schema cannot be sent.",
+        schema={"type": "string", "pattern": f"^{SLUG.pattern}$"},
+        read=query.text,
+    ),
+    Parameter(
+        name=TICKET,
+        about="A ticket from /api/stream-tickets, in place of a token; it names the tenant.",
+        schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
+        read=query.text,
+    ),
+)
+EVERYBODY = Parameter(
+    name="user",
+    about=f"For operators: `{EVERY_USER}` for everybody's jobs; notifications remain your own.",
+    schema={"type": "string", "enum": [EVERY_USER]},
+    read=query.words(EVERY_USER),
+)
+OPENED = {200: Answer(about="Events until either side ends them.", media_type="text/event-stream")}
+REFUSED = (Kind.FOREIGN_SITE, Kind.CROWDED)
+
+ONE_JOB = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>/stream",
+    summary="Follow one job live",
+    about=ABOUT.format(more="") + " The stream ends when the job has ended.",
+    query=QUERY,
+    answers=OPENED,
+    problems=(*REFUSED, Kind.NOT_FOUND),
+    tenant_in_query=True,
+)
+
+ALL = Operation(
+    method="GET",
+    rule="/api/stream",
+    summary="Follow all your jobs live",
+    about=ABOUT.format(more="`notification` with the JSON of one notification, ")
+    + " It begins with your open jobs, those that ended within the hour, and unread notifications.",
+    query=(*QUERY, EVERYBODY),
+    answers=OPENED,
+    problems=(*REFUSED, Kind.OPERATORS_ONLY),
+    tenant_in_query=True,
+)
+
+
+@streams.guarded(ONE_JOB, scope=stream_scope)
+def one_job(call: Call, job_id: str) -> Response:
+    """Follow one job."""
+    return _open(call, read_id(job_id, no_such_job()))
+
+
+@streams.guarded(ALL, scope=stream_scope)
+def all_jobs(call: Call) -> Response:
+    """Follow all jobs of one user."""
+    return _open(call, None)
+
+
+def _open(call: Call, job_id: UUID | None) -> Response:
+    if request.method == "HEAD":
+        return Response(mimetype="text/event-stream")
+    principal, hub = call.scope.principal, services().hub
+    everybody = call.query.get(EVERYBODY.name) == EVERY_USER
+    if everybody:
+        require_operator(call.scope)
+    view = View(
+        tenant=call.scope.tenant,
+        user=principal.user,
+        job_id=job_id,
+        operator=principal.operator,
+        issued_at=principal.issued_at,
+        until=principal.expires_at,
+        everybody=everybody,
+    )
+    viewer = Subscriber(view)
+    _join(viewer)
+    try:
+        # Only now: what changes after this reading is handed to the viewer by the hub.
+        _show_present(viewer)
+    except BaseException:
+        hub.leave(viewer)
+        raise
+    opened = g.stream = StreamResponse(
+        viewer,
+        first=bytes(RETRY),
+        frames=map(bytes, chain([RETRY], streams.messages(viewer))),
+        left=lambda: hub.leave(viewer),
+    )
+    return opened
+
+
+@streams.teardown_request
+def _ended(_error: BaseException | None) -> None:
+    opened: StreamResponse | None = g.pop("stream", None)
+    if opened is not None:
+        opened.give_up()
+
+
+def _join(viewer: Subscriber) -> None:
+    try:
+        services().hub.join(viewer)
+    except ServerFull as error:
+        raise Problem(
+            Kind.UNAVAILABLE,
+            f"{error}; ask for the job's address instead, or come back.",
+            headers={"Retry-After": FULL_RETRY_SECONDS},
+        ) from error
+    except StreamLimit as error:
+        raise Problem(
+            Kind.CROWDED,
+            f"{error}; one stream shows all jobs of its user, and a job's address tells how it stands.",
+            headers={"Retry-After": FULL_RETRY_SECONDS},
+        ) from error
+
+
+def _show_present(viewer: Subscriber) -> None:
+    view, events = viewer.view, StreamEvents()
+    unread = None
+    with services().connection() as connection, as_api(connection, view.tenant) as reader:
+        if view.job_id is not None:
+            row = stored.find(reader, view.job_id, None if view.operator else view.user)
+            rows, told = [row] if row else [], []
+        else:
+            rows = watched_jobs.of_user(reader, None if view.everybody else view.user)
+            told = notifications.search(reader, view.user, unread=True, before=None, limit=UNREAD_AT_MOST)
+            unread = notifications.count_unread(reader, view.user)
+    if view.job_id is not None and not rows:
+        raise no_such_job()
+    for row in rows:
+        viewer.offer(events.job(row, operator=view.operator))
+    for row in reversed(told):
+        viewer.offer(events.notification(row))
+    viewer.offer(ready(unread))
+    if view.job_id is not None and rows[0]["finished_at"] is not None:
+        viewer.end(CloseReason.JOB_ENDED)

@@ -1,0 +1,124 @@
+"""POST /api/jobs/<type>: accept a job, or run its service at once where background jobs are switched off."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from flask import Response, request
+
+from turno.dispatch.dispatcher import Submission, Verdict
+from turno.errors import InvalidPayload
+from turno.tenancy.identity.tenant import Tenant
+from turno.web.api.job_body import job_links
+from turno.web.api.submit_body import read_submission
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.rate_limit_problems import over_quota
+from turno.web.rate_limits import admit_inline
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import Inline, services
+
+log = logging.getLogger(__name__)
+submissions = Routes("submissions", __name__, tag="jobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The job is committed and will run."""
+
+    status: Literal["accepted"]
+    job_id: UUID
+    message: str
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The work was done within the request."""
+
+    status: Literal["completed"]
+    result: dict[str, Any]
+
+
+LOCATION = {"Location": "The address of the job."}
+REPLAYED = {"Idempotency-Replayed": "`true` if this is the answer to an earlier request of the same kind."}
+
+SUBMIT = Operation(
+    method="POST",
+    rule="/api/jobs/<job_type>",
+    summary="Submit a job",
+    about="The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: "
+    "it stands for one job.",
+    request_headers=("Idempotency-Key", "traceparent"),
+    answers={
+        202: Answer(
+            about="Accepted, now or by the first request with this key.", body=Accepted, headers=LOCATION | REPLAYED
+        ),
+        200: Answer(about="Done within the request, because background jobs are switched off.", body=Done),
+    },
+    problems=(
+        Kind.INVALID_REQUEST,
+        Kind.TOO_LARGE,
+        Kind.MEDIA_TYPE,
+        Kind.UNKNOWN_TYPE,
+        Kind.KEY_REUSED,
+        Kind.REFUSED,
+        Kind.QUOTA,
+    ),
+)
+
+
+@submissions.guarded(SUBMIT)
+def submit(call: Call, job_type: str) -> Response:
+    """Accept a job of this type."""
+    wanted = read_submission(request, call, job_type)
+    inline = services().inline
+    if inline is not None:
+        if wanted.run_at is not None:
+            raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
+        return answer(Done("completed", run_now(inline, call.scope.tenant, wanted)))
+    verdict = services().dispatcher.submit(call.scope.tenant, wanted)
+    match verdict.word:
+        case "quota":
+            raise over_quota("You have")
+        case "conflict":
+            raise Problem(
+                Kind.KEY_REUSED,
+                "This Idempotency-Key was used with another body; use a new key for a new request.",
+            )
+    log.info("job %s", verdict.word, extra=_named(call, wanted, verdict))
+    return accepted(verdict)
+
+
+def accepted(verdict: Verdict) -> Response:
+    """Return the 202 that tells where the job is."""
+    job_id = verdict.job_id
+    assert job_id is not None  # noqa: S101 - accepted and replayed name a job
+    links = job_links(job_id)
+    headers = {"Location": links["self"]}
+    if verdict.word == "replayed":
+        headers["Idempotency-Replayed"] = "true"
+    return answer(Accepted("accepted", job_id, "The job was accepted; follow it at links.self.", links), 202, headers)
+
+
+def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any]:
+    """Do the work within the request and return its result; raises RateLimited, or Problem if it cannot be done."""
+    admit_inline(tenant, wanted.user_id)
+    try:
+        return inline(tenant, wanted)
+    except InvalidPayload as error:
+        raise invalid([FieldProblem(f"payload.{p['field']}", p["problem"]) for p in error.problems]) from error
+    except Exception as error:
+        if not wanted.handler.is_for_users(error):
+            raise  # a fault: logged, and answered by its id
+        raise Problem(Kind.REFUSED, str(error) or "The work was refused.") from error
+
+
+def _named(call: Call, wanted: Submission, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "tenant": call.scope.tenant.slug,
+        "job_id": str(verdict.job_id),
+        "type": wanted.handler.type,
+        "correlation_id": call.correlation_id,
+    }

@@ -1,0 +1,50 @@
+"""CORS: let the pages of other sites use the API, with tokens of their own and never with our cookie."""
+
+from flask import Flask, Response, request
+
+from turno.web.services import services
+
+HEADERS = "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Correlation-Id, X-Schema, traceparent"
+EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
+METHODS = "GET, POST, PATCH"
+TEN_MINUTES = "600"
+PREFIX = "/api/"
+# Anybody may load the client library: it is the same for all and knows nothing.
+CLIENT = "/static/turno-client.js"
+
+
+def install_other_origins(app: Flask) -> None:
+    """Answer the questions that browsers ask before and after a request of an origin in ALLOWED_ORIGINS."""
+    app.before_request(_preflight)
+    app.after_request(_allow)
+
+
+def _preflight() -> Response | None:
+    asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+    if not (asks and _allowed()):
+        return None
+    return Response(
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": METHODS,
+            "Access-Control-Allow-Headers": HEADERS,
+            "Access-Control-Max-Age": TEN_MINUTES,
+        },
+    )
+
+
+def _allow(response: Response) -> Response:
+    if request.path == CLIENT:
+        response.headers["Access-Control-Allow-Origin"] = "*"
+        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
+    if request.path.startswith(PREFIX) and services().settings.allowed_origins:
+        response.vary.add("Origin")
+        if _allowed():
+            response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
+            response.headers["Access-Control-Expose-Headers"] = EXPOSED
+    return response
+
+
+def _allowed() -> bool:
+    return request.path.startswith(PREFIX) and request.headers.get("Origin") in services().settings.allowed_origins

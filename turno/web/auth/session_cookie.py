@@ -1,0 +1,50 @@
+"""The pages' session: the user's own token, in a cookie that no script can read."""
+
+import hashlib
+import hmac
+
+from flask import Request, Response
+
+from turno.web.auth.tokens import Principal
+from turno.web.public_url import over_https
+
+# Browsers drop a cookie that is larger than 4096 bytes with its name and attributes.
+LONGEST = 3800
+_PLAIN, _SECURE = "turno", "__Host-turno"
+
+
+def token_in(request: Request) -> str | None:
+    """Return the token that this request's cookie carries, unchecked; None without a session."""
+    return request.cookies.get(_name(request)) or None
+
+
+def begin(request: Request, response: Response, token: str, principal: Principal, *, now: float) -> None:
+    """Start a session that lasts as long as its token; `now` is in seconds since 1970.
+
+    Whatever cookie the browser brought is replaced: nothing that somebody planted there lives on.
+    """
+    response.set_cookie(
+        _name(request),
+        token,
+        max_age=max(1, int(principal.expires_at - now)),
+        path="/",
+        httponly=True,
+        # Not Strict: a link in a mail leads to the page and not to the sign-in. What changes state is checked apart.
+        samesite="Lax",
+        secure=over_https(request),
+    )
+
+
+def end(request: Request, response: Response) -> None:
+    """Take the cookie away; the token itself lives on until it expires or is revoked."""
+    response.delete_cookie(_name(request), path="/", httponly=True, samesite="Lax", secure=over_https(request))
+
+
+def form_token(token: str) -> str:
+    """Return what the forms of a session must send back: only who holds the session's token can make it."""
+    return hmac.new(token.encode(), b"turno form", hashlib.sha256).hexdigest()
+
+
+def _name(request: Request) -> str:
+    # A browser accepts __Host- from this very host alone, so a neighbouring subdomain cannot plant a session.
+    return _SECURE if over_https(request) else _PLAIN

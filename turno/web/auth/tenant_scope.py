@@ -1,0 +1,61 @@
+"""Decide who asks and within which tenant: the token says what is possible, the request chooses."""
+
+from dataclasses import dataclass
+
+from flask import Request
+
+from turno.tenancy.identity.directory import UnknownTenant
+from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
+from turno.web.auth.credentials import principal_of
+from turno.web.auth.tokens import Principal, refuse_token
+from turno.web.http.problems import Kind, Problem
+from turno.web.services import services
+
+HEADER = "X-Schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One user within one tenant: nothing that a request does leaves it."""
+
+    tenant: Tenant
+    principal: Principal
+
+    @property
+    def visible_user(self) -> str | None:
+        """The user whose jobs may be seen; None for an operator, who sees every user's."""
+        return None if self.principal.operator else self.principal.user
+
+
+def scope_of(request: Request) -> Scope:
+    """Return the scope of a request.
+
+    Raises Problem 401 for a token that is missing, wrong or older than its tenant allows, 403 for another site
+    that uses the cookie, 400 without X-Schema, and one and the same 404 for every tenant that this token cannot use.
+    """
+    return scope_within(principal_of(request), request.headers.get(HEADER))
+
+
+def scope_within(principal: Principal, slug: str | None) -> Scope:
+    """Return the scope of a user who chose a tenant; raises as `scope_of` does."""
+    tenant = _chosen(principal, slug)
+    if principal.issued_at < tenant.tokens_valid_from:
+        refuse_token("The token was revoked; ask its issuer for a new one.")
+    return Scope(tenant, principal)
+
+
+def require_operator(scope: Scope) -> None:
+    """Raise Problem 403 unless an operator asks."""
+    if not scope.principal.operator:
+        raise Problem(Kind.OPERATORS_ONLY, "The token must carry the role operator.")
+
+
+def _chosen(principal: Principal, slug: str | None) -> Tenant:
+    if slug is None:
+        raise Problem(Kind.NO_TENANT, f"Name the tenant in the header {HEADER}.")
+    try:
+        if principal.operator or slug in principal.tenants:
+            return services().directory.find(Slug(slug).text)
+    except (InvalidSlug, UnknownTenant):
+        pass
+    raise Problem(Kind.UNKNOWN_TENANT, f"{HEADER} names no tenant that this token can use.")

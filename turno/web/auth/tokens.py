@@ -1,0 +1,148 @@
+"""Check a bearer token: who is asking, and for which tenants."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import jwt
+
+from turno.errors import InvalidSettings
+from turno.settings import Settings
+from turno.web.auth.wrong_tokens import WrongTokens
+from turno.web.http.problems import Kind, Problem
+
+LEEWAY_SECONDS = 30
+LONGEST_TOKEN = 8192
+LONGEST_SUBJECT = 255
+REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who a token speaks for: a user, the tenants it may choose from and what else it may do.
+
+    `issued_at` and `expires_at` are in seconds since 1970. The former is the earliest moment at which it can have been
+    issued: its issuer's clock may be ahead of ours, and a token from before a revocation must not outlive it.
+    """
+
+    user: str
+    tenants: frozenset[str]
+    roles: frozenset[str]
+    issued_at: float
+    expires_at: float
+
+    @property
+    def operator(self) -> bool:
+        """Say whether this user runs the installation, and so may choose any tenant."""
+        return "operator" in self.roles
+
+
+class TokenCheck:
+    """Accepts tokens of one issuer, under one key and a fixed list of algorithms.
+
+    Nothing in a token's header chooses how it is checked. Raises InvalidSettings if key and algorithms
+    do not fit together.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._algorithms = list(settings.jwt_algorithms)
+        self._key = _usable_key(settings.jwt_key, self._algorithms)
+        self._issuer = settings.jwt_issuer
+        self._audience = settings.jwt_audience
+        self._wrong = WrongTokens(settings.max_wrong_tokens_per_minute)
+
+    def principal(self, authorization: str | None, sender: str | None = None) -> Principal:
+        """Return whom an Authorization header speaks for; raises Problem as `read` does."""
+        if not authorization:
+            raise Problem(
+                Kind.NOT_AUTHENTICATED,
+                "Send the header `Authorization: Bearer <token>`.",
+                headers={"WWW-Authenticate": 'Bearer realm="turno"'},
+            )
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or len(token) > LONGEST_TOKEN:
+            refuse_token("The Authorization header must be `Bearer` and one token.")
+        return self.read(token.strip(), sender)
+
+    def read(self, token: str, sender: str | None = None) -> Principal:
+        """Return whom a bare token speaks for; raises Problem 401, or 429 after too many of the address `sender`."""
+        return _principal(self._claims(token, sender))
+
+    def _claims(self, token: str, sender: str | None) -> dict[str, Any]:
+        try:
+            return jwt.decode(
+                token,
+                self._key,
+                algorithms=self._algorithms,
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": REQUIRED},
+            )
+        except jwt.ExpiredSignatureError:
+            refuse_token("The token has expired; ask its issuer for a new one.")
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
+            self._count_wrong(sender or "an unknown address")
+            refuse_token("The token is not one that this service accepts.")
+
+    def _count_wrong(self, sender: str) -> None:
+        if (retry_in := self._wrong.count(sender)) is not None:
+            raise Problem(
+                Kind.RATE,
+                "The token is not one that this service accepts, as others before it from this address.",
+                headers={"Retry-After": str(math.ceil(retry_in))},
+                limit="wrong_tokens_per_minute",
+            )
+
+
+def refuse_token(detail: str) -> NoReturn:
+    """Raise the 401 of a token that cannot be used."""
+    raise Problem(
+        Kind.NOT_AUTHENTICATED,
+        detail,
+        headers={"WWW-Authenticate": 'Bearer realm="turno", error="invalid_token"'},
+    )
+
+
+def _principal(claims: dict[str, Any]) -> Principal:
+    user = claims["sub"]
+    # The user is stored and shown: PostgreSQL has no NUL, and control characters forge lines of a log.
+    if not user or len(user) > LONGEST_SUBJECT or not user.isprintable():
+        refuse_token("The token's sub must be 1 to 255 printable characters.")
+    issued_at = claims["iat"]
+    if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
+        refuse_token("The token's iat must be seconds since 1970.")
+    return Principal(
+        user, _names(claims, "tenants"), _names(claims, "roles"), issued_at - LEEWAY_SECONDS, float(claims["exp"])
+    )
+
+
+def _names(claims: dict[str, Any], claim: str) -> frozenset[str]:
+    names = claims.get(claim, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        refuse_token(f"The token's {claim} must be a list of names.")
+    return frozenset(names)
+
+
+def _usable_key(key: str, algorithms: list[str]) -> Any:
+    """Return the key, parsed once, or raise InvalidSettings."""
+    if not key:
+        raise InvalidSettings(["JWT_KEY is not set: it is the secret or public key that tokens are checked with"])
+    if not algorithms:
+        raise InvalidSettings(["JWT_ALGORITHMS is empty; name the one that your issuer signs with"])
+    if len({name[:2] for name in algorithms}) > 1:
+        # A public key must never be usable as the secret of an HMAC.
+        raise InvalidSettings(["JWT_ALGORITHMS mixes families; one key serves one family, such as RS256,RS384"])
+    prepared: Any = None
+    try:
+        for name in algorithms:
+            algorithm = jwt.get_algorithm_by_name(name)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                prepared = algorithm.prepare_key(key)
+            if problem := algorithm.check_key_length(prepared):
+                raise InvalidSettings([f"JWT_KEY is too short for {name}: {problem}"])
+    except (jwt.PyJWTError, NotImplementedError, ValueError, TypeError, Warning) as error:
+        raise InvalidSettings([f"JWT_KEY and JWT_ALGORITHMS={','.join(algorithms)} do not fit: {error}"]) from None
+    return prepared

@@ -1,0 +1,88 @@
+"""/openapi.json for programs and /docs for people: the same document."""
+
+import json
+from typing import Any
+
+from flask import Response, current_app, render_template
+
+from turno.web.http.problems import Kind
+from turno.web.openapi.document import SCHEMAS, Document
+from turno.web.routes import Answer, Operation, Routes
+
+docs = Routes("docs", __name__, tag="documentation")
+
+_NAME = "turno.openapi"
+PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+DOCUMENT = Operation(
+    method="GET",
+    rule="/openapi.json",
+    summary="This document",
+    access=None,
+    answers={200: Answer(about="OpenAPI 3.1.", body=dict)},
+)
+
+PAGE = Operation(
+    method="GET",
+    rule="/docs",
+    summary="This document as a page",
+    access=None,
+    answers={200: Answer(about="A page to read.", media_type="text/html")},
+)
+
+
+def publish(document: Document) -> None:
+    """Make this the document that the present application shows."""
+    current_app.extensions[_NAME] = (
+        current_app.json.dumps(document),
+        render_template(
+            "docs.html",
+            document=document,
+            problems=list(Kind),
+            operations=_by_tag(document),
+            name_of=_name_of,
+            pretty=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
+        ),
+    )
+
+
+@docs.open(DOCUMENT)
+def openapi() -> Response:
+    """Send the document."""
+    return _cached(Response(current_app.extensions[_NAME][0], mimetype="application/json"))
+
+
+@docs.open(PAGE)
+def page() -> Response:
+    """Send the page."""
+    response = Response(current_app.extensions[_NAME][1], mimetype="text/html")
+    response.headers["Content-Security-Policy"] = PAGE_POLICY
+    return _cached(response)
+
+
+def _cached(response: Response) -> Response:
+    response.headers["Cache-Control"] = "public, max-age=60"
+    return response
+
+
+def _by_tag(document: Document) -> dict[str, list[tuple[str, str, Document]]]:
+    grouped: dict[str, list[tuple[str, str, Document]]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            grouped.setdefault(operation["tags"][0], []).append((method.upper(), path, operation))
+    return grouped
+
+
+def _name_of(schema: dict[str, Any]) -> str:
+    """Return the words for a schema: its name, its type or its alternatives."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).removeprefix(SCHEMAS)
+    if "anyOf" in schema:
+        return " or ".join(_name_of(one) for one in schema["anyOf"])
+    if "const" in schema:
+        return f"“{schema['const']}”"
+    if "enum" in schema:
+        return ", ".join(f"“{one}”" for one in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_name_of(schema.get('items', {}))}"
+    return str(schema.get("format", schema.get("type", "anything")))

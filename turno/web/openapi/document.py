@@ -1,0 +1,286 @@
+"""The OpenAPI 3.1 document, made of the routes' own descriptions and the registered handlers."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from flask import Flask
+from pydantic import TypeAdapter
+
+from turno.jobs.handler import JobHandler
+from turno.jobs.job import Priority
+from turno.tenancy.identity.tenant import SLUG
+from turno.web.api.typed_body import body_adapter
+from turno.web.auth.csrf import SAFE
+from turno.web.error_responses import MEDIA_TYPE
+from turno.web.http.payloads import Payloads
+from turno.web.http.problems import TYPE_ROOT, Kind
+from turno.web.http.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
+from turno.web.openapi.examples import example_of
+from turno.web.routes import Answer, Operation, Routes
+
+Document = dict[str, Any]
+
+SCHEMAS = "#/components/schemas/"
+JOB_TYPE = "<job_type>"
+
+# What any guarded route may answer before its view is asked.
+ALWAYS = (
+    Kind.INVALID_REQUEST,
+    Kind.NO_TENANT,
+    Kind.NOT_AUTHENTICATED,
+    Kind.UNKNOWN_TENANT,
+    Kind.BUSY,
+    Kind.RATE,
+    Kind.UNAVAILABLE,
+)
+
+ABOUT = """Submit work, leave, and look later.
+
+Every request names one tenant in `X-Schema`, chosen among those of its token. A job that was accepted is committed and
+will run; follow it at its address. Errors are problem documents (RFC 9457): their `detail` says what to do, their
+`instance` is an id under which the log knows more."""
+
+PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance"],
+    "properties": {
+        "type": {"type": "string", "enum": [TYPE_ROOT + kind.slug for kind in Kind]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "A sentence that says what to do."},
+        "instance": {"type": "string", "description": "The id of this one error."},
+        "limit": {
+            "type": "string",
+            "description": "With 429: which limit is reached, such as `jobs_per_day_per_user`.",
+        },
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["field", "problem"],
+                "properties": {"field": {"type": "string"}, "problem": {"type": "string"}},
+            },
+        },
+    },
+}
+
+REQUEST_HEADERS: dict[str, Document] = {
+    "X-Schema": {
+        "required": True,
+        "description": "The tenant, one of the token's.",
+        "schema": {"type": "string", "pattern": f"^{SLUG.pattern}$"},
+    },
+    "X-Correlation-Id": {
+        "description": "An id of yours that follows the job through logs; one is made if you send none.",
+        "schema": {"type": "string", "pattern": f"^{CORRELATION_ID}$"},
+    },
+    "Idempotency-Key": {
+        "description": "One key, one job: for one user, type and tenant.",
+        "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_KEY}$"},
+    },
+    "traceparent": {"description": "W3C trace context; ignored unless valid.", "schema": {"type": "string"}},
+    "If-None-Match": {"description": "An ETag that you have.", "schema": {"type": "string"}},
+}
+
+
+def build_document(app: Flask, handlers: Iterable[type[JobHandler[Any]]], payloads: Payloads) -> Document:
+    """Return the document of every route of this application that describes itself."""
+    handlers = list(handlers)
+    refs, schemas = _schemas(app, handlers, payloads)
+    paths: dict[str, Document] = {}
+    for described in _described(app):
+        for path, body in _addresses(described, handlers, refs, schemas):
+            paths.setdefault(path, {})[described.operation.method.lower()] = body
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Turno", "version": version("turno-jobs"), "description": ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": schemas | {"Problem": PROBLEM},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-turno", "description": "The pages' own."},
+            },
+        },
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """An operation and where it was registered."""
+
+    blueprint: Routes
+    endpoint: str
+    operation: Operation
+
+
+def _described(app: Flask) -> Iterator[_Described]:
+    for blueprint in app.blueprints.values():
+        if isinstance(blueprint, Routes):
+            for endpoint, operation in blueprint.operations.items():
+                yield _Described(blueprint, endpoint, operation)
+
+
+Refs = dict[Any, Document]
+
+
+def _schemas(app: Flask, handlers: list[type[JobHandler[Any]]], payloads: Payloads) -> tuple[Refs, Document]:
+    """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
+    bodies = {
+        answer.body for described in _described(app) for answer in described.operation.answers.values() if answer.body
+    }
+    inputs: list[Any] = [
+        (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)
+    ]
+    inputs += [(handler.type, "validation", payloads.adapter(handler.type)) for handler in handlers]
+    taken = {described.operation.body for described in _described(app) if described.operation.body}
+    inputs += [(body, "validation", body_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
+    refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
+    return {key: ref for (key, _), ref in refs.items()}, shared.get("$defs", {})
+
+
+def _addresses(
+    described: _Described, handlers: list[type[JobHandler[Any]]], refs: Refs, schemas: Document
+) -> Iterator[tuple[str, Document]]:
+    path = described.operation.rule.replace("<", "{").replace(">", "}")
+    body = _operation(described, refs, schemas)
+    if JOB_TYPE not in described.operation.rule:
+        yield path, body
+        return
+    for handler in handlers:
+        yield (
+            described.operation.rule.replace(JOB_TYPE, handler.type),
+            body
+            | {
+                "operationId": f"{described.endpoint}_{handler.type}",
+                "summary": f"{body['summary']}: {handler.type}",
+                "requestBody": _submission_body(refs[handler.type], schemas),
+            },
+        )
+
+
+def _operation(described: _Described, refs: Refs, schemas: Document) -> Document:
+    operation = described.operation
+    kinds = (*operation.problems, Kind.FAULT)
+    body: Document = {
+        "operationId": f"{described.blueprint.name}_{described.endpoint}",
+        "tags": [described.blueprint.tag],
+        "summary": operation.summary,
+    }
+    if operation.about:
+        body["description"] = operation.about
+    if operation.access:
+        kinds += ALWAYS
+        body["security"] = [{"token": []}, {"cookie": []}]
+        if operation.method not in SAFE:
+            kinds += (Kind.FOREIGN_SITE,)
+    if operation.access == "operator":
+        kinds += (Kind.OPERATORS_ONLY,)
+    if parameters := [*_path_parameters(operation), *_query_parameters(operation), *_header_parameters(operation)]:
+        body["parameters"] = parameters
+    if operation.body:
+        body["requestBody"] = _taken_body(refs[operation.body], schemas)
+    answers = {str(status): _answer(answer, refs) for status, answer in operation.answers.items()}
+    body["responses"] = answers | _problems(kinds)
+    return body
+
+
+def _path_parameters(operation: Operation) -> Iterator[Document]:
+    for part in operation.rule.split("/"):
+        if part.startswith("<") and part != JOB_TYPE:
+            schema = {"type": "string", "format": "uuid"}
+            yield {"name": part[1:-1], "in": "path", "required": True, "schema": schema}
+
+
+def _query_parameters(operation: Operation) -> Iterator[Document]:
+    for parameter in operation.query:
+        yield {
+            "name": parameter.name,
+            "in": "query",
+            "description": parameter.about,
+            "schema": dict(parameter.schema),
+        }
+
+
+def _header_parameters(operation: Operation) -> Iterator[Document]:
+    always = ("X-Schema", "X-Correlation-Id") if operation.access else ()
+    for name in (*always, *operation.request_headers):
+        described = {"name": name, "in": "header"} | REQUEST_HEADERS[name]
+        if name == "X-Schema" and operation.tenant_in_query:
+            described["required"] = False
+        yield described
+
+
+def _answer(answer: Answer, refs: Refs) -> Document:
+    body: Document = {"description": answer.about}
+    if answer.headers:
+        body["headers"] = {
+            name: {"description": about, "schema": {"type": "string"}} for name, about in answer.headers.items()
+        }
+    if answer.body:
+        body["content"] = {answer.media_type: {"schema": refs[answer.body]}}
+    elif answer.media_type != "application/json":
+        body["content"] = {answer.media_type: {"schema": {"type": "string"}}}
+    return body
+
+
+def _problems(kinds: tuple[Kind, ...]) -> Document:
+    by_status: dict[str, list[Kind]] = {}
+    for kind in sorted(set(kinds), key=lambda kind: (kind.status, kind.slug)):
+        by_status.setdefault(str(kind.status), []).append(kind)
+    return {status: _problem(same) for status, same in by_status.items()}
+
+
+def _problem(kinds: list[Kind]) -> Document:
+    content: Document = {"schema": {"$ref": SCHEMAS + "Problem"}}
+    content["examples"] = {kind.slug: {"value": _example(kind)} for kind in kinds}
+    body: Document = {"description": "; ".join(kind.title for kind in kinds), "content": {MEDIA_TYPE: content}}
+    if kinds[0] in {Kind.QUOTA, Kind.RATE, Kind.CROWDED, Kind.BUSY, Kind.UNAVAILABLE}:
+        body["headers"] = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string"}}}
+    if kinds[0] is Kind.NOT_AUTHENTICATED:
+        body["headers"] = {"WWW-Authenticate": {"description": "What is needed.", "schema": {"type": "string"}}}
+    return body
+
+
+def _example(kind: Kind) -> Document:
+    return {
+        "type": TYPE_ROOT + kind.slug,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": "A sentence that says what to do.",
+        "instance": "urn:uuid:0192d3a4-5b6c-7d8e-9f01-23456789abcd",
+    }
+
+
+def _taken_body(body: Document, schemas: Document) -> Document:
+    # Not by reference: the page shows the fields where they are needed.
+    schema = schemas[body["$ref"].removeprefix(SCHEMAS)]
+    return {
+        "required": True,
+        "content": {"application/json": {"schema": schema, "example": example_of(schema, schemas)}},
+    }
+
+
+def _submission_body(payload: Document, schemas: Document) -> Document:
+    moment = {"type": "string", "format": "date-time"}
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["payload"],
+        "properties": {
+            "payload": payload,
+            "run_at": moment | {"description": "Not before this moment: at most a year ahead and a day past."},
+            "priority": {
+                "type": "string",
+                "enum": [priority.word for priority in Priority],
+                "default": Priority.NORMAL.word,
+                "description": "Which of this tenant's jobs goes first; no other tenant's.",
+            },
+            "expires_at": moment
+            | {"description": "Begin no attempt after this moment but cancel the job; at most a year after run_at."},
+        },
+    }
+    example = {"payload": example_of(payload, schemas)}
+    return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}

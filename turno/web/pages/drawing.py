@@ -1,0 +1,73 @@
+"""Draw pages in the reader's language, and lead from one to another."""
+
+from typing import Any, cast
+from urllib.parse import urlencode, urlsplit
+
+from flask import Response, redirect, render_template, request
+
+from turno.web.pages.language import remember_language
+from turno.web.pages.visit import Visit, signed_in, speech
+from turno.web.public_url import asked_on_this_machine
+from turno.web.services import services
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+SEE_OTHER = 303
+
+
+def draw(
+    template: str, *, status: int = 200, visit: Visit | None = None, live: bool = True, **context: Any
+) -> Response:
+    """Return a page; `visit` is None where nobody is signed in, `live` says that a script keeps it up to date."""
+    spoken = visit.speech if visit else speech()
+    frame = {
+        "visit": visit,
+        "live": live and visit is not None,
+        "signed_in": signed_in(),
+        "say": spoken.say,
+        "speech": spoken,
+        "here": _here,
+    }
+    text = render_template(f"pages/{template}", **frame | context)
+    response = Response(text, status, mimetype="text/html")
+    response.headers["Content-Security-Policy"] = POLICY
+    response.headers["Content-Language"] = spoken.language
+    remember_language(request, response)
+    return response
+
+
+def go(address: str) -> Response:
+    """Send the browser on to a page, so that reloading repeats no form."""
+    return cast("Response", redirect(address, SEE_OTHER))
+
+
+def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
+    """Return the sign-in, which leads back to what was asked for."""
+    wanted = request.form.get("next") or (request.full_path.rstrip("?") if request.method == "GET" else "/")
+    return draw(
+        "sign_in.html",
+        status=status,
+        signed_in=False,  # what the browser brings, if anything, is good for nothing
+        notice=notice,
+        next=local(wanted),
+        demo=bool(services().settings.demo_token) and asked_on_this_machine(request),
+    )
+
+
+def local(address: str) -> str:
+    """Return the address if it leads to a page of ours, else the first page."""
+    parts = urlsplit(address)
+    foreign = parts.scheme or parts.netloc or not address.startswith("/") or address.startswith(("//", "/\\"))
+    return "/" if foreign or not address.isprintable() else address
+
+
+def _here(**changed: Any) -> str:
+    """Return the present address with some of its query changed; what is None is left out."""
+    if request.method != "GET":  # what a form was sent to is no page
+        return f"/?{urlencode({name: text for name, text in changed.items() if text is not None})}"
+    query = {**request.args.to_dict(), **changed}
+    query.pop("notice", None)
+    kept = urlencode({name: text for name, text in query.items() if text is not None})
+    return f"{request.path}?{kept}" if kept else request.path

@@ -1,0 +1,76 @@
+"""What is told of one job beyond its row: what happened, what was kept, what to do, and which orders failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turno.jobs.job import Status
+from turno.store.api import jobs as stored
+from turno.web.api.job_body import CRASH
+from turno.web.pages.job_view import BATCH, JobView, job_view
+from turno.web.pages.reasons import of_error, of_job
+from turno.web.pages.visit import Visit
+
+ITEM_STATES = ("failed", "done")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail:
+    """One job with its story in the reader's language and a page of its items."""
+
+    job: JobView
+    story: Mapping[str, str]
+    orders: bool  # its items are orders
+    shown: str  # the state of the items that are listed
+    items: Sequence[Mapping[str, Any]]
+    after: str | None  # where the next page of items begins
+
+
+def job_detail(
+    reader: stored.Reader, row: stored.Row, visit: Visit, *, state: str | None = None, after: str = "", limit: int
+) -> JobDetail:
+    """Return what is told of a stored job; unless others are asked for, its failed items if there are any."""
+    job = job_view(row, visit)
+    shown = state or ("failed" if job.body.progress.failed else "done")
+    items = stored.items(reader, job.body.job_id, shown, after, limit + 1)
+    page = items[:limit]
+    return JobDetail(
+        job=job,
+        story=_story(job, row, visit),
+        orders=job.body.type == BATCH,
+        shown=shown,
+        items=[_item(item, visit) for item in page],
+        after=page[-1]["key"] if len(items) > len(page) else None,
+    )
+
+
+def _item(item: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
+    operator = visit.scope.principal.operator
+    trace = (item["error"] or {}).get("traceback") if operator else None
+    reason = of_error(item["error"], visit.speech, operator=operator, key=item["key"])
+    return {"key": item["key"], "ref": item["ref"], "reason": reason, "traceback": trace}
+
+
+def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
+    """Return what happened, what was kept and what to do, for a job that did not go well."""
+    say, body = visit.speech.say, job.body
+    error = of_error(row["error"], visit.speech, operator=visit.scope.principal.operator)
+    reason = of_job(row["reason"], visit.speech)
+    if body.status is Status.COMPLETED and body.progress.failed:
+        happened, do = say("happened some", n=body.progress.failed), say("do mend")
+    elif body.status is Status.FAILED:
+        crashed = body.error is not None and body.error.class_ == CRASH
+        happened, do = f"{say('happened crash') if crashed else reason} {error}", say("do rest")
+    elif body.status is Status.CANCELLED:
+        happened, do = reason or say("happened cancel"), say("do rest")
+    elif body.waiting_for:
+        return {"what happened": say("waits for a worker")}
+    elif body.label in ("retrying", "needs review"):
+        return {"what happened": error or reason} if error or reason else {}
+    else:
+        return {}
+    done = body.progress.done
+    story = {"what happened": happened}
+    if body.type == BATCH:
+        story |= {"what was kept": say("kept", n=done) if done else say("kept nothing")}
+    return story | ({"what to do": do} if job.retryable else {})

@@ -1,0 +1,62 @@
+"""POST /sign-in, /sign-in/demo and /sign-out."""
+
+import logging
+
+from flask import Response, request
+
+from turno.web.auth import session_cookie
+from turno.web.auth.csrf import require_own_site
+from turno.web.http.problems import Kind, Problem
+from turno.web.pages.drawing import go, local, sign_in_page
+from turno.web.pages.page_routes import Pages
+from turno.web.public_url import asked_on_this_machine, over_https
+from turno.web.services import services
+
+log = logging.getLogger(__name__)
+
+sign_in = Pages("sign_in", __name__)
+
+
+@sign_in.post("/sign-in")
+def with_token() -> Response:
+    """Sign in with a token that was pasted."""
+    require_own_site(request)
+    return _begin("".join(request.form.get("token", "").split()))
+
+
+@sign_in.post("/sign-in/demo")
+def with_demo() -> Response:
+    """Sign in as the demo's user, where there is a demo."""
+    require_own_site(request)
+    token = services().settings.demo_token
+    # A site of somebody else's, whose name leads here for a while, is its own origin and may send any form.
+    if not token or not asked_on_this_machine(request):
+        raise Problem(Kind.NOT_FOUND, "There is no demo here.")
+    return _begin(token)
+
+
+@sign_in.post("/sign-out")
+def sign_out() -> Response:
+    """End the session of this browser."""
+    # No form token: who is signed out already may press it again, and another site is refused anyway.
+    require_own_site(request)
+    response = go("/")
+    session_cookie.end(request, response)
+    return response
+
+
+def _begin(token: str) -> Response:
+    if over_https(request) and not request.is_secure:
+        log.warning(
+            "sign-in refused: it came over HTTP from %s, which TRUSTED_PROXIES may have to name", request.remote_addr
+        )
+        return sign_in_page(status=403, notice="not over https")
+    if len(token) > session_cookie.LONGEST:
+        return sign_in_page(status=400, notice="token too long")
+    try:
+        principal = services().tokens.read(token, request.remote_addr)
+    except Problem as problem:
+        return sign_in_page(status=problem.kind.status, notice="token refused")
+    response = go(local(request.form.get("next", "/")))
+    session_cookie.begin(request, response, token, principal, now=services().clock().timestamp())
+    return response

@@ -1,0 +1,87 @@
+"""Say things in the reader's language: phrases, numbers, money and times."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from turno.web.pages.language import Language
+from turno.web.pages.words import WORDS
+
+_MONTHS: Mapping[Language, str] = {
+    "en": "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
+    "es": "ene feb mar abr may jun jul ago sep oct nov dic",
+}
+_STEPS = ((60, "second", 1), (3600, "minute", 60), (86_400, "hour", 3600))
+_DAY = 86_400
+_WEEK = 7 * _DAY
+_JUST_NOW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """One language, at one moment."""
+
+    language: Language
+    now: datetime
+
+    def say(self, phrase: str, n: int | None = None, **values: Any) -> str:
+        """Return a phrase of `words.py`; `n` chooses between one and many and stands in it as `{n}`."""
+        return self.raw(phrase, n).format(n="" if n is None else self.number(n), **values)
+
+    def raw(self, phrase: str, n: int | None = None) -> str:
+        """Return a phrase with its places still open, for a script to fill."""
+        said = WORDS[phrase][self.language]
+        if isinstance(said, tuple):
+            return said[0] if n == 1 else said[1]
+        return said
+
+    def known(self, phrase: str) -> bool:
+        """Tell whether there is such a phrase."""
+        return phrase in WORDS
+
+    def title(self, job_type: str) -> str:
+        """Return what a job type is called. Whoever enqueues a job names its type, so that is no phrase by itself."""
+        phrase = f"type {job_type}"
+        return self.say(phrase) if self.known(phrase) else job_type.replace("_", " ").capitalize()
+
+    def number(self, value: int | Decimal) -> str:
+        """Return a number with its thousands apart; a Decimal keeps its places."""
+        written = f"{value:,}"
+        return written if self.language == "en" else written.translate(str.maketrans(",.", ".,"))
+
+    @property
+    def months(self) -> list[str]:
+        """The months, January first, as dates name them."""
+        return _MONTHS[self.language].split()
+
+    def date(self, value: Any) -> str:
+        """Return a day, such as 4 Jul 1996."""
+        return f"{value.day} {self.months[value.month - 1]} {value.year}"
+
+    def exact(self, moment: datetime) -> str:
+        """Return a moment to the second in UTC; a script puts the reader's own zone in its place."""
+        moment = moment.astimezone(UTC)
+        return f"{self.date(moment)} {moment:%H:%M:%S} UTC"
+
+    def ago(self, moment: datetime) -> str:
+        """Return how long ago a moment was, or how far ahead it is; a date when it is farther than a week."""
+        seconds = (self.now - moment).total_seconds()
+        distance = abs(seconds)
+        if distance < _JUST_NOW:
+            return self.say("just now")
+        if distance >= _WEEK:
+            return self.date(moment)
+        unit, size = next(((name, size) for limit, name, size in _STEPS if distance < limit), ("day", _DAY))
+        return self.say(f"{unit}s {'ago' if seconds > 0 else 'ahead'}", n=int(distance // size))
+
+    def lasting(self, seconds: float) -> str:
+        """Return a duration in its two largest units."""
+        whole = int(seconds)
+        if whole < 1:
+            return self.say("under a second")
+        hours, minutes = whole // 3600, whole // 60 % 60
+        if hours:
+            return f"{self.number(hours)} h {minutes} min"
+        return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"

@@ -1,0 +1,102 @@
+"""Routes that cannot be added without saying who may use them and what they answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Literal
+
+from flask import Blueprint, Request, Response, g, request
+
+from turno.web.auth.csrf import SAFE
+from turno.web.auth.tenant_scope import Scope, require_operator, scope_of
+from turno.web.http.problems import Kind
+from turno.web.http.query import Parameter, read_query
+from turno.web.http.request_headers import correlation_id
+from turno.web.rate_limits import admit_command
+from turno.web.tenant_share import place_of
+
+Access = Literal["user", "operator"]
+View = Callable[..., Response]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one status means; `body` is the dataclass that is sent, `headers` says what each header tells."""
+
+    about: str
+    body: type[Any] | None = None
+    media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One method of one address, as the OpenAPI document tells it; `body` is the dataclass that it takes."""
+
+    method: str
+    rule: str
+    summary: str
+    answers: Mapping[int, Answer]
+    about: str = ""
+    query: tuple[Parameter, ...] = ()
+    request_headers: tuple[str, ...] = ()
+    problems: tuple[Kind, ...] = ()
+    access: Access | None = "user"
+    body: type[Any] | None = None
+    # Whether the tenant may be named there, by clients that cannot send X-Schema.
+    tenant_in_query: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An admitted request: its scope, its query parameters and the id that follows it everywhere."""
+
+    scope: Scope
+    query: Mapping[str, Any]
+    correlation_id: str
+
+
+class Routes(Blueprint):
+    """A blueprint whose views get a `Call`, made after the request was admitted; `tag` is its chapter."""
+
+    def __init__(self, name: str, import_name: str, *, tag: str) -> None:
+        super().__init__(name, import_name)
+        self.tag = tag
+        self.operations: dict[str, Operation] = {}
+
+    def open(self, operation: Operation) -> Callable[[View], View]:
+        """Register a view that anybody may ask; it gets the path's variables alone."""
+
+        def register(view: View) -> View:
+            self._register(operation, view.__name__, view)
+            return view
+
+        return register
+
+    def guarded(self, operation: Operation, *, scope: Callable[[Request], Scope] = scope_of) -> Callable[[View], View]:
+        """Register a view that gets a Call first, and only for who may use it; `scope` finds out who asks."""
+
+        def register(view: View) -> View:
+            @wraps(view)
+            def admitted(**path: str) -> Response:
+                found = scope(request)
+                with place_of(found.tenant):
+                    return view(_admit(operation, found), **path)
+
+            self._register(operation, view.__name__, admitted)
+            return view
+
+        return register
+
+    def _register(self, operation: Operation, endpoint: str, view: View) -> None:
+        self.operations[endpoint] = operation
+        self.add_url_rule(operation.rule, endpoint, view, methods=[operation.method], provide_automatic_options=False)
+
+
+def _admit(operation: Operation, scope: Scope) -> Call:
+    if operation.access == "operator":
+        require_operator(scope)
+    g.correlation_id = correlation_id(request.headers)
+    if operation.method not in SAFE:
+        admit_command(scope)
+    return Call(scope, read_query(request.args, operation.query), g.correlation_id)

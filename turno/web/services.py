@@ -1,0 +1,50 @@
+"""What the routes work with; handed in by wiring, found through the application that serves the request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from flask import Flask, current_app
+
+from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
+from turno.jobs.registry import Registry
+from turno.settings import Settings
+from turno.streaming.hub import Hub
+from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.tenant import Tenant
+from turno.web.auth.tokens import TokenCheck
+from turno.web.http.payloads import Payloads
+
+Inline = Callable[[Tenant, Submission], dict[str, Any]]
+Clock = Callable[[], datetime]
+# Returns None when the service may get requests, else a sentence that says what it waits for.
+Readiness = Callable[[], str | None]
+
+_NAME = "turno"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything outside this room that a route may use."""
+
+    settings: Settings
+    registry: Registry
+    dispatcher: Dispatcher
+    directory: Directory
+    connection: WebConnection
+    hub: Hub
+    inline: Inline | None
+    readiness: Readiness | None
+    clock: Clock
+    tokens: TokenCheck
+    payloads: Payloads
+
+    def serve(self, app: Flask) -> None:
+        """Make these the services of an application."""
+        app.extensions[_NAME] = self
+
+
+def services() -> Services:
+    """Return the services of the application that serves the present request."""
+    return cast("Services", current_app.extensions[_NAME])

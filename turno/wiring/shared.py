@@ -1,0 +1,155 @@
+"""The composition root of what web, workers and cron share; a spawned worker loads this and neither flask nor pika."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+
+from turno.errors import InvalidSettings
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.registry import Registry
+from turno.maintenance.passes import Maintenance, Terms
+from turno.queues.exec.launcher import ExecQueue
+from turno.queues.exec.slots import SlotFolder
+from turno.queues.interface import QueueInterface
+from turno.queues.notify import PoolQueue
+from turno.runner.inline import InlineRunner
+from turno.runner.session import HandlerConnection
+from turno.runner.session_cache import Sessions
+from turno.settings import Settings
+from turno.store.engine import tickets
+from turno.store.engine_link import RETRY, EngineLink
+from turno.store.operator.routing import Defaults
+from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.without_secrets import WORKERS_NEED
+from turno.worker.liveness import Liveness
+
+ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
+LEAST_PATIENCE = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
+
+
+def logins(settings: Settings) -> Logins:
+    """Return the installation's logins; raises InvalidSettings if they cannot be derived."""
+    settings.require("database_url", "master_key")
+    try:
+        return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
+    except ValueError as problem:
+        raise InvalidSettings([str(problem)]) from None
+    except psycopg.ProgrammingError as problem:
+        raise InvalidSettings([f"DATABASE_URL is not a URL or conninfo: {str(problem).strip()}"]) from None
+
+
+def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int] = lambda: 0) -> Sessions:
+    """Return what lends tenants' handler sessions, keeping up to `keep` of them open between jobs.
+
+    Where `server_version` tells it, what only newer servers have is pinned, too.
+    """
+    known = logins(settings)
+
+    def log_in(login: HandlerLogin) -> HandlerConnection:
+        return handler_session(
+            known, login, application="turno-handler", kind=HandlerConnection, server_version=server_version()
+        )
+
+    return Sessions(log_in, keep=keep)
+
+
+def engine_link(settings: Settings) -> EngineLink:
+    """Return a connection as the engine, opened at first use."""
+    known = logins(settings)
+    return EngineLink(lambda: service_session(known, known.engine, application="turno-engine"))
+
+
+def supervisor_link(settings: Settings, application: str = "turno-engine") -> EngineLink:
+    """Return an engine's connection that is given up before this worker would count as dead."""
+    known = logins(settings)
+
+    def connect() -> PunctualConnection:
+        connection = service_session(known, known.engine, application=application)
+        connection.answer_within = max(LEAST_PATIENCE, settings.dead_after_seconds / 2)
+        return connection
+
+    return EngineLink(connect, rest=RETRY)
+
+
+def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:
+    """Return the backend that launches workers on this host, with this environment but for what is secret in it."""
+    slots = SlotFolder(settings.slot_dir, settings.exec_max_processes, settings.reserve_children)
+    log_file = Path(settings.exec_log) if settings.exec_log else settings.slot_dir / "workers.log"
+    return ExecQueue(
+        root=ROOT,
+        slots=slots,
+        log_file=log_file,
+        environment=without_secrets(environment),
+        secrets=secrets_named(settings, WORKERS_NEED),
+    )
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program that is handed its secrets otherwise."""
+    secrets = Settings.secrets()
+    return {name: value for name, value in environment.items() if name not in secrets}
+
+
+def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
+    """Return these secrets, by name, to be handed to a program that works with them."""
+    return {name: getattr(settings, name.lower()) for name in names}
+
+
+def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
+    """Return a backend that wakes resident workers, or the relay, through a connection of its own."""
+    known = logins(settings)
+    link = EngineLink(lambda: service_session(known, known.web, application="turno-hints"))
+    return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close, name=name)
+
+
+def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
+    """Return the backend that QUEUE_BACKEND names."""
+    return queue_named(settings.queue_backend, settings, environment)
+
+
+def backend_defaults(settings: Settings) -> Defaults:
+    """Return what the environment says about backends, where nothing was set at run time."""
+    return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
+
+
+def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
+    """Return a backend by its name."""
+    if name == "exec":
+        return exec_queue(settings, environment)
+    return pool_queue(settings, name)
+
+
+def liveness(settings: Settings) -> Liveness:
+    """Return what says that this process is ready and alive, to whoever started it."""
+    return Liveness.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
+
+
+def maintenance(
+    settings: Settings,
+    environment: Mapping[str, str] = os.environ,
+    at_each_step: Callable[[], None] = lambda: None,
+    registry: Registry | None = None,
+) -> Maintenance:
+    """Return the passes of cron."""
+    return Maintenance(
+        at_each_step=at_each_step,
+        engine=engine_link(settings),
+        queue=open_queue(settings, environment),
+        registry=registry or named_handlers(settings.handlers),
+        terms=Terms(
+            dead_after=timedelta(seconds=settings.dead_after_seconds),
+            reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
+            retention=timedelta(days=settings.retention_days),
+        ),
+    )
+
+
+def inline_runner(settings: Settings, server_version: Callable[[], int]) -> InlineRunner:
+    """Return what runs a service inside a request."""
+    return InlineRunner(sessions(settings, server_version=server_version))

@@ -1,0 +1,154 @@
+"""The composition root of the web; called in each web process after the fork, and nowhere else."""
+
+import atexit
+import resource
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flask import Flask
+from psycopg_pool import ConnectionPool
+
+from turno.dispatch.backend_choice import BackendChoice
+from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.http_server.application import Application
+from turno.jobs.named_handlers import named_handlers
+from turno.queues.interface import QueueInterface
+from turno.settings import Settings
+from turno.streaming.hub import Hub
+from turno.streaming.stream_loop import StreamLoop
+from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
+from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.provisioning.readiness import what_is_pending
+from turno.web import create_app
+from turno.web.api.stream_events import StreamEvents, farewell
+from turno.web.services import Inline
+from turno.web.thread_shares import ThreadShares
+from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_named
+
+# Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
+# does not answer, and the caller should hear of that soon.
+PATIENCE = 2.0
+# Seconds after which the pool gives up until the next request asks: its own pauses grow to minutes, and a database
+# that is back would not be noticed for as long.
+RECONNECT = 2.0
+SPARE_DESCRIPTORS = 1000
+
+
+# Milliseconds. One session reads for all streams of a process: a tenant whose tables are locked must not hold it up.
+HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
+HUB_ANSWERS_WITHIN = 5.0
+
+
+OpenQueue = Callable[[str], QueueInterface]
+
+
+def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Application:
+    """Return the web application with the loop that serves its streams, for gunicorn's worker."""
+    allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
+    hub = stream_hub(settings)
+    streams = StreamLoop(farewell=farewell, left=hub.leave)
+    streams.start()
+    app = web_application(settings, hub, open_queue)
+    places = ThreadShares(settings.web_threads)
+    return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
+
+
+def web_application(settings: Settings, hub: Hub, open_queue: OpenQueue | None = None) -> Flask:
+    """Return the web application with a pool of its own, opened here; it connects in the background.
+
+    It knows the product's handlers and offers jobs by the product's backends, unless it is told others.
+    """
+    pool = web_pool(settings)
+    choice = BackendChoice(
+        connection=pool.connection,
+        defaults=backend_defaults(settings),
+        open_queue=open_queue or (lambda name: queue_named(name, settings)),
+    )
+    dispatcher = Dispatcher(
+        connection=pool.connection,
+        queue=choice.queue_of,
+        pending_limit=settings.max_pending_jobs_per_user,
+        day_limits=settings.day_limits,
+        announce=hub.announce,
+    )
+    return create_app(
+        settings=settings,
+        registry=named_handlers(settings.handlers),
+        dispatcher=dispatcher,
+        directory=Directory(pool.connection),
+        connection=pool.connection,
+        hub=hub,
+        readiness=partial(_pending, pool),
+        inline=None if settings.enable_background_jobs else _inline(settings, pool),
+    )
+
+
+def _pending(pool: ConnectionPool[PunctualConnection]) -> str | None:
+    with pool.connection() as connection:
+        return what_is_pending(connection)
+
+
+def stream_hub(settings: Settings) -> Hub:
+    """Return what feeds this process's streams, over one session of its own."""
+    known = logins(settings)
+    conninfo = known.conninfo(known.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS)
+
+    def connect() -> PunctualConnection:
+        connection = PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=3)
+        connection.answer_within = HUB_ANSWERS_WITHIN
+        return connection
+
+    hub = Hub(
+        connect=connect,
+        render=StreamEvents(),
+        most=settings.web_streams,
+        most_per_tenant=settings.web_streams_per_tenant or max(1, settings.web_streams // 2),
+        most_per_user=settings.web_streams_per_user,
+    )
+    atexit.register(hub.stop)
+    return hub
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's limit of open files to what its streams need, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft < highest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
+
+
+def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:
+    """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
+    known = logins(settings)
+    pool: ConnectionPool[PunctualConnection] = ConnectionPool(
+        known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=WEB_TIMEOUTS),
+        connection_class=PunctualConnection,
+        kwargs={"autocommit": True, "connect_timeout": 3},
+        # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
+        check=ConnectionPool.check_connection,
+        min_size=min(2, settings.web_threads),
+        max_size=settings.web_threads,
+        timeout=PATIENCE,
+        reconnect_timeout=RECONNECT,
+        name="web",
+        open=True,
+    )
+    # Its threads must end before the interpreter does, or they are found waiting for it.
+    atexit.register(pool.close)
+    return pool
+
+
+def _inline(settings: Settings, pool: ConnectionPool[PunctualConnection]) -> Inline:
+    def server_version() -> int:
+        with pool.connection() as connection:
+            return connection.info.server_version
+
+    runner = inline_runner(settings, server_version)
+
+    def run(tenant: Tenant, wanted: Submission) -> dict[str, Any]:
+        return runner.run(tenant, wanted.handler, wanted.payload, wanted.user_id)
+
+    return run

@@ -1,0 +1,205 @@
+"""The composition root of workers: what each is made of, in an order in which its children inherit no secret."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from uuid import UUID
+
+from turno.environment import public_settings, read_settings
+from turno.handed_secrets import discard, handed_over
+from turno.jobs.claim import Batch, Claim
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.registry import Registry
+from turno.maintenance.passes import SWEEP
+from turno.queues.exec.slots import Slot
+from turno.queues.interface import PLACE_VARIABLE
+from turno.runner.batch_executor import BatchExecutor
+from turno.runner.callbacks import WorkerCallbacks
+from turno.runner.child_main import Duty
+from turno.runner.executor import Executor
+from turno.runner.session import HandlerConnection
+from turno.runner.session_cache import Sessions
+from turno.settings import Settings
+from turno.store.engine import tickets
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.session import open_session, unlocked
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.wiring.shared import ROOT, liveness, logins, maintenance, secrets_named, supervisor_link, without_secrets
+from turno.without_secrets import CONSUMERS_NEED
+from turno.worker.fork_server import ForkServer
+from turno.worker.maintenance_process import MaintenanceProcess
+from turno.worker.sources.broker import BrokerSource
+from turno.worker.sources.polling import PoolSource
+from turno.worker.sources.source import Source
+from turno.worker.sources.spawned import ExecSource
+from turno.worker.supervisor import Supervisor
+from turno.worker.timings import PoolSize, Timings
+
+FIRST_SWEEP = 1.0  # seconds after its start in which a spawned worker does not sweep
+
+
+def exec_worker(job_id: UUID | None) -> Supervisor:
+    """Return a worker that runs this job, then what else waits for the exec backend, and leaves.
+
+    Like every worker it reads the settings itself: what forks its children must be forked before that.
+    """
+    registry = named_handlers(public_settings().handlers)
+    place = _place()
+    forks = ForkServer(_duty(registry, keep=0, jobs=1), drop=partial(_drop, place))
+    settings = read_settings()
+    engine = supervisor_link(settings)
+    # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
+    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP, steady=False) if place is not None else None
+    return Supervisor(
+        backend="exec",
+        engine=engine,
+        source=ExecSource(engine=engine, registry=registry, job_id=job_id, place=place),
+        forks=forks,
+        unlock=_unlock(settings, engine, registry),
+        registry=registry,
+        timings=_timings(settings),
+        size=PoolSize(fewest=0, most=1),
+        maintenance_process=sweeps,
+    )
+
+
+def pool_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
+    """Return a resident worker that runs what waits in these queues, or in all that its handlers name."""
+    return _resident("pool", partial(_looks, queues=queues, backend="pool"), size)
+
+
+def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
+    """Return a resident worker that runs what the broker distributes, or what waits in these queues.
+
+    The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
+    others' jobs too. So it hears nothing, and claims like a resident of the pool.
+    """
+    looks = partial(_looks, queues=queues, backend="rabbitmq")
+
+    def hears(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
+        launch = partial(_launch_broker_process, settings)
+        return BrokerSource(engine=engine, registry=registry, launch=launch, looks=looks(settings, engine, registry))
+
+    return _resident("rabbitmq", looks if queues else hears, size, needs=("rabbitmq_url",))
+
+
+def _resident(
+    backend: str,
+    source: Callable[[Settings, EngineLink, Registry], Source],
+    size: PoolSize,
+    *,
+    needs: Sequence[str] = (),
+) -> Supervisor:
+    public = public_settings()
+    registry = named_handlers(public.handlers)
+    registry.load_all()  # here, so that no child has to
+    signs = liveness(public)
+    forks = ForkServer(
+        _duty(
+            registry,
+            keep=public.pool_sessions_per_child,
+            jobs=public.pool_jobs_per_child,
+            memory_mb=public.pool_memory_per_child_mb,
+        ),
+        drop=_drop,
+    )
+    settings = read_settings().require(*needs)
+    engine = supervisor_link(settings)
+    return Supervisor(
+        backend=backend,
+        engine=engine,
+        source=source(settings, engine, registry),
+        forks=forks,
+        unlock=_unlock(settings, engine, registry),
+        registry=registry,
+        timings=_timings(settings),
+        size=size,
+        maintenance_process=_sweeps(settings, registry),
+        liveness=signs,
+    )
+
+
+def _looks(
+    settings: Settings, engine: EngineLink, registry: Registry, *, queues: Sequence[str], backend: str
+) -> PoolSource:
+    hints = supervisor_link(settings, "turno-listener")
+    return PoolSource(engine=engine, hints=hints, registry=registry, queues=queues, backend=backend)
+
+
+def _drop(place: Slot | None = None) -> None:
+    """Let go, in what forks the children, of what is the supervisor's alone."""
+    discard()
+    if place is not None:
+        place.close()
+
+
+def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim], Claim]:
+    known = logins(settings)
+
+    @lru_cache(maxsize=4096)
+    def unlock(login: HandlerLogin, server_version: int) -> HandlerLogin:
+        return unlocked(known, login, application="turno-handler", server_version=server_version)
+
+    def unlock_all(claim: Claim) -> Claim:
+        claim = replace(claim, login=unlock(claim.login, engine.server_version))
+        if registry.terms(claim.type).reads_company:
+            claim = engine.run(tickets.with_company, claim)
+        if claim.company is not None:
+            login = unlock(claim.company.login, engine.server_version)
+            claim = replace(claim, company=replace(claim.company, login=login))
+        return claim
+
+    return unlock_all
+
+
+def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    with handed_over(secrets_named(settings, CONSUMERS_NEED)) as (secrets, inherited):
+        return subprocess.Popen(
+            [sys.executable, "-m", "turno.commands.broker_process", str(descriptor)],
+            env={**without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[descriptor, *inherited],
+            start_new_session=True,
+        )
+
+
+def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True) -> MaintenanceProcess:
+    def sweep() -> None:
+        passes = maintenance(settings, registry=registry)
+        passes.run_leased_or_log(steady=steady)
+        passes.close()
+
+    return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
+
+
+def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:
+    lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
+
+    def run(claims: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
+        name = f"{socket.gethostname()}:{os.getppid()}"
+        executor = Executor(registry=registry, sessions=lent, worker=name, callbacks=callbacks)
+        if len(claims) > 1:
+            return BatchExecutor(executor).execute(claims)
+        return {claim: executor.execute(claim) for claim in claims}
+
+    return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
+
+
+def _timings(settings: Settings) -> Timings:
+    return Timings(
+        heartbeat=settings.heartbeat_seconds,
+        dead_after=settings.dead_after_seconds,
+        grace=settings.shutdown_grace_seconds,
+        kill_after=settings.kill_after_seconds,
+    )
+
+
+def _place() -> Slot | None:
+    # Started by hand, a worker has no slot and asks for none.
+    handed = os.environ.pop(PLACE_VARIABLE, "")
+    return Slot.inherited(handed) if handed else None

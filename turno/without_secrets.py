@@ -1,0 +1,40 @@
+"""How a program begins that runs handlers, or runs beside them: no secret in its environment, no look into it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import sys
+
+from turno.environment import READ_ALREADY, complete_environment
+from turno.handed_secrets import VARIABLE, hand_over
+from turno.settings import Settings
+
+PR_SET_DUMPABLE = 4
+# Set for a demo, and for tests: whoever started them finds them by what is in their environment.
+VISIBLE = "TURNO_VISIBLE"
+# What they cannot do without; nobody else's secret is handed to them.
+WORKERS_NEED = ("DATABASE_URL", "MASTER_KEY")
+CONSUMERS_NEED = (*WORKERS_NEED, "RABBITMQ_URL", "RABBITMQ_RELAY_URL")
+WEB_NEEDS = (*WORKERS_NEED, "JWT_KEY", "DEMO_TOKEN")
+
+
+def seal(*needed: str) -> None:
+    """Start this program anew if there is a secret in its environment; those that are `needed` wait in a pipe.
+
+    /proc shows the environment that a process was started with, whatever it has removed since, and a fork inherits
+    that. Afterwards no other process of the same user can look into this one, and it leaves no core.
+    """
+    complete_environment()
+    secrets = {name: os.environ[name] for name in Settings.secrets() if os.environ.get(name)}
+    if secrets:
+        descriptor = hand_over({name: secrets[name] for name in needed if name in secrets})
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it takes no name
+        kept = {name: value for name, value in os.environ.items() if name not in secrets}
+        kept |= {VARIABLE: str(descriptor), READ_ALREADY: "read"}
+        sys.stdout.flush()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], kept)  # noqa: S606 - as it was started
+    if not os.environ.get(VISIBLE):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,0 +1,48 @@
+"""Why a job is taken back from a child that did not finish it, in the words that its history keeps."""
+
+import signal
+
+from turno.runner import exit_codes
+
+STOPPING = "its worker was stopped"
+WORKER_ENDED = "its worker ended unexpectedly"
+CUT_OFF = "its worker could not reach the database for too long"
+UNBEGUN = "it would have waited for the job before it"
+TENANT_IN_TROUBLE = "its tenant's jobs could not be started a moment ago"
+UNHEARD = "its worker never heard of its claim"
+CANCELLED = "did not stop when it was cancelled"
+COMPANY_CANCELLED = "a job of its group did not stop when it was cancelled"
+# Why a child was killed, where that says nothing about its job.
+BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF, COMPANY_CANCELLED)
+
+
+def time_limit(seconds: float) -> str:
+    """Return the words for a job that took longer than its type may."""
+    return f"time limit of {seconds:g} s"
+
+
+def transaction_limit(seconds: float) -> str:
+    """Return the words for a job one of whose transactions was open for longer than its type's may be."""
+    return f"a transaction was open for more than {seconds:g} s"
+
+
+def of_end(code: int) -> str:
+    """Return why a child ended by itself, from its exit code (negative for a signal)."""
+    if code < 0:
+        name = signal.Signals(-code).name
+        hint = "; if nobody sent it, the system ran out of memory" if name == "SIGKILL" else ""
+        return f"killed by {name}{hint}"
+    match code:
+        case exit_codes.OUT_OF_MEMORY:
+            return "out of memory"
+        case exit_codes.LOGIN_REFUSED:
+            return "the tenant's login was refused"
+        case exit_codes.DATABASE_AWAY:
+            return "the database could not be reached"
+        case exit_codes.DATABASE_BUSY:
+            return "its tenant's data was locked, or the database had no room"
+        case exit_codes.UNRECORDED:
+            return "the database refused to record how it went"
+        case exit_codes.LEFT:
+            code = 0
+    return f"exited with status {code} without finishing"

@@ -1,0 +1,155 @@
+"""Forks a worker's children from a process that has never held a secret, so that their memory holds none either.
+
+The supervisor needs the master key and the engine's password, and a fork is a copy of all memory. So before it reads
+them it forks this process, and has it fork the children: twice, so that each becomes a child of the supervisor, which
+adopts what loses its parent.
+"""
+
+import errno
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from turno.errors import TurnoError
+from turno.jobs.claim import Claim
+from turno.runner import resource_limits
+from turno.runner.child_main import Duty, live
+from turno.runner.stop_request import SIZE, StopRequest
+from turno.worker.child import Child
+
+STOPS = {signal.SIGTERM, signal.SIGINT}
+LONGEST_ANSWER = 32  # bytes
+PASSED = 2  # descriptors of a child: its end of the channel, and what it shares with its parent
+
+
+class ForkServerGone(TurnoError):
+    """The process that forks this worker's children has ended, so this worker leaves; start it again."""
+
+
+class ForkServer:
+    """The supervisor's end of it."""
+
+    def __init__(self, duty: Duty, *, drop: Callable[[], None] = lambda: None) -> None:
+        """Fork it, before this process reads a secret; there, `drop` lets go of what is this process's alone."""
+        resource_limits.adopt_orphans()
+        supervisor = os.getpid()
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.channel.close()
+            _serve(duty, theirs, supervisor, drop)
+        theirs.close()
+
+    def fork(self, unlock: Callable[[Claim], Claim]) -> Child:
+        """Fork a child that waits for claims, whose logins `unlock` opens one by one.
+
+        Raises OSError if no process can be had, and ForkServerGone if none can be had any more.
+        """
+        shared = os.memfd_create("turno-child", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(shared, SIZE)
+            stop = StopRequest(shared)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            pid = None
+            try:
+                pid = self._ask(theirs.fileno(), shared)
+                # Its end stays open here, too: what it has not begun can be taken back.
+                return Child(pid, ours, theirs, stop, unlock)
+            except BaseException:
+                # Without a descriptor to watch it by, the child is of no use; it learns from the closed channel.
+                ours.close()
+                theirs.close()
+                if pid is not None:
+                    os.waitpid(pid, 0)
+                raise
+        finally:
+            os.close(shared)
+
+    def _ask(self, *descriptors: int) -> int:
+        try:
+            socket.send_fds(self.channel, [b"fork"], list(descriptors))
+            answer = int(self.channel.recv(LONGEST_ANSWER) or 0)
+        except ConnectionError:
+            answer = 0
+        if answer == 0:
+            self.gone()
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer))
+        return answer
+
+    def gone(self) -> NoReturn:
+        """Raise ForkServerGone: its channel says nothing but answers, and otherwise that it has ended."""
+        raise ForkServerGone("the process that forks this worker's children has ended; this worker must start again")
+
+    def drop_in_child(self) -> None:
+        """Let go of the channel: it is the supervisor's."""
+        self.channel.close()
+
+    def close(self) -> None:
+        """End it, also if somebody has stopped it: it has nothing to lose."""
+        self.channel.close()
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def _serve(duty: Duty, channel: socket.socket, supervisor: int, drop: Callable[[], None]) -> NoReturn:
+    try:
+        resource_limits.die_with_parent(supervisor)
+        # Kept for the child that is being forked; the supervisor says when this process is to end.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        drop()
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(channel, LONGEST_ANSWER, PASSED)
+            if not message:
+                break
+            try:
+                answer = _fork(duty, channel, descriptors, supervisor)
+            except OSError as error:
+                answer = -(error.errno or errno.EAGAIN)
+            finally:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+            channel.send(str(answer).encode())
+    finally:
+        # Never through the interpreter's exit: that would run what is the supervisor's to do.
+        os._exit(0)
+
+
+def _fork(duty: Duty, channel: socket.socket, descriptors: Sequence[int], supervisor: int) -> int:
+    """Fork a child and return its number, once the supervisor is its parent; raises OSError, in the middle as here."""
+    if len(descriptors) < PASSED:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as pipe:
+        try:
+            middle = os.fork()
+            if middle == 0:
+                os._exit(_fork_again(duty, channel, descriptors, supervisor, (reading, writing)))
+        finally:
+            os.close(writing)
+        os.waitpid(middle, 0)
+        answer = int(pipe.read() or -errno.EAGAIN)  # nothing, if somebody killed it
+    if answer < 0:
+        raise OSError(-answer, os.strerror(-answer))
+    return answer
+
+
+def _fork_again(
+    duty: Duty, channel: socket.socket, descriptors: Sequence[int], supervisor: int, pipe: tuple[int, int]
+) -> int:
+    try:
+        answer = os.fork()
+    except OSError as error:
+        answer = -(error.errno or errno.EAGAIN)
+    if answer == 0:
+        channel.close()
+        for end in pipe:
+            os.close(end)
+        theirs, shared = descriptors
+        stop = StopRequest(shared)
+        os.close(shared)
+        live(duty, socket.socket(fileno=theirs), stop, supervisor)
+    os.write(pipe[1], str(answer).encode())
+    return 0

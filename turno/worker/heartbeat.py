@@ -1,0 +1,61 @@
+"""Say that a worker lives, and learn what the tickets say about it."""
+
+import logging
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from turno.errors import TurnoError
+from turno.jobs.claim import Claim
+from turno.store.engine import tickets
+from turno.store.engine_link import RETRY, EngineLink
+from turno.store.outage import in_short
+from turno.worker.timings import Timings
+
+log = logging.getLogger(__name__)
+
+
+class DeclaredDead(TurnoError):
+    """Others hold this worker's jobs now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """What one heartbeat brought back: which jobs to stop, which claims the tickets say are held here.
+
+    `cut_off` says that others may have taken all of them by now, because nothing was heard for so long.
+    """
+
+    to_stop: AbstractSet[UUID] = frozenset()
+    held: Sequence[Claim] = ()
+    cut_off: bool = False
+
+
+class Heartbeat:
+    """One update of the worker's row every so many seconds; sooner again while the database is away."""
+
+    def __init__(self, *, engine: EngineLink, timings: Timings) -> None:
+        self._engine = engine
+        self._timings = timings
+        self._answered_at = self.due = monotonic()
+
+    def beat(self, worker: UUID) -> Pulse:
+        """Beat if it is time; raises DeclaredDead if this worker was silent for too long."""
+        if monotonic() < self.due:
+            return Pulse()
+        try:
+            to_stop = self._engine.run(tickets.keep_alive, worker)
+            held = self._engine.run(tickets.held, worker)
+        except psycopg.Error as error:
+            log.warning("heartbeat failed: %s", in_short(error))
+            self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))
+            return Pulse(cut_off=monotonic() > self._answered_at + self._timings.dead_after)
+        if to_stop is None:
+            raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
+        self._answered_at = monotonic()
+        self.due = self._answered_at + self._timings.heartbeat
+        return Pulse(to_stop=to_stop, held=held)

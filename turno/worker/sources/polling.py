@@ -1,0 +1,150 @@
+"""Claims of a resident worker: polling is the contract, a notification only ends the wait early."""
+
+import logging
+import random
+from collections.abc import Callable, Collection, Sequence
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from turno.jobs.claim import Assignment, Batch
+from turno.jobs.registry import Registry
+from turno.store.engine import tickets
+from turno.store.engine_link import Connection, EngineLink
+from turno.store.outage import in_short
+from turno.worker.batch_sizer import BatchSizer
+
+log = logging.getLogger(__name__)
+
+SHORTEST, LONGEST = 0.5, 2.0  # seconds between two looks while nothing waits
+MANY = 1024  # notifications read at a time
+
+
+class Looks:
+    """When to look: at once while there is work, then every half second growing to two."""
+
+    def __init__(self) -> None:
+        self.plenty = False  # whether the last look found as much as it asked for
+        self.now()
+
+    def now(self) -> None:
+        """Look at once."""
+        self.due, self._interval = monotonic(), SHORTEST
+
+    def found(self, jobs: int, *, wanted: int, chance: float) -> None:
+        """Note what a look found: less than it wanted means that nothing more waits."""
+        self.plenty = jobs == wanted
+        self._interval = SHORTEST if jobs else min(LONGEST, self._interval * 2)
+        self.due = monotonic() + (0.0 if self.plenty else self._interval * (0.8 + 0.4 * chance))
+
+
+class PoolSource:
+    """Asks at once while there is work, then every half second growing to two, or when a hint arrives."""
+
+    exhausted = False
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        hints: EngineLink,
+        registry: Registry,
+        queues: Sequence[str] = (),
+        backend: str = "pool",
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`queues` names what this worker serves; empty means every queue of its handlers."""
+        handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
+        self.queues = sorted({handler.queue for handler in handlers})
+        self.types = [(handler.type, handler.version) for handler in handlers]
+        self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
+        self._lengths = BatchSizer()
+        self._backend = backend
+        self._engine = engine
+        self._hints = hints
+        self._chance = chance
+        # Apart: that there is nothing for the reserve must not keep a child that is free from its next job.
+        self._usual, self._for_others = Looks(), Looks()
+        self._looks = self._usual
+        self._listens: Connection | None = None
+
+    @property
+    def processes(self) -> set[int]:
+        """Return none."""
+        return set()
+
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
+        """Claim for up to `free` children if it is time to look; of short jobs several for each."""
+        self._looks = looks = self._for_others if without else self._usual
+        if monotonic() < looks.due:
+            return []
+        # After a silence, a lone job does not wait until it is known that there is no other.
+        slots = free if looks.plenty else 1
+        try:
+            groups = self._engine.run(
+                tickets.claim_groups,
+                worker,
+                queues=self.queues,
+                types=self.types,
+                groups=[self._together(kind) for kind, _ in self.types],
+                backend=self._backend,
+                slots=slots,
+                without=without,
+            )
+        except psycopg.Error as error:
+            log.warning("no claim: %s", in_short(error))
+            groups = []
+        # Whatever comes after the last is hinted at or found by the next look.
+        looks.found(len(groups), wanted=slots, chance=self._chance())
+        return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
+
+    def _together(self, kind: str) -> int:
+        return self._grouped.get(kind) or (self._lengths.of(kind) if self._looks.plenty else 1)
+
+    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
+        """Note how long one took; a grouped type says itself how many are a turn."""
+        self._lengths.learn(claims[0].type, seconds, first=first)
+
+    def patience(self) -> float:
+        """Return the seconds until the next look."""
+        return max(0.0, self._looks.due - monotonic())
+
+    def descriptor(self) -> int | None:
+        """Return the listening connection's descriptor; None while the database is away."""
+        try:
+            return self._hints.run(self._listening)
+        except psycopg.Error as error:
+            log.warning("no hints: %s", in_short(error))
+            return None
+
+    def hear(self) -> None:
+        """Look at once: something was offered, or the connection broke and hints may be lost."""
+        self._look_at_once()
+        try:
+            self._hints.run(_drain)
+        except psycopg.Error as error:
+            log.warning("hints lost: %s", in_short(error))
+
+    def pause(self) -> None:
+        """Do nothing: a ticket that was not claimed is everybody's."""
+
+    def drop_in_child(self) -> None:
+        """Let go of the listening connection: it is the supervisor's."""
+        self._hints.forget()
+
+    def _listening(self, connection: Connection) -> int:
+        if connection is not self._listens:
+            tickets.listen(connection)
+            self._listens = connection
+            self._look_at_once()  # what was hinted at meanwhile is lost
+        return connection.fileno()
+
+    def _look_at_once(self) -> None:
+        for looks in (self._usual, self._for_others):
+            looks.now()
+
+
+def _drain(connection: Connection) -> None:
+    for _ in connection.notifies(timeout=0, stop_after=MANY):
+        pass

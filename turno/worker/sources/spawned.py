@@ -1,0 +1,168 @@
+"""Claims of a spawned worker: its own job first, then whatever waits, until nothing does."""
+
+import math
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from functools import partial
+from time import monotonic
+from typing import Protocol
+from uuid import UUID
+
+from turno.jobs.claim import Assignment, Batch
+from turno.jobs.registry import Registry
+from turno.store.engine import tickets
+from turno.store.engine_link import EngineLink
+
+STAY = timedelta(minutes=1)
+LOOK_EVERY = 1.0  # seconds between two looks of a worker that stays
+DUE_AT_ONCE = 200
+
+
+class Place(Protocol):
+    """The host's permission for this worker to exist."""
+
+    def use_for(self, tenant: str) -> None:
+        """Say whose job is run in it; nobody's if empty."""
+
+    def ordinary(self) -> bool:
+        """Say whether anybody's job may be run in it, or only one of a tenant that has no other place on this host."""
+
+    def others(self) -> Collection[str]:
+        """Return the tenants that have other places on this host."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+    def regain(self) -> bool:
+        """Try to have it again, without waiting."""
+
+    def close(self) -> None:
+        """Let go of it in a child."""
+
+
+class ExecSource:
+    """First the job named on the command line, then ready tickets of the exec backend, until nothing is due soon.
+
+    A worker that was launched stays for up to a minute where something is due or a silent worker had a job, the last of
+    the installation to become idle and without its place on the host: no other may be launched before the next job is
+    submitted.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: EngineLink,
+        registry: Registry,
+        job_id: UUID | None,
+        place: Place | None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._engine = engine
+        self._registry = registry
+        self._job_id = job_id
+        self._place = place
+        self._clock = clock
+        self._idle_since: float | None = None  # and without a place since then
+        self.exhausted = False
+        self.types = registry.versions
+        self.queues = None  # a job that was named is taken whatever its queue
+
+    @property
+    def processes(self) -> set[int]:
+        """Return none."""
+        return set()
+
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
+        """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
+        del without  # its one child has no other in reserve: a place on the host may be
+        if self.exhausted:
+            return []
+        if claims := self._named(worker) or self._at_work(worker, free):
+            return claims
+        stays = self._stays(worker)  # asked before the last look, which finds what becomes ready in between
+        claims = self._again(worker, free)
+        self.exhausted = not (claims or stays)
+        return claims
+
+    def _named(self, worker: UUID) -> list[Assignment]:
+        if self._job_id is None:
+            return []
+        claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self.types)
+        self._job_id = None
+        return [] if claim is None else [((claim,),)]
+
+    def _at_work(self, worker: UUID, free: int) -> list[Assignment]:
+        """Claim what waits; if nothing does, give up the place."""
+        if self._idle_since is not None:
+            return []
+        if claims := self._waiting(worker, free):
+            return claims
+        self._idle_since = self._clock()
+        if self._place is not None:
+            self._place.release()
+        return []
+
+    def _again(self, worker: UUID, free: int) -> list[Assignment]:
+        """Look once more after the place was given up: a dispatcher that found every place taken relies on us.
+
+        Its job was committed before it asked for a place, so one of us sees it.
+        """
+        if self._place is None or not self._waits() or not self._place.regain():
+            return []
+        if claims := self._waiting(worker, free):
+            self._idle_since = None
+            return claims
+        self._place.release()
+        return []
+
+    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
+        """Do nothing: the one child runs one job at a time."""
+
+    def patience(self) -> float:
+        """Return how long it may be left alone: it is asked whenever a child is free."""
+        return math.inf if self._idle_since is None else LOOK_EVERY
+
+    def descriptor(self) -> None:
+        """Return nothing: no hints reach a worker that was launched for a job."""
+
+    def hear(self) -> None:
+        """Do nothing."""
+
+    def pause(self) -> None:
+        """Do nothing: nothing is held."""
+
+    def _waiting(self, worker: UUID, free: int) -> list[Assignment]:
+        # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
+        claim = partial(
+            self._engine.run, tickets.claim, worker, queues=self._registry.queues, types=self.types, backend="exec"
+        )
+        if self._place is None:
+            return [((one,),) for one in claim(slots=free)]
+        # A dispatcher that finds every place taken believes what they say: it must not be what was.
+        self._place.use_for("")
+        ordinary, others = self._place.ordinary(), self._place.others()
+        claims = claim(slots=free, without=others)
+        if not claims and others and ordinary:
+            claims = claim(slots=free)
+        for one in claims:
+            self._place.use_for(one.login.slug)
+        return [((one,),) for one in claims]
+
+    def _stays(self, worker: UUID) -> bool:
+        if self._place is None or self._idle_since is None:
+            return False
+        idle_for = timedelta(seconds=self._clock() - self._idle_since)
+        return self._engine.run(tickets.worth_staying, worker, idle_for=idle_for, at_most=STAY)
+
+    def _waits(self) -> bool:
+        self._engine.run(tickets.promote, DUE_AT_ONCE, dry_run=False)
+        queues, at_once = self._registry.queues, timedelta(0)
+        waiting = self._engine.run(
+            tickets.unclaimed, backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1
+        )
+        return bool(waiting)
+
+    def drop_in_child(self) -> None:
+        """Let go of the place: it is the supervisor's."""
+        if self._place is not None:
+            self._place.close()

@@ -1,0 +1,49 @@
+"""How long a child may take: asked to stop when its job's time is over, killed a little later."""
+
+from time import monotonic
+
+from turno.jobs.registry import Registry
+from turno.runner.stop_request import StopRequest
+from turno.worker import crash_reasons
+from turno.worker.child import Child
+from turno.worker.timings import Timings
+
+
+class TimeLimits:
+    """Knows each child's deadline, and ends those that have passed it.
+
+    A group has the time of one attempt: all its jobs are of one type, and share a transaction.
+    """
+
+    def __init__(self, registry: Registry, timings: Timings) -> None:
+        self._registry = registry
+        self._timings = timings
+
+    def deadline(self, child: Child) -> float:
+        """Return when something is to be done about a child that runs something, by the monotonic clock."""
+        if child.overdue:
+            return child.overdue_since + self._timings.kill_after
+        deadline, _ = self._limit(child)
+        return deadline
+
+    def enforce(self, child: Child) -> None:
+        """Ask a child whose job has taken too long to stop; end it if it was asked already."""
+        if not child.claims or monotonic() < self.deadline(child):
+            return
+        if child.overdue:
+            child.kill(child.overdue)
+        else:
+            _, child.overdue = self._limit(child)
+            child.overdue_since = monotonic()
+            child.ask_to_stop(StopRequest.TIME_LIMIT)
+
+    def _limit(self, child: Child) -> tuple[float, str]:
+        """Return when the attempt will have passed a limit, as far as can be seen now, and which."""
+        terms = self._registry.terms(child.claims[0].type)
+        whole = child.since + terms.timeout, crash_reasons.time_limit(terms.timeout)
+        if terms.longest_transaction is None:
+            return whole
+        # One that begins after this look is looked at before it can be too old.
+        open_since = max(child.in_transaction_since or monotonic(), child.since)
+        longest = terms.longest_transaction
+        return min(whole, (open_since + longest, crash_reasons.transaction_limit(longest)))
