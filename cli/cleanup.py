@@ -1,8 +1,8 @@
-"""Run every maintenance pass once: `python cli/cleanup.py [--dry-run] [--json]`, for cron."""
+"""Run every maintenance pass once: `turno cleanup`, as `python cli/cleanup.py`."""
 
 import sys
 
-from turno.commands.cleanup import main
+from turno.commands.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(["cleanup", *sys.argv[1:]], prog_name="turno")

@@ -1,8 +1,8 @@
-"""Run the passes of cron for ever: `python cli/maintain.py [--check]`, for installations without a resident worker."""
+"""Run the maintenance passes until SIGTERM: `turno maintain`, as `python cli/maintain.py`."""
 
 import sys
 
-from turno.commands.maintain import main
+from turno.commands.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(["maintain", *sys.argv[1:]], prog_name="turno")

@@ -1,8 +1,8 @@
-"""Bring the control schema and every tenant to this release, or back: `python cli/migrate.py --help`."""
+"""Bring the database to this release, or back: `turno migrate`, as `python cli/migrate.py`."""
 
 import sys
 
-from turno.commands.migrate import main
+from turno.commands.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(["migrate", *sys.argv[1:]], prog_name="turno")

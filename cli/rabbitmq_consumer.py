@@ -1,8 +1,8 @@
-"""Run what RabbitMQ distributes, with resident children: `python cli/rabbitmq_consumer.py [--queues NAME,…] …`."""
+"""Run what RabbitMQ distributes: `turno consume`, as `python cli/rabbitmq_consumer.py`."""
 
 import sys
 
-from turno.commands.consume import main
+from turno.commands.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(["consume", *sys.argv[1:]], prog_name="turno")

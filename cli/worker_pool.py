@@ -1,8 +1,8 @@
-"""Run what waits, with resident children: `python cli/worker_pool.py [--queues NAME,…] [--min N] [--max N]`."""
+"""Run what waits, with resident children: `turno pool`, as `python cli/worker_pool.py`."""
 
 import sys
 
-from turno.commands.pool import main
+from turno.commands.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(["pool", *sys.argv[1:]], prog_name="turno")

@@ -149,7 +149,7 @@ class Crew:
         self, program: str, environment: dict[str, str], prefix: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", f"turno.commands.{program}"],
+            [*prefix, sys.executable, "-m", "turno.commands.main", program],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -358,7 +358,7 @@ def test_without_the_library_there_are_no_titles_and_no_error(world: ExampleInst
     pool = world.start_pool(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert wait_until(lambda: ended(world, job_id), within=30)
     assert world.job(job_id)["status"] == "completed"
-    assert any("turno.commands.pool" in title for title in titles(pool))
+    assert any("turno.commands.main" in title for title in titles(pool))
     assert not any(title.startswith("turno:") for title in titles(pool))
 
 

@@ -80,7 +80,7 @@ def start(world: ExampleInstallation, program: str, **extra: str) -> subprocess.
         case "consume":
             return world.start_consumer(RABBITMQ_URL=NO_BROKER, **extra)
         case _:
-            return world.start("turno.commands.maintain", **extra)
+            return world.start("maintain", **extra)
 
 
 def check(world: ExampleInstallation, program: str, **extra: str) -> "subprocess.CompletedProcess[str]":
@@ -157,10 +157,12 @@ def test_a_probe_needs_no_database_and_loads_no_driver(
 ) -> None:
     (tmp_path / "alive").touch()
     asked = world.environment | {"ALIVE_FILE": str(tmp_path / "alive"), "DATABASE_URL": "postgresql:///nowhere"}
-    begin = f"import sys; from cli.{SCRIPTS[program]} import main"
-    code = f"{begin}; print(main(['--check']), not {{'psycopg', 'pika'}}.isdisjoint(sys.modules))"
+    asking = f"main(['{program}', '--check'], standalone_mode=False)"
+    code = (
+        f"import sys; from turno.commands.main import main; print({asking}, {{'psycopg', 'pika'}} & {{*sys.modules}})"
+    )
     done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-2:] == ["0", "False"]
+    assert done.stdout.splitlines()[-1] == "0 set()"
 
 
 def test_a_file_that_cannot_be_touched_stops_no_job(world: ExampleInstallation, tmp_path: Path) -> None:

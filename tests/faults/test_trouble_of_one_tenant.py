@@ -149,7 +149,7 @@ import sys
 from pathlib import Path
 import turno.wiring.workers
 from turno.worker.liveness import Liveness
-from turno.commands.pool import main
+from turno.commands.main import main
 
 class Broken(Liveness):
     def turn(self):
@@ -157,7 +157,7 @@ class Broken(Liveness):
             raise RuntimeError("a fault of the program's")
 
 turno.wiring.workers.liveness = lambda _settings: Broken()
-sys.exit(main([]))
+main(["pool"])
 """
 
 

@@ -31,9 +31,9 @@ def test_help_names_every_command_and_loads_none() -> None:
     assert not loaded & HEAVY
 
 
-def test_a_cron_job_loads_neither_the_web_nor_click() -> None:
+def test_a_cron_job_loads_nothing_of_the_web() -> None:
     loaded = modules_loaded_by("import turno.commands.cleanup, turno.commands.migrate")
-    assert not loaded & {"flask", "pydantic", "click", "gunicorn", "jwt"}
+    assert not loaded & {"flask", "pydantic", "gunicorn", "jwt"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,6 +1,7 @@
 import pytest
+from click.testing import CliRunner
 
-from turno.commands.migrate import main
+from turno.commands.main import main
 from turno.commands.output.migrate_report import Report, print_standings, versions
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
@@ -35,9 +36,18 @@ def test_versions_are_written_as_in_file_names() -> None:
     assert versions(()) == "nothing"
 
 
-@pytest.mark.parametrize("wrong", [["--rollback", "0"], ["--to", "x"], ["--status", "--check"], ["--jobs", "many"]])
-def test_a_wrong_option_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as refused:
-        main(wrong, "turno migrate")
-    assert refused.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: turno migrate")
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--rollback", "0"], "Invalid value for '--rollback': 0 is not in the range x>=1."),
+        (["--to", "x"], "Invalid value for '--to': 'x' is not a valid integer range."),
+        (["--jobs", "many"], "Invalid value for '--jobs'"),
+        (["--status", "--check"], "--status, --check, --rollback and --to exclude each other: give one of them"),
+        (["--tenant", "suc0001"], "give --rollback or --to with it"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], said: str) -> None:
+    told = CliRunner().invoke(main, ["migrate", *wrong], prog_name="turno")
+    assert told.exit_code == 2
+    assert told.stderr.startswith("Usage: turno migrate")
+    assert said in told.stderr

@@ -1,4 +1,6 @@
-"""Run one job by its id, then whatever else waits: `python cli/background_worker.py <job_id>`."""
+"""Run one job by its id, then whatever else waits: the program that the exec backend launches."""
+
+from __future__ import annotations
 
 import sys
 from uuid import UUID
@@ -11,23 +13,23 @@ from turno.without_secrets import WORKERS_NEED, seal
 
 def main(arguments: list[str]) -> int:
     """Return 0 after the work is done, 2 for a bad call, 1 if this worker could not go on."""
-    if len(arguments) != 1:
-        print("usage: background_worker.py <job_id>", file=sys.stderr)
-        return 2
     try:
-        job_id = UUID(arguments[0])
+        (job_id,) = map(UUID, arguments)
     except ValueError:
-        print(f"{arguments[0][:60]!r} is not a job id: expected a UUID", file=sys.stderr)
-        return 2
+        import click  # noqa: PLC0415 - to say what is wrong; a launched worker starts without it
 
-    def work() -> None:
-        seal(*WORKERS_NEED)
-        from turno.wiring.workers import exec_worker  # noqa: PLC0415 - not twice, if it must begin anew
+        command = click.command(help=__doc__)(click.argument("job_id", type=click.UUID)(run))
+        raise SystemExit(command.main(arguments, prog_name="background_worker.py")) from None
+    return run_plainly(lambda: run(job_id))
 
-        log_to_stderr(public_settings().log_level)
-        exec_worker(job_id).run()
 
-    return run_plainly(work)
+def run(job_id: UUID | None) -> None:
+    """Run this job, if it is named and may run, then what else waits."""
+    seal(*WORKERS_NEED)
+    from turno.wiring.workers import exec_worker  # noqa: PLC0415 - not twice, if it must begin anew
+
+    log_to_stderr(public_settings().log_level)
+    exec_worker(job_id).run()
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from turno.commands.output.failures import explained
+from turno.commands.output.failures import run_plainly
 from turno.environment import read_env_file
 
 
@@ -23,12 +23,14 @@ COMMANDS = {
     "demo": Entry("cli.commands.demo:demo", "Start everything here, invoice 830 orders and leave the pages open."),
     "serve": Entry("turno.commands.serve:serve", "Serve HTTP."),
     "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then leave."),
-    "pool": Entry("turno.commands.pool:main", "Stay and run what waits, with resident children."),
+    "pool": Entry("turno.commands.pool:pool", "Stay and run what waits, with resident children."),
     "workers": Entry("turno.commands.workers:workers", "List the workers and how long each has been silent."),
-    "consume": Entry("turno.commands.consume:main", "Stay and run what RabbitMQ distributes, with resident children."),
-    "maintain": Entry("turno.commands.maintain:main", "Stay and run the maintenance passes, where no pool does."),
-    "cleanup": Entry("turno.commands.cleanup:main", "Run every maintenance pass once, as cron does."),
-    "migrate": Entry("turno.commands.migrate:main", "Bring the database and every tenant to this release, or back."),
+    "consume": Entry(
+        "turno.commands.consume:consume", "Stay and run what RabbitMQ distributes, with resident children."
+    ),
+    "maintain": Entry("turno.commands.maintain:maintain", "Stay and run the maintenance passes, where no pool does."),
+    "cleanup": Entry("turno.commands.cleanup:cleanup", "Run every maintenance pass once, as cron does."),
+    "migrate": Entry("turno.commands.migrate:migrate", "Bring the database and every tenant to this release, or back."),
     "backend": Entry(
         "turno.commands.backend:backend", "Show which backend has what, or change which one runs the jobs."
     ),
@@ -54,13 +56,13 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one command; a plain `main(arguments, program)` gets the rest of the line unread."""
+        """Load one command's module."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
         module, name = COMMANDS[cmd_name].place.split(":")
-        found = getattr(import_module(module), name)
-        return found if isinstance(found, click.Command) else _passing_through(cmd_name, found)
+        command: click.Command = getattr(import_module(module), name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table's lines: help for all must not load all."""
@@ -68,28 +70,9 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.line) for name, entry in COMMANDS.items()])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an error that a person can act on ends as its message and exit status 1."""
-        try:
-            return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
-        except Exception as error:
-            message = explained(error)
-            if message is None:
-                raise
-            click.echo(message, err=True)
-            ctx.exit(1)
-
-
-def _passing_through(name: str, run: Any) -> click.Command:
-    @click.command(name, add_help_option=False, context_settings={"ignore_unknown_options": True})
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    @click.pass_context
-    def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
-        ctx.exit(run(arguments, program=ctx.command_path))
-
-    return command
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the command; what it returns is the exit status, 1 after an error that a person can act on."""
+        ctx.exit(run_plainly(lambda: super(LazyGroup, self).invoke(ctx)))
 
 
 @click.group(cls=LazyGroup)

@@ -1,28 +1,28 @@
-"""Run the passes of cron for ever: `python cli/maintain.py [--check]`, for installations without a resident worker."""
+"""The command `turno maintain`."""
 
-import argparse
+from __future__ import annotations
+
 import signal
-import sys
-from collections.abc import Sequence
 from time import monotonic
 
+import click
+
 from turno.commands.alive_check import assert_alive
-from turno.commands.output.failures import run_plainly
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
 from turno.without_secrets import WORKERS_NEED, seal
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "maintain.py") -> int:
-    """Return 0 after SIGTERM or SIGINT; with --check, 0 if it is alive."""
-    parser = argparse.ArgumentParser(prog=program, description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether the one that touches ALIVE_FILE lives")
-    asked = parser.parse_args(arguments)
-    return run_plainly((lambda: assert_alive(read_settings())) if asked.check else maintain)
+@click.command()
+@click.option("--check", is_flag=True, help="Only say whether the process that touches ALIVE_FILE is alive.")
+def maintain(*, check: bool) -> None:
+    """Run the maintenance passes every ten seconds until SIGTERM, where no resident worker does.
 
-
-def maintain() -> None:
-    """Run what is due every ten seconds until a signal comes; a failed round is logged, and the next one tries."""
+    A pass that fails is logged, and the next round tries it again.
+    """
+    if check:
+        assert_alive(read_settings())
+        return
     seal(*WORKERS_NEED)
     from turno.maintenance.passes import SWEEP  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.shared import liveness, maintenance  # noqa: PLC0415
@@ -46,7 +46,3 @@ def maintain() -> None:
         passes.close()
     finally:
         signs.end()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

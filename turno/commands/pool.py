@@ -1,11 +1,10 @@
-"""Run what waits, with resident children: `python cli/worker_pool.py [--queues NAME,…] [--min N] [--max N]`."""
+"""The command `turno pool`."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from turno.commands.resident_worker import run_resident
+from turno.commands.resident_worker import resident, run_resident
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,16 +13,17 @@ if TYPE_CHECKING:
     from turno.worker.timings import PoolSize
 
 
-def main(arguments: list[str], program: str = "worker_pool.py") -> int:
-    """Return 0 after a stop in good order, 1 if this worker could not go on; with --check, 0 if one is alive."""
-    return run_resident(arguments, program, __doc__, _assemble)
+@resident
+def pool(**asked: Any) -> None:
+    """Claim waiting jobs and run them in resident children until SIGTERM.
+
+    At SIGTERM it claims nothing more, gives its jobs SHUTDOWN_GRACE_SECONDS to end, hands the rest back and leaves. It
+    also runs the maintenance passes.
+    """
+    run_resident(_assemble, **asked)
 
 
 def _assemble(queues: Sequence[str], size: PoolSize) -> Supervisor:
     from turno.wiring.workers import pool_worker  # noqa: PLC0415 - a probe loads no driver
 
     return pool_worker(queues, size)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

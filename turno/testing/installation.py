@@ -249,15 +249,15 @@ class Installation:
 
     def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start a resident worker."""
-        return self._start("turno.commands.pool", *arguments, environment=self.environment | extra)
+        return self._start("turno.commands.main", "pool", *arguments, environment=self.environment | extra)
 
     def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         """Start a consumer of the broker that `extra` names, as with `start_pool`."""
-        return self._start("turno.commands.consume", *arguments, environment=self.environment | extra)
+        return self._start("turno.commands.main", "consume", *arguments, environment=self.environment | extra)
 
-    def start(self, module: str, **extra: str) -> subprocess.Popen[str]:
-        """Start one of the product's programs as it is, whatever handlers this world's workers know."""
-        return self._start(module, environment=self.environment | {"HANDLERS": PRODUCT} | extra)
+    def start(self, command: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a command as it is, whatever handlers this world's workers know."""
+        return self._start("turno.commands.main", command, environment=self.environment | {"HANDLERS": PRODUCT} | extra)
 
     def _start(self, module: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         return self._spawn([sys.executable, "-m", module, *arguments], environment)
