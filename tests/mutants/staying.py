@@ -66,6 +66,14 @@ MUTANTS = (
         (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
     ),
     Mutant(
+        "a launched worker starts whatever its handlers are",
+        "docs/writing-handlers.md: what cannot be imported is refused at the start",
+        "turno/wiring/workers.py",
+        "    registry.load_all()  # before it claims anything: it is refused by name, like every other worker\n",
+        "",
+        ("tests/unit/test_worker_commands.py::test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start",),
+    ),
+    Mutant(
         "a launched worker does not sweep",
         BY_ITSELF,
         "turno/wiring/workers.py",

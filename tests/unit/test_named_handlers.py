@@ -89,8 +89,8 @@ def test_every_type_that_cannot_be_loaded_is_named(shop: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         named_handlers(f"{shop}:NOWHERE").load_all()
     said = str(refused.value)
-    assert "gone (shop_that_is_not_there:Gone): ModuleNotFoundError" in said
-    assert f"two ({shop}:Nobody): AttributeError" in said
+    assert "the type gone cannot be loaded from shop_that_is_not_there:Gone: ModuleNotFoundError" in said
+    assert f"the type two cannot be loaded from {shop}:Nobody: AttributeError" in said
 
 
 @pytest.mark.parametrize(

@@ -21,22 +21,35 @@ SCRIPTS = {
 }  # fmt: skip
 
 
-def run(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "cli" / f"{script}.py"), *arguments]
-    environment = {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+JOB = "0192d3a4-5b6c-7d8e-9f01-23456789abcd"
+# Nothing listens there: whoever gets so far as to connect says so.
+NOWHERE = {
+    "DATABASE_URL": "postgresql://127.0.0.1:1/turno", "MASTER_KEY": "m" * 32, "JWT_KEY": "j" * 32,
+    "RABBITMQ_URL": "amqp://127.0.0.1:1", "WEB_BIND": "127.0.0.1:0",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_is_the_command_of_its_table(script: str, tmp_path: Path) -> None:
-    told = run(tmp_path, script, "--help")
+def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def script(name: str) -> str:
+    return str(ROOT / "cli" / f"{name}.py")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_is_the_command_of_its_table(name: str, tmp_path: Path) -> None:
+    told = run(tmp_path, script(name), "--help")
     assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.startswith(f"Usage: turno {SCRIPTS[script]} [OPTIONS]")
+    assert told.stdout.startswith(f"Usage: turno {SCRIPTS[name]} [OPTIONS]")
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_script_without_settings_names_what_is_missing(script: str, tmp_path: Path) -> None:
-    told = run(tmp_path, script)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_without_settings_names_what_is_missing(name: str, tmp_path: Path) -> None:
+    told = run(tmp_path, script(name))
     assert (told.returncode, told.stdout) == (1, "")
     assert told.stderr.startswith("cannot start, please correct:\n")
     assert "_URL is not set: where " in told.stderr
@@ -48,11 +61,11 @@ def test_a_script_without_settings_names_what_is_missing(script: str, tmp_path: 
     [
         ((), "Missing argument 'JOB_ID'."),
         (("7",), "Invalid value for 'JOB_ID': '7' is not a valid UUID."),
-        (("0192d3a4-5b6c-7d8e-9f01-23456789abcd", "again"), "unexpected extra argument"),
+        ((JOB, "again"), "unexpected extra argument"),
     ],
 )
 def test_a_worker_that_is_not_given_one_job_id_says_so(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    told = run(tmp_path, "background_worker", *arguments)
+    told = run(tmp_path, script("background_worker"), *arguments)
     assert told.returncode == 2
     assert told.stderr.startswith("Usage: background_worker.py [OPTIONS] JOB_ID")
     assert said in told.stderr
@@ -72,3 +85,28 @@ def test_a_wrong_option_of_a_resident_is_named(command: str, option: tuple[str, 
     told = CliRunner().invoke(main, [command, *option])
     assert told.exit_code == 2
     assert said in told.stderr
+
+
+BROKEN = """
+from turno.jobs.registry import Registry
+LISTED = Registry({"gone": "no_such_shop:Gone", "odd": "json:Nothing"})
+"""
+STARTS = {
+    "serve": ("-m", "turno.commands.main", "serve"),
+    "worker": ("-m", "turno.commands.main", "worker"),
+    "pool": (script("worker_pool"),),
+    "consume": (script("rabbitmq_consumer"),),
+    "a launched worker": (script("background_worker"), JOB),
+}
+
+
+@pytest.mark.parametrize("command", STARTS.values(), ids=STARTS)
+def test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "broken_shop.py").write_text(BROKEN)
+    told = run(tmp_path, *command, **NOWHERE, HANDLERS="broken_shop:LISTED")
+    assert told.returncode in (1, 4)  # gunicorn's status for an application that cannot be loaded is 4
+    assert "the type gone cannot be loaded from no_such_shop:Gone: ModuleNotFoundError" in told.stderr
+    assert "the type odd cannot be loaded from json:Nothing: AttributeError" in told.stderr
+    assert "Traceback" not in told.stderr

@@ -4,8 +4,10 @@ import sys
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.errors import AppImportError
 from gunicorn.glogging import Logger
 
+from turno.errors import InvalidSettings
 from turno.logs import JsonFormatter
 from turno.settings import Settings
 
@@ -69,4 +71,7 @@ class WebServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
         log_to_stderr(self._settings.log_level)
         sys.setswitchinterval(SWITCH_SECONDS)
-        return serving_application(self._settings)
+        try:
+            return serving_application(self._settings)
+        except InvalidSettings as error:  # gunicorn prints it without a traceback, and starts no process again
+            raise AppImportError(str(error)) from error

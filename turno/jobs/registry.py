@@ -9,7 +9,7 @@ from turno.jobs.handler import JobHandler
 
 
 class Registry:
-    """Maps a job type to its handler class; a worker loads only the module of the job it runs."""
+    """Maps a job type to its handler class, whose module is loaded when it is first asked for."""
 
     def __init__(self, paths: dict[str, str]) -> None:
         """`paths` gives for each type `package.module:Class`, written in code and never read from data.
@@ -83,7 +83,8 @@ class Registry:
             try:
                 self.load(job_type)
             except Exception as error:  # noqa: BLE001 - a handler's module may raise anything
-                problems.append(f"{job_type} ({self._paths[job_type]}): {type(error).__name__}: {error}")
+                place, kind = self._paths[job_type], type(error).__name__
+                problems.append(f"HANDLERS: the type {job_type} cannot be loaded from {place}: {kind}: {error}")
         if problems:
-            raise InvalidSettings([f"HANDLERS: {problem}" for problem in problems])
+            raise InvalidSettings(problems)
         return [self._loaded[job_type] for job_type in self.types]

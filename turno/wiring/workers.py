@@ -48,6 +48,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     Like every worker it reads the settings itself: what forks its children must be forked before that.
     """
     registry = named_handlers(public_settings().handlers)
+    registry.load_all()  # before it claims anything: it is refused by name, like every other worker
     place = _place()
     forks = ForkServer(_duty(registry, keep=0, jobs=1), drop=partial(_drop, place))
     settings = read_settings()
