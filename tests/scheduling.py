@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
 
-ALONE = "tests/faults/test_mutants_"
+ALONE = "tests/faults/test_mutants.py"
 LONG_FIRST = ("tests/faults/test_nemesis", "tests/faults/", "tests/acceptance/", "tests/browser/", "tests/integration/")
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
 
+    from tests.mutants.prepared_checkout import PreparedCheckout
+
 CHROMIUM_ARGUMENTS = (
     "--headless",
     "--no-sandbox",
@@ -70,3 +72,12 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def prepared_checkout() -> Iterator[PreparedCheckout]:
+    """What this test process hunts mutants with."""
+    from tests.mutants.prepared_checkout import PreparedCheckout  # noqa: PLC0415 - of few tests
+
+    with PreparedCheckout() as prepared:
+        yield prepared

@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from queue import SimpleQueue
 
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.hunt import Fate, hunt, what_fails_unmutated
+from tests.mutants.catalogue import MUTANTS, tests_by_file
+from tests.mutants.hunt import Fate, Verdict, hunt, what_fails_with_every_guard
+from tests.mutants.mutant import Mutant
+from tests.mutants.prepared_checkout import PreparedCheckout
 
 AT_ONCE = 2
 
@@ -19,12 +23,31 @@ def main(names: list[str]) -> int:
         print(f"no such mutant: {', '.join(unknown)}; there are: {', '.join(known)}")
         return 2
     chosen = [known[name] for name in names] if names else list(MUTANTS)
-    if failing := what_fails_unmutated(chosen):
-        print(f"{failing}\nwith every guard in place, the tests above must pass first")
-        return 1
-    fates: Counter[Fate] = Counter()
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        for done in as_completed([threads.submit(hunt, mutant) for mutant in chosen]):
+    with ExitStack() as stack:
+        idle = SimpleQueue[PreparedCheckout]()
+        for _ in range(min(AT_ONCE, len(chosen))):
+            idle.put(stack.enter_context(PreparedCheckout()))
+        threads = stack.enter_context(ThreadPoolExecutor(AT_ONCE))
+
+        def check(tests: list[str]) -> str:
+            prepared = idle.get()
+            try:
+                return what_fails_with_every_guard(tests, prepared)
+            finally:
+                idle.put(prepared)
+
+        def hunted(mutant: Mutant) -> Verdict:
+            prepared = idle.get()
+            try:
+                return hunt(mutant, prepared)
+            finally:
+                idle.put(prepared)
+
+        if failing := "".join(threads.map(check, tests_by_file(chosen).values())):
+            print(f"{failing}\nwith every guard in place, the tests above must pass first")
+            return 1
+        fates: Counter[Fate] = Counter()
+        for done in as_completed([threads.submit(hunted, mutant) for mutant in chosen]):
             verdict = done.result()
             fates[verdict.fate] += 1
             print(verdict.line, flush=True)

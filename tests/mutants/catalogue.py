@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
 from tests.mutants import (
     broker,
     door,
@@ -25,6 +28,11 @@ from tests.mutants import (
     values,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.mutants.mutant import Mutant
+
 MUTANTS = (
     *fencing.MUTANTS,
     *tickets.MUTANTS,
@@ -47,3 +55,11 @@ MUTANTS = (
     *values.MUTANTS,
     *records.MUTANTS,
 )
+
+
+def tests_by_file(mutants: Iterable[Mutant]) -> dict[str, list[str]]:
+    """Return what must notice these mutants, each test once, under the name of its file."""
+    tests: defaultdict[str, list[str]] = defaultdict(list)
+    for test in sorted({test for mutant in mutants for test in mutant.tests}):
+        tests[test.partition("::")[0]].append(test)
+    return dict(tests)

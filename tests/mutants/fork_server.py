@@ -1,6 +1,7 @@
 """Runs pytest in forks of one process that has imported what every run needs from outside, and none of our code.
 
-A program of its own: `python fork_server.py`, one JSON request a line on its standard input, one answer a line back.
+A program of its own: `python fork_server.py` in the copy, one JSON request a line on its standard input, for each the
+child's pid and how it ended on a line each.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ PRELOADED = (
 
 def main() -> None:
     """Fork for each request and say the child's pid, then how it ended."""
+    # In place of the folder of this program.
+    sys.path[0] = os.getcwd()  # noqa: PTH109 - sys.path holds text
     for module in PRELOADED:
         importlib.import_module(module)
     for line in sys.stdin:
@@ -47,14 +50,10 @@ def say(answer: int) -> None:
 
 
 def run(request: dict[str, Any]) -> None:
-    """Become a pytest run in the copied tree, in a process group of its own; never return."""
+    """Become a pytest run in a process group of its own; never return."""
     import pytest  # noqa: PLC0415 - imported by now
 
     os.setsid()
-    os.chdir(request["tree"])
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    sys.path[0] = request["tree"]
     null = os.open(os.devnull, os.O_RDONLY)
     output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for here, there in ((null, 0), (output, 1), (output, 2)):

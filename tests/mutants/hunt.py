@@ -1,4 +1,4 @@
-"""Apply a mutant to a copy of the tree and see whether its tests notice."""
+"""Take a mutant's guard away and see whether its tests notice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mutants.copied_tree import Ended, copied_tree, run_pytest
 from tests.mutants.mutant import GuardNotFound, Mutant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.mutants.prepared_checkout import Ended, PreparedCheckout
 
 
 # A test that was only too slow has noticed nothing.
@@ -43,20 +44,19 @@ class Verdict:
         return f"{self.fate:<8} {self.seconds:5.1f} s  {self.mutant.name}: {' '.join(self.mutant.tests)}"
 
 
-def hunt(mutant: Mutant) -> Verdict:
-    """Run the mutant's tests one after another on a copy without the guard; every one of them must fail."""
+def hunt(mutant: Mutant, prepared: PreparedCheckout) -> Verdict:
+    """Run the mutant's tests one after another without its guard; every one of them must fail."""
     began = monotonic()
     fate, output = Fate.KILLED, ""
-    with copied_tree() as tree:
-        try:
-            mutant.apply(tree)
-        except GuardNotFound as error:
-            return Verdict(mutant, Fate.BROKEN, monotonic() - began, str(error))
-        for test in mutant.tests:
-            ended = run_pytest(tree, [test])
-            fate, output = _fate(ended), ended.output
-            if fate is not Fate.KILLED:
-                break
+    try:
+        with prepared.without_guard(mutant):
+            for test in mutant.tests:
+                ended = prepared.run([test])
+                fate, output = _fate(ended), ended.output
+                if fate is not Fate.KILLED:
+                    break
+    except GuardNotFound as error:
+        fate, output = Fate.BROKEN, str(error)
     return Verdict(mutant, fate, monotonic() - began, output)
 
 
@@ -70,9 +70,7 @@ def _fate(ended: Ended) -> Fate:
             return Fate.BROKEN
 
 
-def what_fails_unmutated(mutants: Sequence[Mutant]) -> str:
-    """Run all the mutants' tests once with every guard in place; return pytest's words if they do not all pass."""
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    with copied_tree() as tree:
-        ended = run_pytest(tree, tests, patience=900)
+def what_fails_with_every_guard(tests: Sequence[str], prepared: PreparedCheckout) -> str:
+    """Run these tests once with every guard in place; return pytest's words if they do not all pass."""
+    ended = prepared.run(tests, patience=900)
     return "" if ended.status == pytest.ExitCode.OK else ended.output

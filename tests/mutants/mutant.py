@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class GuardNotFound(Exception):
@@ -27,13 +23,8 @@ class Mutant:
     new: str
     tests: tuple[str, ...]
 
-    def apply(self, tree: Path) -> None:
-        """Take the guard away in a copy of the tree; raises GuardNotFound."""
-        path = tree / self.file
-        text = path.read_text(encoding="utf-8")
+    def without_guard(self, text: str) -> str:
+        """Return the file's text with the guard taken away; raises GuardNotFound."""
         if (found := text.count(self.old)) != 1:
             raise GuardNotFound(f"{self.name}: guard not found: its text stands {found} times in {self.file}")
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
-        # What was compiled before would be taken if the new text is as long and as old as the old one.
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
-            compiled.unlink()
+        return text.replace(self.old, self.new)

@@ -1,4 +1,4 @@
-"""Loaded into a mutant's pytest run: a failure counts only if a test failed, and on the copied code."""
+"""Loaded into a mutant's pytest run: a failure counts only if a test failed, on the copied code, and this could run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,41 @@ if TYPE_CHECKING:
 ROOMS = {"cli", "handlers", "nemesis", "tests", "turno"}
 
 
+# What a mutant that cannot run raises in any test; it says nothing about the guard.
+CANNOT_RUN = (ImportError, NameError, SyntaxError)
+UNABLE = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the URL of the server for this run."""
+    parser.addoption("--server", required=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put databases on that server. What is registered here wins over the fixtures of every conftest.py."""
+    from tests.mutants import server_fixtures  # noqa: PLC0415 - registered late, and only in such a run
+
+    config.pluginmanager.register(server_fixtures)
+    config.stash[UNABLE] = []
+
+
+def pytest_exception_interact(node: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note what was raised because the code could not run."""
+    if call.excinfo and isinstance(call.excinfo.value, CANNOT_RUN):
+        node.config.stash[UNABLE].append(call.excinfo.exconly())
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Call a run broken that failed in a fixture only, or that used code from outside the copy."""
+    """Call a run broken that failed in a fixture only, in code that cannot run, or that used code not of the copy."""
     reporter: TerminalReporter | None = session.config.pluginmanager.get_plugin("terminalreporter")
     assert reporter is not None
     # The reporter counts what failed outside a test's own code as an error.
     only_errors = "failed" not in reporter.stats
-    if strangers := _imported_from_elsewhere():
-        reporter.write_line(f"not from the copy: {', '.join(strangers)}")
-        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-    elif session.exitstatus == pytest.ExitCode.TESTS_FAILED and only_errors:
+    reasons = session.config.stash[UNABLE] + [f"not from the copy: {name}" for name in _imported_from_elsewhere()]
+    for reason in reasons:
+        reporter.write_line(f"says nothing: {reason}")
+    if reasons or (session.exitstatus == pytest.ExitCode.TESTS_FAILED and only_errors):
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 

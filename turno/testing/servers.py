@@ -7,7 +7,7 @@ import tempfile
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 import pytest
@@ -46,8 +46,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -
     cluster.files.remove()
 
 
+class Server(Protocol):
+    """A PostgreSQL server and where its superuser reaches it."""
+
+    @property
+    def url(self) -> str:
+        """Its database `postgres`."""
+
+    def url_of(self, database: str) -> str:
+        """Return where another database of it is."""
+
+
 @contextmanager
-def fresh_database(cluster: Cluster) -> Iterator[str]:
+def fresh_database(cluster: Server) -> Iterator[str]:
     """Give the URL of an empty database, which is dropped afterwards whoever is still connected."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(cluster.url, autocommit=True) as connection:

@@ -1,0 +1,110 @@
+"""What mutants run on: a copy of this checkout, a PostgreSQL server, and a process whose forks run pytest.
+
+All three are made once and serve one run after another. Copying the checkout, copying and starting a server, and
+starting an interpreter took two thirds of a mutant's time when each had its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
+
+from tests.mutants.copied_tree import copied_tree
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.postgres_binaries import find_binaries
+from turno.testing.servers import template_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from tests.mutants.mutant import Mutant
+
+TEST_TIMEOUT = 60
+PATIENCE = 90
+# Only the plugins that these tests need: loading all of them takes longer than most tests.
+PLUGINS = ("-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "tests.mutants.witness")
+# What would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
+OUTER_RUN = ("COV_", "COVERAGE_", "PYTEST_", "TURNO_")
+# In the copy every module is found there, and compiled once.
+OF_OUR_OWN = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+
+
+class Ended(NamedTuple):
+    """How a pytest run ended; without a status it did not end in time."""
+
+    status: int | None
+    output: str
+
+
+class PreparedCheckout:
+    """Runs pytest on a copy of this checkout, one run at a time; leave it by `with`, which removes everything."""
+
+    def __init__(self) -> None:
+        self._moments = count(1)
+        with ExitStack() as stack:
+            self._tree = stack.enter_context(copied_tree())
+            self._cluster = Cluster(data=self._tree.with_name("server") / "data", durable=False)
+            self._cluster.files.clone_from(template_of(find_binaries()))
+            stack.enter_context(self._cluster)
+            self._forks = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    # Unbuffered: an answer that was read together with the one before would not be seen by select().
+                    bufsize=0,
+                    cwd=self._tree,
+                    env=_inner(os.environ, self._tree),
+                )
+            )
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def without_guard(self, mutant: Mutant) -> Iterator[None]:
+        """Take the mutant's guard away in the copy, and put it back; raises GuardNotFound."""
+        path = self._tree / mutant.file
+        whole = path.read_text(encoding="utf-8")
+        written = path.stat().st_mtime_ns
+        path.write_text(mutant.without_guard(whole), encoding="utf-8")
+        # A compiled module is taken if the source is as long and as old, in whole seconds, as when it was compiled.
+        os.utime(path, (next(self._moments),) * 2)
+        try:
+            yield
+        finally:
+            path.write_text(whole, encoding="utf-8")
+            os.utime(path, ns=(written, written))
+
+    def run(self, tests: Sequence[str], *, patience: float = PATIENCE) -> Ended:
+        """Run these tests on the copy until the first failure; what does not end in `patience` seconds is killed."""
+        output = self._tree.with_name("output.txt")
+        arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", f"--server={self._cluster.url}", *tests]
+        requests, answers = cast("IO[bytes]", self._forks.stdin), cast("IO[bytes]", self._forks.stdout)
+        requests.write(json.dumps({"arguments": arguments, "output": str(output)}).encode() + b"\n")
+        pid = int(answers.readline())
+        late = not select.select([answers], [], [], patience)[0]
+        if late:
+            os.killpg(pid, signal.SIGKILL)
+        status = int(answers.readline())
+        return Ended(None if late else status, output.read_text(encoding="utf-8", errors="replace"))
+
+
+def _inner(outer: Mapping[str, str], tree: Path) -> dict[str, str]:
+    kept = {name: value for name, value in outer.items() if not name.startswith((*OUTER_RUN, *OF_OUR_OWN))}
+    return kept | {"PYTHONPATH": str(tree), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
