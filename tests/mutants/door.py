@@ -114,6 +114,14 @@ MUTANTS = (
         (f"{REFUSALS}::test_all_that_is_wrong_is_told_at_once",),
     ),
     Mutant(
+        "a number in a query may be written in any way that Python reads",
+        "section 8: queries are read by their documentation",
+        "turno/web/http/query_models.py",
+        'if not re.fullmatch("[0-9]{1,19}", text):',
+        "if False:",
+        ("tests/integration/test_api_jobs.py::test_a_wrong_query_is_refused[limit=1_0]",),
+    ),
+    Mutant(
         "a name that stands twice is looked for in quadratic time",
         HELD,
         "turno/web/http/request_body.py",

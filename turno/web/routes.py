@@ -10,7 +10,7 @@ from flask import Blueprint, Request, Response, g, request
 from turno.web.auth.csrf import SAFE
 from turno.web.auth.tenant_scope import Scope, require_operator, scope_of
 from turno.web.http.problems import Kind
-from turno.web.http.query import Parameter, read_query
+from turno.web.http.query_models import NoQuery, read_query
 from turno.web.http.request_headers import correlation_id
 from turno.web.rate_limits import admit_command
 from turno.web.tenant_share import place_of
@@ -31,14 +31,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One method of one address, as the OpenAPI document tells it; `body` is the dataclass that it takes."""
+    """One method of one address, as the OpenAPI document tells it; `query` and `body` are dataclasses."""
 
     method: str
     rule: str
     summary: str
     answers: Mapping[int, Answer]
     about: str = ""
-    query: tuple[Parameter, ...] = ()
+    query: type[Any] = NoQuery
     request_headers: tuple[str, ...] = ()
     problems: tuple[Kind, ...] = ()
     access: Access | None = "user"
@@ -52,7 +52,7 @@ class Call:
     """An admitted request: its scope, its query parameters and the id that follows it everywhere."""
 
     scope: Scope
-    query: Mapping[str, Any]
+    query: Any
     correlation_id: str
 
 

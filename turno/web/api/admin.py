@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from flask import Response
@@ -12,9 +12,9 @@ from turno.tenancy.identity.session import as_api
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
-from turno.web.http import query
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
+from turno.web.http.query_models import Flag, JobPageQuery, described
 from turno.web.rate_limit_problems import over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
@@ -47,12 +47,19 @@ class DeadLetterPage:
     next_cursor: UUID | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLettersQuery(JobPageQuery):
+    """Which dead letters are listed."""
+
+    replayed: Annotated[Flag, described("Those that were replayed, instead of those that wait.")] = False
+
+
 LIST = Operation(
     method="GET",
     rule="/api/admin/dead-letters",
     summary="List a tenant's dead letters",
     access="operator",
-    query=(query.flag("replayed", "Those that were replayed, instead of those that wait."), query.CURSOR, query.LIMIT),
+    query=DeadLettersQuery,
     answers={200: Answer(about="A page of dead letters.", body=DeadLetterPage)},
 )
 
@@ -71,13 +78,11 @@ REPLAY = Operation(
 @admin.guarded(LIST)
 def dead_letters(call: Call) -> Response:
     """List a tenant's dead letters."""
-    limit = call.query["limit"]
+    asked = call.query
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
-        rows = stored.dead_letters(
-            reader, replayed=call.query["replayed"], before=call.query["cursor"], limit=limit + 1
-        )
-    page = [_body(row) for row in rows[:limit]]
-    return answer(DeadLetterPage(page, page[-1].job_id if len(rows) > limit else None))
+        rows = stored.dead_letters(reader, replayed=asked.replayed, before=asked.cursor, limit=asked.limit + 1)
+    page = [_body(row) for row in rows[: asked.limit]]
+    return answer(DeadLetterPage(page, page[-1].job_id if len(rows) > asked.limit else None))
 
 
 @admin.guarded(REPLAY)

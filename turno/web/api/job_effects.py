@@ -16,10 +16,9 @@ from turno.web.api.job_body import job_links
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
 from turno.web.api.typed_body import read_body
-from turno.web.http import query
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
-from turno.web.http.query import Parameter
+from turno.web.http.query_models import KeyCursor, PageSize
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -71,21 +70,20 @@ class Settled:
     links: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectsQuery:
+    """A page of a job's outside effects."""
+
+    cursor: KeyCursor = ""
+    limit: PageSize = 50
+
+
 LIST = Operation(
     method="GET",
     rule="/api/jobs/<job_id>/effects",
     summary="List a job's outside effects",
     about="What the job did outside the database, and what it waits for a person to settle.",
-    query=(
-        Parameter(
-            name="cursor",
-            about="The `next_cursor` of the page before.",
-            schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
-            read=query.text,
-            default="",
-        ),
-        query.LIMIT,
-    ),
+    query=EffectsQuery,
     answers={200: Answer(about="A page of effects.", body=EffectPage)},
     problems=(Kind.NOT_FOUND,),
 )
@@ -105,10 +103,10 @@ SETTLE = Operation(
 @job_effects.guarded(LIST)
 def effects(call: Call, job_id: str) -> Response:
     """List a job's outside effects."""
-    asked, limit = read_id(job_id, no_such_job()), call.query["limit"]
+    asked, limit = read_id(job_id, no_such_job()), call.query.limit
     find_job(call, job_id)
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
-        rows = stored.of_job(reader, asked, after=call.query["cursor"], limit=limit + 1)
+        rows = stored.of_job(reader, asked, after=call.query.cursor, limit=limit + 1)
     page = [_body(row) for row in rows[:limit]]
     return answer(EffectPage(page, page[-1].key if len(rows) > limit else None))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from flask import Response
 
@@ -12,16 +12,13 @@ from turno.store.api import jobs as stored
 from turno.tenancy.identity.session import as_api
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
-from turno.web.http import query
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, no_such_job
-from turno.web.http.query import Parameter
+from turno.web.http.query_models import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
 job_history = Routes("job_history", __name__, tag="jobs")
-
-LARGEST_ID = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,36 +79,31 @@ class AttemptPage:
     next_cursor: int | None
 
 
-def _number_cursor() -> Parameter:
-    return Parameter(
-        name="cursor",
-        about="The `next_cursor` of the page before.",
-        schema={"type": "integer", "minimum": 0, "maximum": LARGEST_ID},
-        read=query.whole(0, LARGEST_ID),
-        default=0,
-    )
+State = Literal["done", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsQuery:
+    """Which items are listed."""
+
+    state: Annotated[State, described("Only items in this state.")] = NOT_GIVEN
+    cursor: KeyCursor = ""
+    limit: PageSize = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryQuery:
+    """A page of a job's history."""
+
+    cursor: NumberCursor = 0
+    limit: PageSize = 50
 
 
 ITEMS = Operation(
     method="GET",
     rule="/api/jobs/<job_id>/items",
     summary="List a batch's items",
-    query=(
-        Parameter(
-            name="state",
-            about="Only items in this state.",
-            schema={"type": "string", "enum": ["done", "failed", "skipped"]},
-            read=query.words("done", "failed", "skipped"),
-        ),
-        Parameter(
-            name="cursor",
-            about="The `next_cursor` of the page before.",
-            schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
-            read=query.text,
-            default="",
-        ),
-        query.LIMIT,
-    ),
+    query=ItemsQuery,
     answers={200: Answer(about="A page of items.", body=ItemPage)},
     problems=(Kind.NOT_FOUND,),
 )
@@ -120,7 +112,7 @@ EVENTS = Operation(
     method="GET",
     rule="/api/jobs/<job_id>/events",
     summary="List a job's changes of status",
-    query=(_number_cursor(), query.LIMIT),
+    query=HistoryQuery,
     answers={200: Answer(about="A page of changes.", body=EventPage)},
     problems=(Kind.NOT_FOUND,),
 )
@@ -130,7 +122,7 @@ ATTEMPTS = Operation(
     rule="/api/jobs/<job_id>/attempts",
     summary="List a job's attempts",
     about="Operators also see which worker ran each.",
-    query=(_number_cursor(), query.LIMIT),
+    query=HistoryQuery,
     answers={200: Answer(about="A page of attempts.", body=AttemptPage)},
     problems=(Kind.NOT_FOUND,),
 )
@@ -145,7 +137,7 @@ def items(call: Call, job_id: str) -> Response:
     rows, more = _page(
         call,
         job_id,
-        lambda reader, job, limit: stored.items(reader, job, wanted["state"], wanted["cursor"], limit),
+        lambda reader, job, limit: stored.items(reader, job, wanted.state, wanted.cursor, limit),
     )
     operator = call.scope.principal.operator
     found = [
@@ -159,7 +151,7 @@ def items(call: Call, job_id: str) -> Response:
 def events(call: Call, job_id: str) -> Response:
     """List a job's changes of status."""
     rows, more = _page(
-        call, job_id, lambda reader, job, limit: stored.events(reader, job, after=call.query["cursor"], limit=limit)
+        call, job_id, lambda reader, job, limit: stored.events(reader, job, after=call.query.cursor, limit=limit)
     )
     found = [EventBody(row["old_status"], row["new_status"], row["attempt"], row["reason"], row["at"]) for row in rows]
     return answer(EventPage(found, rows[-1]["id"] if more else None))
@@ -169,7 +161,7 @@ def events(call: Call, job_id: str) -> Response:
 def attempts(call: Call, job_id: str) -> Response:
     """List a job's attempts."""
     rows, more = _page(
-        call, job_id, lambda reader, job, limit: stored.attempts(reader, job, after=call.query["cursor"], limit=limit)
+        call, job_id, lambda reader, job, limit: stored.attempts(reader, job, after=call.query.cursor, limit=limit)
     )
     operator = call.scope.principal.operator
     found = [
@@ -189,7 +181,7 @@ def attempts(call: Call, job_id: str) -> Response:
 def _page(call: Call, job_id: str, read: Callable[[Any, Any, int], Rows]) -> tuple[Rows, bool]:
     """Return a page of a visible job's rows, and whether more follow."""
     asked = read_id(job_id, no_such_job())
-    limit = call.query["limit"]
+    limit = call.query.limit
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
         if not stored.exists(reader, asked, call.scope.visible_user):
             raise no_such_job()

@@ -1,7 +1,7 @@
 """GET /api/jobs and /api/jobs/<id>: how jobs stand."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from flask import Response, request
@@ -11,10 +11,9 @@ from turno.store.api import jobs as stored
 from turno.tenancy.identity.session import as_api
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
 from turno.web.api.job_id import read_id
-from turno.web.http import query
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.http.query import Parameter
+from turno.web.http.query_models import NOT_GIVEN, Flag, JobPageQuery, Text, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -31,38 +30,22 @@ class JobPage:
     next_cursor: UUID | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsQuery(JobPageQuery):
+    """Which jobs are listed."""
+
+    status: Annotated[tuple[Status, ...], described("Only jobs in this status; may be repeated.")] = ()
+    type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
+    user: Annotated[Text, described(f"For operators: whose jobs; `{EVERY_USER}` for everybody's.")] = NOT_GIVEN
+    needs_review: Annotated[Flag, described("Only jobs that wait until a person settles an outside effect.")] = False
+
+
 LIST = Operation(
     method="GET",
     rule="/api/jobs",
     summary="List jobs",
     about="Your own jobs, newest first, without results. Operators may ask for another user's.",
-    query=(
-        Parameter(
-            name="status",
-            about="Only jobs in this status; may be repeated.",
-            schema={"type": "array", "items": {"type": "string", "enum": [status.value for status in Status]}},
-            read=query.words(*Status),
-            default=(),
-            repeatable=True,
-        ),
-        Parameter(
-            name="type",
-            about="Only jobs of this type; may be repeated.",
-            schema={"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT}},
-            read=query.text,
-            default=(),
-            repeatable=True,
-        ),
-        Parameter(
-            name="user",
-            about=f"For operators: whose jobs; `{EVERY_USER}` for everybody's.",
-            schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
-            read=query.text,
-        ),
-        query.flag("needs_review", "Only jobs that wait until a person settles an outside effect."),
-        query.CURSOR,
-        query.LIMIT,
-    ),
+    query=JobsQuery,
     answers={200: Answer(about="A page of jobs.", body=JobPage)},
     problems=(Kind.OPERATORS_ONLY,),
 )
@@ -93,15 +76,15 @@ def index(call: Call) -> Response:
     """List jobs."""
     wanted = stored.JobFilter(
         user_id=_listed_user(call),
-        statuses=call.query["status"],
-        types=call.query["type"],
-        parked=call.query["needs_review"],
-        before=call.query["cursor"],
-        limit=call.query["limit"] + 1,
+        statuses=call.query.status,
+        types=call.query.type,
+        parked=call.query.needs_review,
+        before=call.query.cursor,
+        limit=call.query.limit + 1,
     )
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
         rows = stored.search(reader, wanted)
-    page = [job_body(row, operator=call.scope.principal.operator) for row in rows[: call.query["limit"]]]
+    page = [job_body(row, operator=call.scope.principal.operator) for row in rows[: call.query.limit]]
     return answer(JobPage(page, page[-1].job_id if len(rows) > len(page) else None))
 
 
@@ -132,7 +115,7 @@ def find_job(call: Call, job_id: str) -> dict[str, Any]:
 
 
 def _listed_user(call: Call) -> str | None:
-    principal, asked = call.scope.principal, call.query["user"]
+    principal, asked = call.scope.principal, call.query.user
     if asked is None or asked == principal.user:
         return principal.user
     if not principal.operator:

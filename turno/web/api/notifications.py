@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
 from flask import Response
@@ -12,9 +12,9 @@ from turno.store.api import notifications as stored
 from turno.tenancy.identity.session import as_api, call_as_api
 from turno.web.api.job_id import read_id
 from turno.web.auth.tenant_scope import Scope
-from turno.web.http import query
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
+from turno.web.http.query_models import Flag, JobPageQuery, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -55,11 +55,18 @@ class Read:
     status: Literal["read"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationsQuery(JobPageQuery):
+    """Which notifications are listed."""
+
+    unread: Annotated[Flag, described("Only those that were not read.")] = False
+
+
 LIST = Operation(
     method="GET",
     rule="/api/notifications",
     summary="List your notifications",
-    query=(query.flag("unread", "Only those that were not read."), query.CURSOR, query.LIMIT),
+    query=NotificationsQuery,
     answers={200: Answer(about="A page of notifications.", body=NotificationPage)},
 )
 
@@ -76,12 +83,12 @@ READ = Operation(
 @notifications.guarded(LIST)
 def index(call: Call) -> Response:
     """List a user's notifications."""
-    user, limit = call.scope.principal.user, call.query["limit"]
+    user, asked = call.scope.principal.user, call.query
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
-        rows = stored.search(reader, user, unread=call.query["unread"], before=call.query["cursor"], limit=limit + 1)
+        rows = stored.search(reader, user, unread=asked.unread, before=asked.cursor, limit=asked.limit + 1)
         unread = stored.count_unread(reader, user)
-    page = [notification_body(row) for row in rows[:limit]]
-    return answer(NotificationPage(page, unread, page[-1].id if len(rows) > limit else None))
+    page = [notification_body(row) for row in rows[: asked.limit]]
+    return answer(NotificationPage(page, unread, page[-1].id if len(rows) > asked.limit else None))
 
 
 @notifications.guarded(READ)

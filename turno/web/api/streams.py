@@ -1,10 +1,11 @@
 """GET /api/stream and /api/jobs/<id>/stream: how jobs stand, live, as server-sent events."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from threading import Event as Flag
 from time import time
-from typing import NoReturn
+from typing import Annotated, Literal, NoReturn
 from uuid import UUID
 
 from flask import Response, g, request
@@ -19,13 +20,12 @@ from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
-from turno.web.api.stream_access import TENANT, TICKET, stream_scope
+from turno.web.api.stream_access import stream_scope
 from turno.web.api.stream_events import RETRY, StreamEvents, Words, farewell, ready
 from turno.web.api.stream_response import StreamResponse
 from turno.web.auth.tenant_scope import require_operator
-from turno.web.http import query
 from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.http.query import Parameter
+from turno.web.http.query_models import NOT_GIVEN, Text, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -72,26 +72,27 @@ ABOUT = (
     "reason when the server ends the stream. Come back when it ends: the state is sent anew; ignore revisions lower "
     "than those you have. docs/streaming.md says more."
 )
-QUERY = (
-    Parameter(
-        name=TENANT,
-        about="The tenant, where X-Schema cannot be sent.",
-        schema={"type": "string", "pattern": f"^{SLUG.pattern}$"},
-        read=query.text,
-    ),
-    Parameter(
-        name=TICKET,
-        about="A ticket from /api/stream-tickets, in place of a token; it names the tenant.",
-        schema={"type": "string", "minLength": 1, "maxLength": query.LONGEST_TEXT},
-        read=query.text,
-    ),
-)
-EVERYBODY = Parameter(
-    name="user",
-    about=f"For operators: `{EVERY_USER}` for everybody's jobs; notifications remain your own.",
-    schema={"type": "string", "enum": [EVERY_USER]},
-    read=query.words(EVERY_USER),
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamQuery:
+    """Who asks, where headers cannot be sent."""
+
+    schema: Annotated[str, described("The tenant, where X-Schema cannot be sent.", pattern=f"^{SLUG.pattern}$")] = ""
+    ticket: Annotated[
+        Text, described("A ticket from /api/stream-tickets, in place of a token; it names the tenant.")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllJobsQuery(StreamQuery):
+    """Whose jobs are followed."""
+
+    user: Annotated[
+        Literal["*"], described(f"For operators: `{EVERY_USER}` for everybody's jobs; notifications remain your own.")
+    ] = NOT_GIVEN
+
+
 OPENED = {200: Answer(about="Events until either side ends them.", media_type="text/event-stream")}
 REFUSED = (Kind.FOREIGN_SITE, Kind.CROWDED)
 
@@ -100,7 +101,7 @@ ONE_JOB = Operation(
     rule="/api/jobs/<job_id>/stream",
     summary="Follow one job live",
     about=ABOUT.format(more="") + " The stream ends when the job has ended.",
-    query=QUERY,
+    query=StreamQuery,
     answers=OPENED,
     problems=(*REFUSED, Kind.NOT_FOUND),
     tenant_in_query=True,
@@ -112,7 +113,7 @@ ALL = Operation(
     summary="Follow all your jobs live",
     about=ABOUT.format(more="`notification` with the JSON of one notification, ")
     + " It begins with your open jobs, those that ended within the hour, and unread notifications.",
-    query=(*QUERY, EVERYBODY),
+    query=AllJobsQuery,
     answers=OPENED,
     problems=(*REFUSED, Kind.OPERATORS_ONLY),
     tenant_in_query=True,
@@ -135,7 +136,7 @@ def _open(call: Call, job_id: UUID | None) -> Response:
     if request.method == "HEAD":
         return Response(mimetype="text/event-stream")
     principal, hub = call.scope.principal, services().hub
-    everybody = call.query.get(EVERYBODY.name) == EVERY_USER
+    everybody = getattr(call.query, "user", None) == EVERY_USER
     if everybody:
         require_operator(call.scope)
     view = View(

@@ -1,10 +1,13 @@
 """Turn a POST into a submission, or into the full list of what is wrong with it."""
 
 import re
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from flask import Request
+from pydantic import PlainValidator, ValidationError, WithJsonSchema
 
 from turno.dispatch.dispatcher import Submission
 from turno.errors import UnknownJobType
@@ -13,18 +16,46 @@ from turno.jobs.job import Priority
 from turno.store.api import jobs as stored
 from turno.tenancy.identity.session import as_api
 from turno.web.http.large_body import one_at_a_time
+from turno.web.http.payloads import model_adapter, shape_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.http.query_models import NOT_GIVEN, described
 from turno.web.http.request_body import read_json_object
 from turno.web.http.request_headers import idempotency_key, trace_context
 from turno.web.routes import Call
 from turno.web.services import services
 
-FIELDS = ("payload", "run_at", "priority", "expires_at")
 FARTHEST = timedelta(days=366)
 # What is due for longer goes before the rest of its tenant, and counts as having waited since.
 LONGEST_PAST = timedelta(days=1)
 RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
-WORDS = {priority.word: priority for priority in Priority}
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, str) and RFC_3339.fullmatch(value.upper()):
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    raise ValueError("must be a date and time with offset, such as 2030-01-31T09:00:00-03:00")
+
+
+Moment = Annotated[datetime, PlainValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+RunAt = Annotated[Moment, described("Not before this moment: at most a year ahead and a day past.")]
+Band = Annotated[
+    Literal["urgent", "normal", "low"], described("Which of this tenant's jobs goes first; no other tenant's.")
+]
+ExpiresAt = Annotated[
+    Moment,
+    described("Begin no attempt after this moment but cancel the job; at most a year after run_at."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitBody:
+    """What POST takes; the payload is checked against its handler's own dataclass."""
+
+    payload: Any
+    run_at: RunAt = NOT_GIVEN
+    priority: Band = "normal"
+    expires_at: ExpiresAt = NOT_GIVEN
 
 
 def read_submission(request: Request, call: Call, job_type: str) -> Submission:
@@ -37,21 +68,20 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
     handler = _handler(job_type)
     with one_at_a_time(request):
         body = read_json_object(request)
-        problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name not in FIELDS]
-        payload = _payload(handler, body, problems)
-    priority = _priority(body, problems)
-    run_at, expires_at = _moment(body, "run_at", problems), _moment(body, "expires_at", problems)
+        wanted, payload, problems = _checked(handler, body)
+    if wanted is None:
+        raise invalid(problems)
     key = idempotency_key(request.headers)
-    untimely = _untimely(run_at, expires_at)
+    untimely = _untimely(wanted.run_at, wanted.expires_at)
     if problems or (untimely and not _used(call, handler.type, key)):
         raise invalid(problems + untimely)
     return Submission(
         handler=handler,
         payload=payload,
         user_id=call.scope.principal.user,
-        priority=priority,
-        run_at=run_at,
-        expires_at=expires_at,
+        priority=Priority[wanted.priority.upper()],
+        run_at=wanted.run_at,
+        expires_at=wanted.expires_at,
         idempotency_key=key,
         correlation_id=call.correlation_id,
         trace_context=trace_context(request.headers),
@@ -65,21 +95,17 @@ def _handler(job_type: str) -> type[JobHandler[Any]]:
         raise Problem(Kind.UNKNOWN_TYPE, "No job has this type; /openapi.json lists the types.") from None
 
 
-def _payload(handler: type[JobHandler[Any]], body: dict[str, Any], problems: list[FieldProblem]) -> Any:
-    if "payload" not in body:
-        problems.append(FieldProblem("payload", "is missing"))
-        return None
-    payload, found = services().payloads.check(handler, body["payload"])
-    problems += found
-    return payload
-
-
-def _priority(body: dict[str, Any], problems: list[FieldProblem]) -> Priority:
-    word = body.get("priority", Priority.NORMAL.word)
-    if not isinstance(word, str) or word not in WORDS:
-        problems.append(FieldProblem("priority", f"must be one of {', '.join(WORDS)}"))
-        return Priority.NORMAL
-    return WORDS[word]
+def _checked(handler: type[JobHandler[Any]], body: dict[str, Any]) -> tuple[SubmitBody | None, Any, list[FieldProblem]]:
+    """Return the body, its payload in canonical form, and what is wrong with either."""
+    wanted, payload, problems = None, None, []
+    try:
+        wanted = model_adapter(SubmitBody).validate_python(body)
+    except ValidationError as error:
+        problems = shape_problems(error, within=())
+    if "payload" in body:
+        payload, found = services().payloads.check(handler, body["payload"])
+        problems += found
+    return wanted, payload, problems
 
 
 def _untimely(run_at: datetime | None, expires_at: datetime | None) -> list[FieldProblem]:
@@ -100,19 +126,3 @@ def _used(call: Call, job_type: str, key: str | None) -> bool:
         return False
     with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
         return stored.find_by_key(reader, call.scope.principal.user, job_type, key) is not None
-
-
-def _moment(body: dict[str, Any], name: str, problems: list[FieldProblem]) -> datetime | None:
-    if name not in body:
-        return None
-    try:
-        return _parse_moment(body[name])
-    except (ValueError, OverflowError):
-        problems.append(FieldProblem(name, "must be a date and time with offset, such as 2030-01-31T09:00:00-03:00"))
-        return None
-
-
-def _parse_moment(value: Any) -> datetime:
-    if not isinstance(value, str) or not RFC_3339.fullmatch(value.upper()):
-        raise ValueError
-    return datetime.fromisoformat(value.upper()).astimezone(UTC)

@@ -1,35 +1,27 @@
 """Read a JSON body into the dataclass that documents it."""
 
 import json
-from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from flask import Request
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from turno.web.http.large_body import one_at_a_time
-from turno.web.http.payloads import shape_problems
+from turno.web.http.payloads import model_adapter, shape_problems
 from turno.web.http.problems import invalid
 from turno.web.http.request_body import read_json_object
 
 B = TypeVar("B")
 
 
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    kind.__pydantic_config__ = ConfigDict(extra="forbid")
-    return TypeAdapter(kind)
-
-
-# Checks and documents a body: no unknown field, nothing converted.
-body_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
-
-
 def read_body(request: Request, kind: type[B]) -> B:
-    """Return the request's body; raises Problem 413, 415, or 400 with everything that is wrong with it."""
+    """Return the request's body, nothing in it converted.
+
+    Raises Problem 413, 415, or 400 with everything that is wrong with it.
+    """
     try:
         with one_at_a_time(request):
-            body: B = body_adapter(kind).validate_json(json.dumps(read_json_object(request)), strict=True)
+            body: B = model_adapter(kind).validate_json(json.dumps(read_json_object(request)), strict=True)
     except ValidationError as error:
         raise invalid(shape_problems(error, within=())) from error
     return body

@@ -2,8 +2,9 @@
 
 import json
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -15,7 +16,17 @@ from turno.web.http.problems import FieldProblem
 
 # Beyond which pydantic is not asked for each: it makes some 100,000 of them a second, in the thread that holds the GIL.
 MOST_NAMED = 1000
+STRICT = ConfigDict(extra="forbid")
 LONGEST_FIELD = 200
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    kind.__pydantic_config__ = STRICT
+    return TypeAdapter(kind)
+
+
+# Checks and documents a dataclass of ours, such as a body or a query: no unknown field.
+model_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
 
 
 class Payloads:
@@ -26,7 +37,7 @@ class Payloads:
         for handler in handlers:
             for dataclass in dataclasses_in(handler.payload_type):
                 # Pydantic's documented way to configure a dataclass of the standard library.
-                dataclass.__pydantic_config__ = ConfigDict(extra="forbid")
+                dataclass.__pydantic_config__ = STRICT
             self._adapters[handler.type] = TypeAdapter(handler.payload_type)
 
     def adapter(self, job_type: str) -> TypeAdapter[Any]:
@@ -74,9 +85,11 @@ def shape_problems(error: ValidationError, *, within: tuple[str, ...]) -> list[F
 def _sentence(problem: ErrorDetails) -> str:
     match problem["type"]:
         case "unexpected_keyword_argument":
-            return "is not a field of this payload"
+            return "is not a field of this request"
         case "missing" | "missing_argument":
             return "is missing"
+        case "value_error":
+            return str(problem["ctx"]["error"])
         case "too_long":
             return f"takes at most {problem['ctx']['max_length']} items"
         case _:

@@ -9,12 +9,11 @@ from flask import Flask
 from pydantic import TypeAdapter
 
 from turno.jobs.handler import JobHandler
-from turno.jobs.job import Priority
 from turno.tenancy.identity.tenant import SLUG
-from turno.web.api.typed_body import body_adapter
+from turno.web.api.submit_body import SubmitBody
 from turno.web.auth.csrf import SAFE
 from turno.web.error_responses import MEDIA_TYPE
-from turno.web.http.payloads import Payloads
+from turno.web.http.payloads import Payloads, model_adapter
 from turno.web.http.problems import TYPE_ROOT, Kind
 from turno.web.http.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
 from turno.web.openapi.examples import example_of
@@ -136,7 +135,7 @@ def _schemas(app: Flask, handlers: list[type[JobHandler[Any]]], payloads: Payloa
     ]
     inputs += [(handler.type, "validation", payloads.adapter(handler.type)) for handler in handlers]
     taken = {described.operation.body for described in _described(app) if described.operation.body}
-    inputs += [(body, "validation", body_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
+    inputs += [(body, "validation", model_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
     refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
     return {key: ref for (key, _), ref in refs.items()}, shared.get("$defs", {})
 
@@ -195,13 +194,21 @@ def _path_parameters(operation: Operation) -> Iterator[Document]:
 
 
 def _query_parameters(operation: Operation) -> Iterator[Document]:
-    for parameter in operation.query:
-        yield {
-            "name": parameter.name,
-            "in": "query",
-            "description": parameter.about,
-            "schema": dict(parameter.schema),
-        }
+    for name, schema in _shape(operation.query)["properties"].items():
+        yield {"name": name, "in": "query", "description": schema.pop("description"), "schema": schema}
+
+
+def _shape(kind: type[Any]) -> Document:
+    """Return the schema of a dataclass whose fields say what they are; what may be left out has no senseless default.
+
+    Its own name is told nowhere, so that nothing has to refer to it.
+    """
+    schema = model_adapter(kind).json_schema(ref_template=SCHEMAS + "{model}")
+    for one in schema["properties"].values():
+        del one["title"]
+        if one.get("default") in (None, "", []):
+            one.pop("default", None)
+    return {name: schema[name] for name in ("type", "additionalProperties", "required", "properties") if name in schema}
 
 
 def _header_parameters(operation: Operation) -> Iterator[Document]:
@@ -264,23 +271,7 @@ def _taken_body(body: Document, schemas: Document) -> Document:
 
 
 def _submission_body(payload: Document, schemas: Document) -> Document:
-    moment = {"type": "string", "format": "date-time"}
-    schema = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["payload"],
-        "properties": {
-            "payload": payload,
-            "run_at": moment | {"description": "Not before this moment: at most a year ahead and a day past."},
-            "priority": {
-                "type": "string",
-                "enum": [priority.word for priority in Priority],
-                "default": Priority.NORMAL.word,
-                "description": "Which of this tenant's jobs goes first; no other tenant's.",
-            },
-            "expires_at": moment
-            | {"description": "Begin no attempt after this moment but cancel the job; at most a year after run_at."},
-        },
-    }
+    schema = _shape(SubmitBody)
+    schema["properties"]["payload"] = payload
     example = {"payload": example_of(payload, schemas)}
     return {"required": True, "content": {"application/json": {"schema": schema, "example": example}}}
