@@ -66,7 +66,7 @@ def waiting(channel: BlockingChannel, queue: str) -> int:
 def broker_process_of(consumer: subprocess.Popen[str]) -> int:
     children = Path(f"/proc/{consumer.pid}/task/{consumer.pid}/children").read_text().split()
     (broker_process,) = (
-        int(pid) for pid in children if b"broker_process.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        int(pid) for pid in children if b"turno.commands.broker_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
     return broker_process
 
