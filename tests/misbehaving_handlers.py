@@ -287,6 +287,16 @@ def wait_for_company(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def checkpoint_until_told(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Count with a checkpoint each time, until the word to go on."""
+    reached = job.checkpoint_state or 0
+    while not (Path(os.environ["MEET"]) / "go").exists():
+        reached += 1
+        job.checkpoint(reached)
+        time.sleep(0.02)
+    return {"reached": reached}
+
+
 def wait_for_a_lock(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     """Wait for the customer in `text`, but not for long; say so in a file when it was in vain."""
     job.connection.execute("SET LOCAL lock_timeout = '300ms'")
@@ -576,6 +586,7 @@ DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {
     "who": who,
     "hold_a_lock": hold_a_lock,
     "deadlock": deadlock,
+    "checkpoint_until_told": checkpoint_until_told,
     "wait_for_a_lock": wait_for_a_lock,
     "wait_for_company": wait_for_company,
     "huge_result": lambda _job, payload: {"x": "x" * (payload.number << 20)},

@@ -43,7 +43,8 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     world.backend = "pool"
     folder = tmp_path / "migrations"
     shutil.copytree(ROOT / "turno" / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
-    (folder / "tenant" / "schema" / "9000_colour.sql").write_text(STEP, encoding="utf-8")
+    latest = max(Migrations.read(folder).tenant.steps) + 1
+    (folder / "tenant" / "schema" / f"{latest:04d}_colour.sql").write_text(STEP, encoding="utf-8")
     steps = Migrations.read(folder)
     before = versions(world, steps)
     jobs = [
@@ -57,14 +58,14 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     sleeping = "FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(600)%%' AND pid <> pg_backend_pid()"
     assert wait_until(lambda: world.rows(f"SELECT 1 {sleeping}") != [], within=60)
     # The first may still wait for a lock that a job holds.
-    assert wait_until(lambda: versions(world, steps)["suc0001"] == 9000, within=60)
+    assert wait_until(lambda: versions(world, steps)["suc0001"] == latest, within=60)
     migrating.kill()
     migrating.wait()
     world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
-    assert versions(world, steps) == {"suc0001": 9000, "suc0002": before["suc0002"]}
+    assert versions(world, steps) == {"suc0001": latest, "suc0002": before["suc0002"]}
     outcomes = migrate(lambda: psycopg.connect(world.url), world.logins, migrations=steps)
     assert failed(outcomes) == []
-    assert versions(world, steps) == {"suc0001": 9000, "suc0002": 9000}
+    assert versions(world, steps) == {"suc0001": latest, "suc0002": latest}
     tenants = [world.one, world.other] * 8
     assert wait_until(
         lambda: all(world.job(job, tenant=tenant)["finished_at"] for job, tenant in zip(jobs, tenants, strict=True)),

@@ -22,7 +22,7 @@ from turno.tenancy.rights.privileges import live_objects
 from turno.tenancy.schema_migrations import ledger
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback, status
 from turno.tenancy.schema_migrations.fan_out import fan_out
-from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.files import Migrations, MissingMigration
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed, Outcome
 
 KEY = b"the tests' own master key, 32 or more"
@@ -216,7 +216,6 @@ def test_a_newer_schema_is_left_alone(place: Place) -> None:
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     place.migrate()
     (place.folder / "tenant" / "schema" / "0002_widgets.sql").unlink()
-    place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
     assert {outcome.error for outcome in place.migrate()} == {
         "version 0002 was applied by a newer release; use that one"
     }
@@ -442,6 +441,14 @@ def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
     place.write(name, text)
     with pytest.raises(ValueError, match=r"NNNN_name\.sql"):
         _ = place.migrations
+
+
+def test_a_folder_with_a_gap_is_refused_and_nothing_is_applied(place: Place) -> None:
+    place.write("tenant/schema/0003_later.sql", "CREATE TABLE later ();")
+    with pytest.raises(MissingMigration, match=r"^0003_later\.sql stands where no 0002_\*\.sql does\. .*restore"):
+        place.migrate()
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    assert {outcome.done for outcome in place.migrate()} == {(2, 3)}
 
 
 def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:

@@ -22,6 +22,13 @@ class BadMigrationName(ValueError):
         super().__init__(f"{name}: {self.__doc__}")
 
 
+class MissingMigration(ValueError):
+    """Steps are numbered from 0001 without a gap: restore the missing file, or number the later ones anew."""
+
+    def __init__(self, missing: int, name: str) -> None:
+        super().__init__(f"{name}.sql stands where no {missing:04d}_*.sql does. {self.__doc__}")
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """One SQL file."""
@@ -124,6 +131,9 @@ def _steps(folder: Traversable) -> dict[int, Migration]:
             ups[int(match[1])] = f"{match[1]}_{match[2]}", script
     if orphans := downs.keys() - {name for name, _ in ups.values()}:
         raise BadMigrationName(f"{min(orphans)}.down.sql")
+    for expected, version in enumerate(sorted(ups), start=1):
+        if version != expected:
+            raise MissingMigration(expected, ups[version][0])
     return {version: Migration(version, name, up, downs.get(name)) for version, (name, up) in ups.items()}
 
 
