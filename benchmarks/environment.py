@@ -18,6 +18,7 @@ from turno.settings import Settings
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.files import packaged
 from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 COMPANY = "northwind"
 KEY = "the benchmarks' own master key, 32 or more"
+TABLES = packaged(ROOT / "migrations")
 SHARED_BUFFERS = "512MB"  # what the peers were measured with, too
 
 
@@ -43,7 +45,7 @@ class Ground:
 
     def tenant(self, slug: str) -> Tenant:
         """Add a tenant."""
-        return add_tenant(self.admin, self.logins, slug, COMPANY)
+        return add_tenant(self.admin, self.logins, slug, COMPANY, migrations=TABLES)
 
     def environment(self, **extra: str) -> dict[str, str]:
         """Return the variables of a process that belongs here."""
@@ -51,6 +53,7 @@ class Ground:
             **os.environ,
             "DATABASE_URL": self.url,
             "MASTER_KEY": KEY,
+            "HANDLERS": "handlers:build_registry",
             "JWT_KEY": "the benchmarks' own token key, long enough",
             "EXEC_SLOT_DIR": str(self.folder / "slots"),
             "LOG_LEVEL": "WARNING",

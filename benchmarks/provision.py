@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from benchmarks.environment import KEY, open_ground
+from benchmarks.environment import KEY, TABLES, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, milliseconds, timed
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.schema_migrations.all_schemas import migrate
-from turno.tenancy.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
@@ -55,9 +54,10 @@ def _add(ground: Ground) -> Contestant:
 def _bare(admin: psycopg.Connection[Any]) -> Contestant:
     """Return what runs the same files in a database beside, as its superuser, each schema in one transaction."""
     install(admin, Logins(f"dbname={admin.info.dbname}", KEY.encode()))
-    ours = packaged().tenant
-    scripts = [*(step.up for step in ours.steps.values()), *ours.functions.values()]
-    files = [script.text.encode() for script in scripts]
+    files = TABLES
+    steps = [step.up for source in files.of_tenant for step in source.steps.values()]
+    scripts = [*steps, *(files.tenant.functions or {}).values()]
+    texts = [script.text.encode() for script in scripts]
     names = (f"bare_{number}" for number in count())
 
     def add() -> None:
@@ -65,7 +65,7 @@ def _bare(admin: psycopg.Connection[Any]) -> Contestant:
         with admin.transaction():
             admin.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
             admin.execute(sql.SQL("SET LOCAL search_path = {}, pg_temp").format(schema))
-            for file in files:
-                admin.execute(file, prepare=False)
+            for text in texts:
+                admin.execute(text, prepare=False)
 
     return timed(add)

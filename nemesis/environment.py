@@ -22,6 +22,7 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.files import packaged
 from turno.wiring.shared import ROOT
 from turno.without_secrets import VISIBLE
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.answer_timeout import PunctualConnection
     from turno.tenancy.identity.tenant import Tenant
 
+TABLES = packaged(ROOT / "migrations")
 KEY = "the nemesis' own master key, 32 or more"
 JWT_KEY = "the nemesis' own token key, long enough"
 MARK = "TURNO_NEMESIS"  # of every worker
@@ -166,7 +168,7 @@ def _install(url: str) -> list[Tenant]:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
-        tenants = [add_tenant(admin, logins, f"suc000{n}", "northwind") for n in (1, 2, 3)]
+        tenants = [add_tenant(admin, logins, f"suc000{n}", "northwind", migrations=TABLES) for n in (1, 2, 3)]
         for tenant, share in zip(tenants, BRANCH_SHARES, strict=True):
             with admin.transaction():
                 admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))

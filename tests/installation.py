@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,23 @@ from turno.jobs.handler import JobHandler
 from turno.store.api.commands import NewJob
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing import installation as kit
-from turno.testing.installation import KEY, PRODUCT
+from turno.testing.installation import KEY
 from turno.wiring.shared import ROOT
 
 __all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "build_world"]
 
 LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
 NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
+HANDLERS = "handlers:build_registry"
+TABLES = ROOT / "migrations"
 ODD = "tests.misbehaving_handlers:REGISTRY"
 
 
+@dataclass
 class ExampleInstallation(kit.Installation):
     """A world of branches; a job is a batch of invoices unless said otherwise."""
+
+    registry: str = HANDLERS
 
     @property
     def odd(self) -> bool:
@@ -37,7 +43,7 @@ class ExampleInstallation(kit.Installation):
 
     @odd.setter
     def odd(self, wanted: bool) -> None:
-        self.registry = ODD if wanted else PRODUCT
+        self.registry = ODD if wanted else HANDLERS
 
     def enqueue(
         self,
@@ -62,7 +68,7 @@ class ExampleInstallation(kit.Installation):
 def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[ExampleInstallation]:
     """Install, add a tenant for each share of the Northwind orders, and load them."""
     fill = {slug: partial(load_orders, share=share) for slug, share in shares.items()}
-    with kit.build_world(url, folder, fill, ExampleInstallation) as world:
+    with kit.build_world(url, folder, fill, ExampleInstallation, TABLES) as world:
         yield world
 
 

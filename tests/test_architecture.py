@@ -54,7 +54,8 @@ ARROWS: dict[str, set[str]] = {
     "turno.crash_points": set(),
     "turno.handed_secrets": set(),
     "turno.settings": {"turno.errors"},
-    "turno.jobs": {"turno.errors", "turno.jobs", "turno.tenancy.identity.tenant"},
+    "turno.named": set(),
+    "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant"},
     "turno.store.engine": {
         "turno.errors",
         "turno.jobs",

@@ -1,7 +1,8 @@
-"""Read the environment: real variables, then `.env`, then a running demo's."""
+"""Read the environment: real variables, then `.env`, then a running demo's, then what the project itself says."""
 
 import os
 import sys
+import tomllib
 from io import StringIO
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from turno.settings import Settings
 
 DEMO_ENVIRONMENT = Path(".turno/demo.env")
 READ_ALREADY = "TURNO_DOTENV"
+# What a project says of itself, in its pyproject.toml under [tool.turno]: it is the same wherever the project runs.
+PROJECT = ("handlers", "web_app", "migrations", "commands")
 
 
 def read_settings() -> Settings:
@@ -26,13 +29,14 @@ def public_settings() -> Settings:
 
 
 def complete_environment() -> None:
-    """Add the variables of `.env`, and of a running demo, that are not set.
+    """Add the variables of `.env`, of a running demo and of the project that are not set.
 
     A program that was started by another of ours inherits everything from it, which says so, and reads no file.
     """
     if os.environ.get(READ_ALREADY) != "read":
         read_dotenv()
         _read_demo()
+        read_project()
 
 
 def read_env_file(name: str) -> None:
@@ -47,12 +51,38 @@ def read_env_file(name: str) -> None:
     except (OSError, ValueError) as problem:
         raise InvalidSettings([f"--env-file {name}: {problem}"]) from None
     _add(_values(lines))
+    read_project()
     os.environ[READ_ALREADY] = "read"
 
 
 def read_dotenv() -> None:
     """Add the variables of `.env` that are not set."""
     _add(_variables(Path(".env")))
+
+
+def read_project() -> None:
+    """Add what the project says of itself and no variable does."""
+    _add(project())
+
+
+def said(name: str) -> str:
+    """Return what the environment, `.env` or the project says under this name, without reading all of them in."""
+    return os.environ.get(name) or _variables(Path(".env")).get(name) or project().get(name, "")
+
+
+def project() -> dict[str, str]:
+    """Return what `[tool.turno]` in the working directory's pyproject.toml says, as variables."""
+    file = Path("pyproject.toml")
+    if not file.is_file():
+        return {}
+    try:
+        said = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("turno", {})
+    except (OSError, ValueError) as problem:
+        raise InvalidSettings([f"pyproject.toml: {problem}"]) from None
+    for name, value in said.items():
+        if name not in PROJECT or not isinstance(value, str):
+            raise InvalidSettings([f"pyproject.toml: [tool.turno] knows the texts {', '.join(PROJECT)}, not {name}"])
+    return {name.upper(): value for name, value in said.items()}
 
 
 def _read_demo() -> None:

@@ -108,7 +108,12 @@ class Settings:
     )
     master_key: str = _setting("", "secret all role passwords are derived from, 32 characters or more", secret=True)
     installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
-    handlers: str = _setting("handlers:build_registry", "where the handlers are, as package.module:name", _place)
+    handlers: str = _setting("", "where the handlers are, as package.module:name", _place)
+    web_app: str = _setting(
+        "", "what returns the Flask application to serve, as package.module:name; without it Turno's own pages", _place
+    )
+    migrations: str = _setting("", "a folder of NNNN_name.sql: the application's tables in each tenant's schema")
+    commands: str = _setting("", "further commands of `turno`, as package.module:name", _place)
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request", read=_flag)
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", _one_of(*BACKENDS))
     queue_canary_backend: str = _setting("", "a second backend, for some of the tenants", _one_of(*BACKENDS))

@@ -1,1 +1,10 @@
-"""The commands of `turno`, one file each."""
+"""The commands that this application adds to `turno`."""
+
+COMMANDS = {
+    "demo": ("cli.commands.demo:demo", "Start everything here, invoice 830 orders and leave the pages open."),
+    "nemesis": ("cli.commands.nemesis:nemesis", "Break everything at random on a server of its own, and judge."),
+    "test": (
+        "cli.commands.test:test",
+        "Run the static checks and the fast ring of the tests, or with --deep every test there is.",
+    ),
+}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from turno.tenancy.identity.logins import Logins
     from turno.tenancy.schema_migrations.fan_out import Connect
+    from turno.tenancy.schema_migrations.files import Migrations
 
 COMPANY = "northwind"
 SLUGS = ("suc0001", "suc0002", "suc0003")
@@ -51,14 +52,14 @@ class Invoiced:
     integrity: InvoiceIntegrity
 
 
-def provision(connect: Connect, known: Logins) -> list[Tenant]:
+def provision(connect: Connect, known: Logins, files: Migrations) -> list[Tenant]:
     """Return the branches, migrated to this release and made where they are missing."""
     with opened(connect) as admin:
         install(admin, known)
-        if broken := failed(migrate(connect, known)):
+        if broken := failed(migrate(connect, known, migrations=files)):
             raise DemoFailed(f"{broken[0].slug or broken[0].schema}: {broken[0].error}")
         add_company(admin, known, COMPANY, "Northwind Traders")
-        return [_usable(admin, known, add_tenant(admin, known, slug, COMPANY)) for slug in SLUGS]
+        return [_usable(admin, known, add_tenant(admin, known, slug, COMPANY, migrations=files)) for slug in SLUGS]
 
 
 def rescue_all(known: Logins) -> None:

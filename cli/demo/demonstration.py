@@ -21,7 +21,7 @@ from cli.demo.steps import step
 from cli.demo.web import DemoWeb
 from handlers.services.northwind.load import BRANCH_SHARES
 from turno.commands.development_token import development_token
-from turno.environment import read_dotenv
+from turno.environment import read_dotenv, read_project
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.folder_lock import FolderInUseError, FolderLock
 from turno.servers.free_port import free_port
@@ -29,7 +29,7 @@ from turno.servers.marked_processes import end_marked
 from turno.settings import Settings
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins, migrations
 
 if TYPE_CHECKING:
     from cli.demo.folder import DemoFolder
@@ -99,6 +99,7 @@ class Demo:
 
     def _start_database(self) -> Settings:
         read_dotenv()
+        read_project()
         with step("start PostgreSQL") as told:
             own = os.environ.get("ADMIN_DATABASE_URL") or os.environ.get("DATABASE_URL")
             url = own or self._embedded()
@@ -129,7 +130,7 @@ class Demo:
 
     def _provision(self, settings: Settings) -> list[Tenant]:
         with step("provision the branches") as told:
-            tenants = branches.provision(provisioner(settings), logins(settings))
+            tenants = branches.provision(provisioner(settings), logins(settings), migrations(settings))
             told.done = f"company {branches.COMPANY} with {', '.join(tenant.slug for tenant in tenants)}"
         return tenants
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from turno.servers.embedded_postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS = sorted({file.name[:4] for file in (ROOT / "turno" / "migrations" / "tenant" / "schema").glob("*.sql")})
 KEY = "the command line's tests' own key, long enough"
 
 # What an attempt leaves behind that parked its job for an effect in doubt.
@@ -117,14 +116,16 @@ def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: In
 
 
 def test_migrations_go_back_and_come_again(installed: Installation) -> None:
-    before, newest = STEPS[-2:]
-    assert f"suc0001 would lose {newest}" in installed.succeed("migrate", "--rollback", "1", "--dry-run")
+    newest = "0001"
+    undo = ("migrate", "--application", "--rollback", "1")
+    assert f"suc0001 would lose {newest}" in installed.succeed(*undo, "--dry-run")
     assert "nothing to do" in installed.succeed("migrate", "--dry-run")
-    back = installed.succeed("migrate", "--rollback", "1", "--tenant", "suc0002")
+    back = installed.succeed(*undo, "--tenant", "suc0002")
     assert f"1/1 suc0002 lost {newest}" in back
     behind = installed.run("migrate", "--status")
     assert behind.returncode == 1
-    assert [line.split()[2:4] for line in behind.stdout.splitlines()[2:]] == [[newest, "nothing"], [before, newest]]
+    standings = [line.split()[2:5] for line in behind.stdout.splitlines()[2:]]
+    assert standings[-2:] == [["application", newest, "nothing"], ["application", "0000", newest]]
     assert f"suc0002 would get {newest}" in installed.succeed("migrate", "--dry-run")
     assert f"1/1 suc0002 got {newest}" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
 

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.installation import HANDLERS, ROOT, TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 OURS = ("DATABASE_URL", "ADMIN_DATABASE_URL", "MASTER_KEY", "JWT_KEY", "TURNO_DOTENV", "TURNO_DEMO", "TURNO_CRASH_AT")
 
 
 def bare_environment(**variables: str) -> dict[str, str]:
     """Return this process's environment without any setting of ours, and with `variables`."""
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
-    return kept | {"PYTHONPATH": str(ROOT)} | variables
+    # In a folder of the test's own there is no pyproject.toml to say so.
+    project = {"HANDLERS": HANDLERS, "MIGRATIONS": str(TABLES), "COMMANDS": "cli.commands:COMMANDS"}
+    return kept | project | {"PYTHONPATH": str(ROOT)} | variables
 
 
 def turno(

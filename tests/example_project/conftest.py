@@ -1,4 +1,4 @@
-"""The whole set-up of a project's tests: the kit, our handlers, and what every tenant has."""
+"""The whole set-up of a project's tests: the kit, and what every tenant has; pyproject.toml says the rest."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ import psycopg
 import pytest
 
 pytest_plugins = ["turno.testing.plugin"]
-
-
-@pytest.fixture(scope="session")
-def turno_registry() -> str:
-    return "shop_handlers:build_registry"
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,11 @@
 """A branch's schema with the business tables, as the migration leaves it."""
 
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import Connection, sql
 
-from turno import migrations
-
-_TENANT_MIGRATIONS = Path(migrations.__file__).parent / "tenant" / "schema"
+from tests.installation import TABLES
 
 
 def connect(database: str, schema: str) -> Connection[Any]:
@@ -19,9 +16,9 @@ def connect(database: str, schema: str) -> Connection[Any]:
 def create_branch(database: str, schema: str) -> Connection[Any]:
     connection = connect(database, schema)
     connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    run_migration(connection, "0002_invoicing.sql")
+    run_migration(connection, "0001_invoicing.sql")
     return connection
 
 
 def run_migration(connection: Connection[Any], name: str) -> None:
-    connection.execute((_TENANT_MIGRATIONS / name).read_bytes())
+    connection.execute((TABLES / name).read_bytes())

@@ -361,7 +361,7 @@ def test_the_tables_refuse_what_does_not_add_up(loaded: Connection[Any], stateme
 
 
 def test_down_leaves_nothing_and_up_can_follow(loaded: Connection[Any]) -> None:
-    run_migration(loaded, "0002_invoicing.down.sql")
+    run_migration(loaded, "0001_invoicing.down.sql")
     left = loaded.execute("SELECT relname FROM pg_class WHERE relnamespace = 'branch'::regnamespace").fetchall()
     assert left == []
-    run_migration(loaded, "0002_invoicing.sql")
+    run_migration(loaded, "0001_invoicing.sql")

@@ -23,6 +23,7 @@ from turno.tenancy.schema_migrations import ledger
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback, status
 from turno.tenancy.schema_migrations.fan_out import fan_out
 from turno.tenancy.schema_migrations.files import Migrations, MissingMigration
+from turno.tenancy.schema_migrations.ledger import LIBRARY
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed, Outcome
 
 KEY = b"the tests' own master key, 32 or more"
@@ -49,7 +50,8 @@ class Place:
 
     @property
     def migrations(self) -> Migrations:
-        return Migrations.read(self.folder)
+        application = self.folder / "application"
+        return Migrations.read(self.folder, application if application.exists() else None)
 
     def migrate(self, **options: Any) -> list[Outcome]:
         return migrate(self.connect, self.logins, migrations=self.migrations, **options)
@@ -58,7 +60,12 @@ class Place:
         return rollback(self.connect, self.logins, migrations=self.migrations, **options)
 
     def versions(self) -> dict[str, int]:
-        return {one.slug: one.at for one in status(self.admin, self.logins, migrations=self.migrations)}
+        found = status(self.admin, self.logins, migrations=self.migrations)
+        return {one.slug: one.at for one in found if one.ledger == LIBRARY}
+
+    def application_versions(self) -> dict[str, int]:
+        found = status(self.admin, self.logins, migrations=self.migrations)
+        return {one.slug: one.at for one in found if one.ledger != LIBRARY}
 
     def in_schema(self, tenant: Tenant, statement: Any) -> psycopg.Cursor[Any]:
         with self.admin.transaction():
@@ -460,3 +467,53 @@ def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:
         install(place.admin, place.logins, migrations=place.migrations)
     place.write("control/schema/0002_broken.sql", "CREATE TABLE gauges ();")
     assert install(place.admin, place.logins, migrations=place.migrations) == (2,)
+
+
+@pytest.fixture
+def applied(place: Place) -> Place:
+    """A place whose application has a table and a view in each tenant."""
+    (place.folder / "application").mkdir()
+    place.write(
+        "application/0001_stock.sql", "CREATE TABLE stock (id integer); CREATE VIEW shown AS SELECT id FROM stock"
+    )
+    place.write("application/0001_stock.down.sql", "DROP VIEW shown; DROP TABLE stock")
+    assert [outcome.done for outcome in place.migrate()] == [(1,)] * 3
+    return place
+
+
+def test_an_application_s_tables_have_a_ledger_of_their_own(applied: Place) -> None:
+    assert applied.migrate() == []
+    assert applied.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+    assert applied.application_versions() == dict.fromkeys(SLUGS, 1)
+    assert check(applied.admin, applied.logins) == []
+    added = add_tenant(applied.admin, applied.logins, "suc0004", "acme", migrations=applied.migrations)
+    assert applied.in_schema(added, "SELECT count(*) FROM stock").fetchone() == (0,)
+
+
+def test_an_application_s_views_are_shown_and_its_tables_are_not(applied: Place) -> None:
+    tenant = applied.tenants[0]
+    read = f"has_table_privilege('{tenant.api_role}', %s, 'SELECT')"
+    row = applied.in_schema(tenant, "SELECT " + read % "'shown'" + ", " + read % "'stock'").fetchone()
+    assert row == (True, False)
+
+
+def test_an_application_s_steps_are_taken_back_alone(applied: Place) -> None:
+    assert {outcome.done for outcome in applied.rollback(application=True)} == {(1,)}
+    assert applied.application_versions() == dict.fromkeys(SLUGS, 0)
+    assert applied.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+    assert {outcome.done for outcome in applied.migrate()} == {(1,)}
+
+
+def test_a_tenant_whose_library_s_step_failed_gets_none_of_the_application(applied: Place) -> None:
+    applied.write("tenant/schema/0002_bad.sql", "SELECT 1 / (SELECT count(*) FROM background_jobs)")
+    applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
+    assert len(failed(applied.migrate())) == 3
+    assert applied.application_versions() == dict.fromkeys(SLUGS, 1)
+
+
+def test_another_folder_than_the_application_s_is_said_to_be_one(applied: Place) -> None:
+    (applied.folder / "application/0001_stock.sql").rename(applied.folder / "application/0002_stock.sql")
+    (applied.folder / "application/0001_stock.down.sql").unlink()
+    assert {outcome.error for outcome in applied.migrate()} == {
+        "version 0001 of the application has no file where MIGRATIONS says; correct it"
+    }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turno.environment import DEMO_ENVIRONMENT, read_settings
+from turno.errors import InvalidSettings
 from turno.handed_secrets import handed_over
 from turno.wiring.shared import ROOT
 
@@ -94,3 +95,19 @@ def test_a_program_is_handed_what_it_needs_alone() -> None:
         [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True
     ).stdout
     assert told.strip() == "[('DATABASE_URL', 'dbname=x'), ('MASTER_KEY', 'a key')] y []"
+
+
+def test_what_the_project_says_of_itself_counts_where_no_variable_is_set(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "pyproject.toml").write_text('[tool.turno]\nhandlers = "shop:JOBS"\nmigrations = "tables"\n')
+    monkeypatch.setenv("MIGRATIONS", "elsewhere")
+    settings = read_settings()
+    assert (settings.handlers, settings.migrations) == ("shop:JOBS", "elsewhere")
+
+
+@pytest.mark.parametrize("text", ['handler = "shop:JOBS"', "handlers = 3", 'master_key = "it is committed"', "= 1"])
+def test_what_a_project_cannot_say_of_itself_is_refused_with_the_file_s_name(folder: Path, text: str) -> None:
+    (folder / "pyproject.toml").write_text(f"[tool.turno]\n{text}\n")
+    with pytest.raises(InvalidSettings, match=r"pyproject\.toml: "):
+        read_settings()

@@ -34,7 +34,11 @@ def test_an_unnamed_table_is_the_business_of_handlers() -> None:
         (Role.HANDLER, "DELETE"),
         (Role.REPORT, "SELECT"),
     }
-    assert rights(TENANT, Kind.VIEW, "ledger_view") == {(Role.HANDLER, "SELECT"), (Role.REPORT, "SELECT")}
+    assert rights(TENANT, Kind.VIEW, "ledger_view") == {
+        (Role.HANDLER, "SELECT"),
+        (Role.REPORT, "SELECT"),
+        (Role.API, "SELECT"),
+    }
     assert rights(TENANT, Kind.SEQUENCE, "some_seq") == {(Role.HANDLER, "USAGE")}
 
 

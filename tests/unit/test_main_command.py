@@ -97,3 +97,29 @@ def test_an_env_file_that_is_not_there_is_said() -> None:
     told = CliRunner().invoke(main, ["--env-file", "/nowhere/turno.env", "workers"])
     assert (told.exit_code, told.stderr.splitlines()[0]) == (1, "cannot start, please correct:")
     assert "/nowhere/turno.env" in told.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project that is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COMMANDS", raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+def test_an_application_has_commands_of_its_own(project: Path) -> None:
+    (project / "shop_commands.py").write_text(
+        "import click\n@click.command()\ndef stock():\n    click.echo('3 left')\n"
+        "COMMANDS = {'stock': ('shop_commands:stock', 'Count what is left.')}\n"
+    )
+    (project / "pyproject.toml").write_text('[tool.turno]\ncommands = "shop_commands:COMMANDS"\n')
+    assert "Count what is left." in CliRunner().invoke(main, ["--help"]).output
+    assert CliRunner().invoke(main, ["stock"]).output == "3 left\n"
+
+
+def test_commands_that_cannot_be_loaded_are_said(project: Path) -> None:
+    (project / ".env").write_text("COMMANDS=nowhere:COMMANDS\n")
+    told = CliRunner().invoke(main, ["stock"])
+    assert told.exit_code == 1
+    assert "COMMANDS=nowhere:COMMANDS: ModuleNotFoundError" in told.stderr

@@ -3,12 +3,12 @@ from click.testing import CliRunner
 
 from turno.commands.main import main
 from turno.commands.output.migrate_report import Report, print_standings, versions
-from turno.tenancy.schema_migrations.ledger import Standing
+from turno.tenancy.schema_migrations.ledger import LIBRARY, Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
 
 
 def standing(*, pending: tuple[int, ...] = (), unknown: tuple[int, ...] = (), redefine: bool = False) -> Standing:
-    return Standing("t_000000000001", "suc0001", 2, pending, (), unknown, redefine)
+    return Standing("t_000000000001", "suc0001", LIBRARY, 2, pending, (), unknown, redefine)
 
 
 def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.CaptureFixture[str]) -> None:

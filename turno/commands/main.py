@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from typing import NamedTuple
 
 import click
 
 from turno.commands.output.failures import run_plainly
-from turno.environment import read_env_file
+from turno.environment import read_env_file, said
+from turno.errors import InvalidSettings
+from turno.named import load
 
 
 class Entry(NamedTuple):
@@ -20,7 +21,6 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry("cli.commands.demo:demo", "Start everything here, invoice 830 orders and leave the pages open."),
     "serve": Entry("turno.commands.serve:serve", "Serve HTTP."),
     "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("turno.commands.pool:pool", "Stay and run what waits, with resident children."),
@@ -39,36 +39,45 @@ COMMANDS = {
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list and remove tenants; mend their access."),
     "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),
     "token": Entry("turno.commands.token:token", "Print a token for development."),
-    "nemesis": Entry("cli.commands.nemesis:nemesis", "Break everything at random on a server of its own, and judge."),
-    "test": Entry(
-        "cli.commands.test:test",
-        "Run the static checks and the fast ring of the tests, or with --deep every test there is.",
-    ),
 }
+
+
+def application_commands() -> dict[str, Entry]:
+    """Return the further commands of the application, where COMMANDS names a table of them.
+
+    The table maps a command's name to its place, as `module:name`, and its line in `turno --help`.
+    """
+    place = said("COMMANDS")
+    if not place:
+        return {}
+    try:
+        return {name: Entry(*entry) for name, entry in load(place).items()}
+    except Exception as error:  # a module may raise anything
+        raise InvalidSettings([f"COMMANDS={place}: {type(error).__name__}: {error}"]) from error
 
 
 class LazyGroup(click.Group):
     """Loads a command's module when the command is asked for, and tells its errors plainly."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the table's order."""
+        """Return the names in the tables' order."""
         del ctx
-        return list(COMMANDS)
+        return [*COMMANDS, *application_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command's module."""
         del ctx
-        if cmd_name not in COMMANDS:
+        entry = COMMANDS.get(cmd_name) or application_commands().get(cmd_name)
+        if entry is None:
             return None
-        module, name = COMMANDS[cmd_name].place.split(":")
-        command: click.Command = getattr(import_module(module), name)
+        command: click.Command = load(entry.place)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table's lines: help for all must not load all."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.line) for name, entry in COMMANDS.items()])
+            formatter.write_dl([(name, entry.line) for name, entry in (COMMANDS | application_commands()).items()])
 
     def invoke(self, ctx: click.Context) -> None:
         """Run the command; what it returns is the exit status, 1 after an error that a person can act on."""

@@ -13,7 +13,7 @@ from turno.tenancy.provisioning.install import install
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins, migrations
 
 if TYPE_CHECKING:
     from turno.tenancy.schema_migrations.one_schema import Outcome
@@ -26,6 +26,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--check", is_flag=True, help="Show rights that differ from the matrix; exit status 1 if any does.")
 @click.option("--rollback", type=COUNT, metavar="N", help="Take the tenants' last N migrations back.")
 @click.option("--to", type=click.IntRange(min=0), metavar="VERSION", help="Take the tenants back to this version.")
+@click.option("--application", is_flag=True, help="Take back the application's migrations, not the library's.")
 @click.option("--tenant", "slugs", multiple=True, metavar="SLUG", help="Take back only this one; may be repeated.")
 @click.option("--canary", metavar="SLUG", help="Migrate this tenant first, and no other if it fails.")
 @click.option("--redefine", is_flag=True, help="Make all functions and rights anew, not only where their text changed.")
@@ -39,21 +40,24 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
     back = rollback is not None or to is not None
     if status + check + (rollback is not None) + (to is not None) > 1:
         raise click.UsageError("--status, --check, --rollback and --to exclude each other: give one of them")
-    if options["slugs"] and not back:
-        raise click.UsageError("--tenant says whom to take back: give --rollback or --to with it")
+    if (options["slugs"] or options["application"]) and not back:
+        raise click.UsageError("--tenant and --application say what to take back: give --rollback or --to with them")
     settings = read_settings()
-    known, connect = logins(settings), provisioner(settings)
+    known, connect, files = logins(settings), provisioner(settings), migrations(settings)
     if status:
         with opened(connect) as admin:
-            return print_standings(all_schemas.status(admin, known))
+            return print_standings(all_schemas.status(admin, known, migrations=files))
     if check:
         with opened(connect) as admin:
             return print_findings(check_catalog(admin, known))
     progress = Report(dry_run=options["dry_run"], back=back)
-    shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress}
+    shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress, "migrations": files}
     if back:
         steps, slugs = rollback or 1, list(options["slugs"]) or None
-        return report(all_schemas.rollback(connect, known, steps=steps, to=to, slugs=slugs, **shared))
+        of_application = options["application"]
+        return report(
+            all_schemas.rollback(connect, known, steps=steps, to=to, slugs=slugs, application=of_application, **shared)
+        )
     if not options["dry_run"]:
         with opened(connect) as admin:
             progress.control(install(admin, known))

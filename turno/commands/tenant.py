@@ -18,7 +18,7 @@ from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins, migrations
 
 
 @click.group()
@@ -37,7 +37,7 @@ def add(slug: str, company: str, name: str | None) -> None:
     with opened(provisioner(settings)) as admin:
         if name:
             add_company(admin, known, company, name)
-        added = add_tenant(admin, known, slug, company)
+        added = add_tenant(admin, known, slug, company, migrations=migrations(settings))
     click.echo(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 
 

@@ -1,14 +1,12 @@
 """Find the handlers of this installation where `HANDLERS` says that they are."""
 
-import sys
 from collections.abc import Iterable
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from turno.errors import InvalidSettings
 from turno.jobs.handler import JobHandler
 from turno.jobs.registry import Registry
+from turno.named import load
 
 EXPECTED = "a Registry, a list of handler classes, or a function that returns one of them"
 
@@ -19,12 +17,10 @@ def named_handlers(place: str) -> Registry:
     There is a Registry, a list of handler classes, or a function that returns one of them. The working directory is
     looked in, too, after everything that is installed.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-    module, _, name = place.partition(":")
+    if not place:
+        raise InvalidSettings(["HANDLERS is not set: name a list of handler classes as package.module:name"])
     try:
-        found = getattr(import_module(module), name)
+        found = load(place)
         if callable(found) and not isinstance(found, type):
             found = found()
         return found if isinstance(found, Registry) else Registry.of(_classes(found))

@@ -27,6 +27,7 @@ from turno.tenancy.identity.session import call_as_api, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.clock import FROZEN, REAL, FrozenClock
 from turno.testing.in_process_worker import InProcessWorker
 from turno.wiring.shared import ROOT, inline_runner, maintenance
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 KEY = "the tests' own master key, 32 or more"
-PRODUCT = "handlers:build_registry"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}
 WHERE status = 'pending' AND run_at < 'infinity' AND id IN (SELECT job_id FROM turno.tickets WHERE state = 'scheduled')
@@ -66,7 +66,7 @@ class Installation:
     web: psycopg.Connection[Any]
     engine: psycopg.Connection[Any]
     extra: dict[str, str] = field(default_factory=dict)
-    registry: str = PRODUCT
+    registry: str = ""
     backend: str = "exec"
     workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
@@ -256,8 +256,8 @@ class Installation:
         return self._start("turno.commands.main", "consume", *arguments, environment=self.environment | extra)
 
     def start(self, command: str, **extra: str) -> subprocess.Popen[str]:
-        """Start a command as it is, whatever handlers this world's workers know."""
-        return self._start("turno.commands.main", command, environment=self.environment | {"HANDLERS": PRODUCT} | extra)
+        """Start a command of `turno`."""
+        return self._start("turno.commands.main", command, environment=self.environment | extra)
 
     def _start(self, module: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         return self._spawn([sys.executable, "-m", module, *arguments], environment)
@@ -364,17 +364,25 @@ class UntilForever(TimestamptzLoader):
 
 @contextmanager
 def build_world(
-    url: str, folder: Path, fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]], kind: type[W]
+    url: str,
+    folder: Path,
+    fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]],
+    kind: type[W],
+    tables: Path | None = None,
 ) -> Iterator[W]:
-    """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables."""
+    """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables.
+
+    `tables` is the folder of the application's migrations.
+    """
     logins = Logins(url, KEY.encode())
+    migrations = packaged(tables)
     with psycopg.connect(url, autocommit=True) as admin:
         admin.adapters.register_loader("timestamptz", UntilForever)
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
         tenants = {}
         for slug, fill_tables in fill.items():
-            tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind")
+            tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind", migrations=migrations)
             with admin.transaction():
                 admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
                 fill_tables(admin)

@@ -1,16 +1,19 @@
 """The kit as pytest fixtures: say `pytest_plugins = ["turno.testing.plugin"]` in your conftest.py.
 
-Override `turno_registry` and `turno_data`, and use `world`, `clock`, `canaries` and `checker`.
+Your handlers and tables are where HANDLERS and MIGRATIONS, or `[tool.turno]` in your pyproject.toml, say. Override
+`turno_data`, and use `world`, `clock`, `canaries` and `checker`.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from turno.environment import said
 from turno.testing.checker import Checker
-from turno.testing.installation import PRODUCT, Installation, build_world
+from turno.testing.installation import Installation, build_world
 from turno.testing.leak_detector import LeakDetector
 
 if TYPE_CHECKING:
@@ -27,8 +30,15 @@ LOOK_ALIKE = ("suc0001", "suc0002")
 
 @pytest.fixture(scope="session")
 def turno_registry() -> str:
-    """Override: where your registry is, as `package.module:NAME`, a Registry or a function that builds one."""
-    return PRODUCT
+    """Override: where your handlers are, as `package.module:NAME`, if that is not where your project says."""
+    return said("HANDLERS")
+
+
+@pytest.fixture(scope="session")
+def turno_migrations() -> Path | None:
+    """Override: the folder of your tables' migrations, if that is not where your project says."""
+    folder = said("MIGRATIONS")
+    return Path(folder) if folder else None
 
 
 @pytest.fixture(scope="session")
@@ -42,10 +52,11 @@ def module_world(
     module_database: str,
     tmp_path_factory: pytest.TempPathFactory,
     turno_data: Callable[[psycopg.Connection[Any]], None],
+    turno_migrations: Path | None,
 ) -> Iterator[Installation]:
     """A world of two look-alike tenants with the same rows, for the tests of one module."""
     fill = dict.fromkeys(LOOK_ALIKE, turno_data)
-    with build_world(module_database, tmp_path_factory.mktemp("world"), fill, Installation) as world:
+    with build_world(module_database, tmp_path_factory.mktemp("world"), fill, Installation, turno_migrations) as world:
         yield world
 
 

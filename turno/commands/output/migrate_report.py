@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from turno.commands.output.progress_bars import Bar, LiveBars
 from turno.commands.output.tables import print_table, printable
+from turno.tenancy.schema_migrations.ledger import LIBRARY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,7 @@ def print_standings(standings: Sequence[Standing]) -> int:
         (
             s.slug or "(control)",
             s.schema,
+            "turno" if s.ledger == LIBRARY else "application",
             f"{s.at:04d}",
             versions(s.pending),
             "old" if s.redefine else "current",
@@ -49,7 +51,7 @@ def print_standings(standings: Sequence[Standing]) -> int:
         )
         for s in standings
     ]
-    print_table(("tenant", "schema", "at", "pending", "definitions", "trouble"), rows)
+    print_table(("tenant", "schema", "source", "at", "pending", "definitions", "trouble"), rows)
     return int(any(s.pending or s.redefine or s.trouble for s in standings))
 
 

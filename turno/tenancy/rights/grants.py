@@ -124,7 +124,6 @@ _OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
 _READ_WRITE = "SELECT INSERT UPDATE DELETE"
 _WORKING = _roles("handler")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
-_SHOWN_VIEW = _may(handler="SELECT", report="SELECT", api="SELECT")
 
 # Called by `claim`, `claim_groups`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
@@ -236,7 +235,7 @@ CONTROL = Matrix(
     },
 )
 
-# Every table and view that is not named here belongs to the business.
+# Every table and view that is not named here belongs to the application.
 TENANT = Matrix(
     usage=_roles("handler api report engine"),
     functions={
@@ -283,9 +282,7 @@ TENANT = Matrix(
         "notifications": _may(api="SELECT"),
         "schema_migrations": {},
         "schema_functions": {},
-        "billable_orders": _SHOWN_VIEW,
-        "invoice_totals": _SHOWN_VIEW,
-        "invoicing_points": _SHOWN_VIEW,
+        "application_migrations": {},
     },
     # All but the tokens: a claim's token is its pass.
     columns={
@@ -301,7 +298,8 @@ TENANT = Matrix(
     invokers=frozenset({"shortened", "intent_of"}),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
-        Kind.VIEW: _may(handler="SELECT", report="SELECT"),
+        # What the application's pages read of its business is what it shows in views.
+        Kind.VIEW: _may(handler="SELECT", report="SELECT", api="SELECT"),
         Kind.SEQUENCE: _may(handler="USAGE"),
     },
 )

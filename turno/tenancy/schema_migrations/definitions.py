@@ -22,7 +22,7 @@ def define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
     Runs as the schema's owner on its search_path, inside the caller's transaction.
     """
     _drop(admin, _defined(admin) - files.function_names)
-    for script in files.functions.values():
+    for script in (files.functions or {}).values():
         admin.execute(script.text.encode(), prepare=False)
     admin.execute("DELETE FROM schema_functions")
     admin.execute("INSERT INTO schema_functions (name) SELECT unnest(%s::text[])", [sorted(files.function_names)])

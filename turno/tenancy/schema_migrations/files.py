@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Self
 
 FILE = re.compile(r"(\d{4})_([a-z0-9_]+)(\.down)?\.sql")
@@ -75,34 +76,46 @@ class BadFunctionFile(ValueError):
 
 @dataclass(frozen=True)
 class Files:
-    """What one schema is made of: its steps by version, and the files of its functions by name."""
+    """What one source brings to a schema: its steps by version, and the files of its functions by name.
+
+    An application's source has steps alone: `functions` is None. `ledger` is the table that remembers its steps.
+    """
 
     steps: dict[int, Migration]
-    functions: dict[str, Script]
+    functions: dict[str, Script] | None
+    ledger: str = "schema_migrations"
 
     @cached_property
     def function_names(self) -> frozenset[str]:
         """Every function that the files create."""
-        return frozenset(name for script in self.functions.values() for name in FUNCTION.findall(script.text))
+        scripts = (self.functions or {}).values()
+        return frozenset(name for script in scripts for name in FUNCTION.findall(script.text))
 
     @cached_property
     def digest(self) -> str:
         """Changes whenever the text of a function does."""
-        texts = (script.text for _, script in sorted(self.functions.items()))
+        texts = (script.text for _, script in sorted((self.functions or {}).items()))
         return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Migrations:
-    """The files of the control schema and of a tenant's."""
+    """The files of the control schema and of a tenant's, and the application's own for a tenant's."""
 
     control: Files
     tenant: Files
+    application: Files
 
     @classmethod
-    def read(cls, root: Traversable) -> Self:
-        """Read the folders `control` and `tenant` below this one."""
-        return cls(_read(root / "control"), _read(root / "tenant"))
+    def read(cls, root: Traversable, application: Traversable | None = None) -> Self:
+        """Read the folders `control` and `tenant` below this one, and the folder of an application's steps."""
+        steps = {} if application is None else _steps(application)
+        return cls(_read(root / "control"), _read(root / "tenant"), Files(steps, None, "application_migrations"))
+
+    @property
+    def of_tenant(self) -> tuple[Files, Files]:
+        """What a tenant's schema gets, in this order."""
+        return self.tenant, self.application
 
 
 def _read(folder: Traversable) -> Files:
@@ -110,9 +123,9 @@ def _read(folder: Traversable) -> Files:
 
 
 @cache
-def packaged() -> Migrations:
-    """Return the migrations that this release ships."""
-    return Migrations.read(files("turno.migrations"))
+def packaged(application: Path | None = None) -> Migrations:
+    """Return the migrations that this release ships, with those of the application in this folder."""
+    return Migrations.read(files("turno.migrations"), application)
 
 
 def _steps(folder: Traversable) -> dict[int, Migration]:

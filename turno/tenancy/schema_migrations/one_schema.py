@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.files import Files, Migration, Migrations, packaged
-from turno.tenancy.schema_migrations.ledger import Standing, read_ledgers
+from turno.tenancy.schema_migrations.ledger import Ledger, Standing
 from turno.tenancy.schema_migrations.step import Irreversible, step_down, step_up
 
 
@@ -49,18 +49,21 @@ class MigrationFailed(RuntimeError):
 
 def plan(admin: Connection[Any], schemas: Sequence[Schema], files: Files) -> list[Planned]:
     """Return where each of these schemas stands; their ledgers are read together."""
-    ledgers = read_ledgers(admin, [schema.name for schema in schemas])
+    ledgers = Ledger(files.ledger).read(admin, [schema.name for schema in schemas])
     return [Planned(s, Standing.of(s, ledgers.get(s.name, {}), files), files) for s in schemas]
 
 
 def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[int, ...]:
     """Apply what one schema lacks, and all its rights; return the versions applied or raise MigrationFailed."""
     migrations = migrations or packaged()
-    (planned,) = plan(admin, [schema], migrations.tenant if schema.slug else migrations.control)
-    outcome = upgrade(admin, planned)
-    if outcome.error:
-        raise MigrationFailed(outcome)
-    return outcome.done
+    done: list[int] = []
+    for files in migrations.of_tenant if schema.slug else (migrations.control,):
+        (planned,) = plan(admin, [schema], files)
+        outcome = upgrade(admin, planned)
+        if outcome.error:
+            raise MigrationFailed(outcome)
+        done += outcome.done
+    return tuple(done)
 
 
 def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) -> Outcome:
@@ -77,9 +80,9 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
     rights_changed = False
     transactions = _transactions([planned.files.steps[version] for version in pending])
     for steps in transactions:
-        files = planned.files if steps is transactions[-1] else None
+        last = steps is transactions[-1]
         try:
-            stepped = step_up(admin, planned.schema, steps, files)
+            stepped = step_up(admin, planned.schema, steps, planned.files, last=last)
         except psycopg.Error as error:
             return planned.outcome(done, error=": ".join([*getattr(error, "__notes__", []), str(error)]))
         done += stepped.versions
@@ -113,7 +116,7 @@ def downgrade(
     done: list[int] = []
     for migration in (planned.files.steps[version] for version in versions):
         try:
-            if step_down(admin, planned.schema, migration):
+            if step_down(admin, planned.schema, migration, planned.files):
                 done.append(migration.version)
         except (psycopg.Error, Irreversible) as error:
             return planned.outcome(done, error=f"{migration.name}: {error}")

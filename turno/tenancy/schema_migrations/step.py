@@ -9,9 +9,9 @@ from psycopg import Connection, sql
 
 from turno.tenancy.rights.apply_grants import apply_grants
 from turno.tenancy.rights.schemas import Schema
-from turno.tenancy.schema_migrations import ledger
 from turno.tenancy.schema_migrations.definitions import define, digest_of, undefine
 from turno.tenancy.schema_migrations.files import Files, Migration, Script
+from turno.tenancy.schema_migrations.ledger import Ledger
 from turno.tenancy.schema_migrations.locks import held_schema, impatient, insistently, lock_schema
 
 
@@ -29,18 +29,19 @@ class Irreversible(Exception):
         super().__init__(self.__doc__)
 
 
-def step_up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files | None) -> Stepped:
-    """Apply these steps, and with `files` the definitions, in one transaction; a step that cannot be in one is alone.
+def step_up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files, *, last: bool) -> Stepped:
+    """Apply these steps, after the `last` of them functions and rights, in one transaction.
 
-    An error has the name of the step at which it happened as its note, and nothing of the transaction stays.
+    A step that cannot be in a transaction is alone. An error has the name of the step at which it happened as its
+    note, and nothing of the transaction stays.
     """
     if steps and not steps[0].up.transactional:
         (step,) = steps
-        return Stepped(insistently(lambda: _up_by_statement(admin, schema, step)), rights_changed=False)
-    return insistently(lambda: _up(admin, schema, steps, files))
+        return Stepped(insistently(lambda: _up_by_statement(admin, schema, step, files)), rights_changed=False)
+    return insistently(lambda: _up(admin, schema, steps, files, last=last))
 
 
-def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> bool:
+def step_down(admin: Connection[Any], schema: Schema, migration: Migration, files: Files) -> bool:
     """Take the migration back; return whether it was there.
 
     Functions and rights stay as this release has them until a release is migrated to; without any step they go too.
@@ -48,12 +49,13 @@ def step_down(admin: Connection[Any], schema: Schema, migration: Migration) -> b
     script = migration.down
     if script is None:
         raise Irreversible
-    return insistently(lambda: _down(admin, schema, migration.version, script))
+    return insistently(lambda: _down(admin, schema, migration.version, script, files))
 
 
-def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files | None) -> Stepped:
+def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files, *, last: bool) -> Stepped:
     done: list[int] = []
     rights_changed = False
+    ledger = Ledger(files.ledger)
     with admin.transaction(), _as_owner(admin, schema):
         for step in steps:
             # Looked up again under the lock: somebody else may have just done it.
@@ -62,32 +64,42 @@ def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], file
                     admin.execute(step.up.text.encode(), prepare=False)
                 ledger.record(admin, step)
                 done.append(step.version)
-        if files is not None:
+        if last:
             with _named("functions and rights"):
-                rights_changed = define(admin, schema, files)
-            ledger.record_definitions(admin, digest_of(schema.matrix.digest, files))
+                rights_changed = _define(admin, schema, files)
     return Stepped(tuple(done), rights_changed)
 
 
-def _up_by_statement(admin: Connection[Any], schema: Schema, step: Migration) -> tuple[int, ...]:
+def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
+    if files.functions is None:
+        return apply_grants(admin, schema)
+    changed = define(admin, schema, files)
+    Ledger(files.ledger).record_definitions(admin, digest_of(schema.matrix.digest, files))
+    return changed
+
+
+def _up_by_statement(admin: Connection[Any], schema: Schema, step: Migration, files: Files) -> tuple[int, ...]:
     """Run a file that may not run inside a transaction; after a crash the next run repeats it from the top."""
-    return (
-        (step.version,)
-        if _by_statement(admin, schema, step.version, step.up, lambda: ledger.record(admin, step), had=False)
-        else ()
+    ledger = Ledger(files.ledger)
+    applied = _by_statement(
+        admin, schema, step.version, step.up, ledger=ledger, note=lambda: ledger.record(admin, step), had=False
     )
+    return (step.version,) if applied else ()
 
 
-def _down(admin: Connection[Any], schema: Schema, version: int, script: Script) -> bool:
+def _down(admin: Connection[Any], schema: Schema, version: int, script: Script, files: Files) -> bool:
+    ledger = Ledger(files.ledger)
+
     def note() -> None:
         ledger.strike(admin, version)
-        ledger.strike_definitions(admin)
-        if not ledger.any_step(admin):
-            undefine(admin)
+        if files.functions is not None:
+            ledger.strike_definitions(admin)
+            if not ledger.any_step(admin):
+                undefine(admin)
         apply_grants(admin, schema)
 
     if not script.transactional:
-        return _by_statement(admin, schema, version, script, note, had=True)
+        return _by_statement(admin, schema, version, script, ledger=ledger, note=note, had=True)
     with admin.transaction(), _as_owner(admin, schema):
         if not ledger.has(admin, version):
             return False
@@ -97,7 +109,14 @@ def _down(admin: Connection[Any], schema: Schema, version: int, script: Script) 
 
 
 def _by_statement(
-    admin: Connection[Any], schema: Schema, version: int, script: Script, note: Callable[[], None], *, had: bool
+    admin: Connection[Any],
+    schema: Schema,
+    version: int,
+    script: Script,
+    *,
+    ledger: Ledger,
+    note: Callable[[], None],
+    had: bool,
 ) -> bool:
     with held_schema(admin, schema.name):
         with admin.transaction(), _as_owner(admin, schema):
