@@ -43,7 +43,7 @@ def test_versions_are_written_as_in_file_names() -> None:
         (["--to", "x"], "Invalid value for '--to': 'x' is not a valid integer range."),
         (["--jobs", "many"], "Invalid value for '--jobs'"),
         (["--status", "--check"], "--status, --check, --rollback and --to exclude each other: give one of them"),
-        (["--tenant", "suc0001"], "give --rollback or --to with it"),
+        (["--tenant", "suc0001"], "give --rollback or --to with them"),
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], said: str) -> None:
