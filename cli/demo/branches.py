@@ -65,7 +65,7 @@ def provision(connect: Connect, known: Logins, files: Migrations) -> list[Tenant
 def rescue_all(known: Logins) -> None:
     """Take back the jobs of an earlier demo's workers, which are known to be dead."""
     with service_session(known, known.engine, application="turno-demo") as engine:
-        tickets.bury_workers(engine, timedelta(0), dry_run=False)
+        tickets.prune_workers(engine, timedelta(0), dry_run=False)
         for orphan in tickets.orphans(engine):
             recovery.rescue(
                 engine,

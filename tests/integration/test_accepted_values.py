@@ -121,7 +121,7 @@ class Scene:
             tickets.unclaimed(engine, backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
         self.operator.execute("SELECT reroute('rabbitmq', NULL, 0)")
         broker.unpublished(engine, 100, 100)
-        tickets.restamp(engine, "pool", NOW, dry_run=False)
+        tickets.move_unserved(engine, "pool", NOW, dry_run=False)
         self.operator_s_views_can_be_read()
         tickets.claim(engine, worker, queues=queues, types=lanes, backend="pool", slots=1)
         tickets.claim_groups(
@@ -131,7 +131,7 @@ class Scene:
             tickets.claim_job(engine, worker, row["job_id"], types=lanes)
         self.operator_s_views_can_be_read()
         engine.execute("SELECT worker_stop(id) FROM unnest(%s::uuid[]) AS id", ([worker],))
-        tickets.bury_workers(engine, -timedelta(hours=1), dry_run=False)
+        tickets.prune_workers(engine, -timedelta(hours=1), dry_run=False)
         # Their backend is this test's own session, which a rescue would end.
         self.world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")
         for orphan in tickets.orphans(engine):

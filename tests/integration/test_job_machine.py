@@ -565,8 +565,8 @@ class JobMachine(RuleBasedStateMachine):
         )
         silent = timedelta(minutes=30)
         found = int(worker not in self.buried)
-        assert tickets.bury_workers(self.world.engine, silent, dry_run=True) == found
-        assert tickets.bury_workers(self.world.engine, silent, dry_run=False) == found
+        assert tickets.prune_workers(self.world.engine, silent, dry_run=True) == found
+        assert tickets.prune_workers(self.world.engine, silent, dry_run=False) == found
         if found:
             self.buried.add(worker)
 

@@ -255,13 +255,13 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: Exampl
     assert [claim.job_id for claim in claimed] == [good]
 
 
-@pytest.mark.parametrize("way", ["restamp", "reroute"])
+@pytest.mark.parametrize("way", ["move_unserved", "reroute"])
 def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: ExampleInstallation, way: str) -> None:
     bad, good = (world.enqueue({"order_ids": [n]}) for n in range(2))
     with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
-        if way == "restamp":
+        if way == "move_unserved":
             tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
-            moved = tickets.restamp(world.engine, "pool", NOW, dry_run=False)
+            moved = tickets.move_unserved(world.engine, "pool", NOW, dry_run=False)
         else:
             with service_session(world.logins, world.logins.operator, application="test") as operator:
                 moved = routing.reroute(operator, routing.Defaults("pool"))

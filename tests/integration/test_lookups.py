@@ -108,8 +108,8 @@ def test_a_life_reads_no_more_beside_many_others(
 SWEEPS = {"job_repair", "job_purge"}
 # The engine's that name tickets, or take the first of a list of them.
 OF_TICKETS = {
-    "claim", "claim_groups", "claim_job", "claim_message", "held", "mark_published", "orphans", "promote", "restamp",
-    "tenant_of", "unclaimed", "unserved", "unpublish", "unpublished", "worker_alive",
+    "claim", "claim_groups", "claim_job", "claim_message", "held", "mark_published", "move_unserved", "orphans",
+    "promote", "tenant_of", "unclaimed", "unserved", "unpublish", "unpublished", "worker_alive",
 }  # fmt: skip
 
 

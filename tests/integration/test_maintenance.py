@@ -23,7 +23,7 @@ NOTHING = {
     "repaired": 0,
     "expired": 0,
     "purged": 0,
-    "restamped": 0,
+    "moved": 0,
     "offered": 0,
     "unserved": 0,
 }
@@ -107,9 +107,9 @@ def test_a_pass_mends_what_it_is_for_once(world: ExampleInstallation, damage: An
 def test_counting_silent_workers_takes_none_off_the_list(world: ExampleInstallation) -> None:
     lose_a_worker(world)
     for _ in range(2):
-        assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=True) == 1
-    assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=False) == 1
-    assert tickets.bury_workers(world.engine, timedelta(seconds=30), dry_run=True) == 0
+        assert tickets.prune_workers(world.engine, timedelta(seconds=30), dry_run=True) == 1
+    assert tickets.prune_workers(world.engine, timedelta(seconds=30), dry_run=False) == 1
+    assert tickets.prune_workers(world.engine, timedelta(seconds=30), dry_run=True) == 0
 
 
 def test_a_live_worker_s_job_is_left_alone_however_old(world: ExampleInstallation) -> None:
@@ -245,7 +245,7 @@ def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(worl
     world.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 hours'")
     fresh = world.enqueue({"order_ids": [1]})
     world.backend = "exec"
-    assert sweep(world, dry_run=True)["restamped"] == 1
-    assert sweep(world)["restamped"] == 1
+    assert sweep(world, dry_run=True)["moved"] == 1
+    assert sweep(world)["moved"] == 1
     backends = {job_id: (world.ticket(job_id) or {})["backend"] for job_id in (stranded, fresh)}
     assert backends == {stranded: "exec", fresh: "pool"}

@@ -94,11 +94,11 @@ def test_what_is_paused_or_capped_hides_nobody_else_s(world: ExampleInstallation
 @pytest.mark.parametrize(
     "look",
     [
-        lambda world: tickets.restamp(world.engine, "pool", AT_ONCE, dry_run=False),
+        lambda world: tickets.move_unserved(world.engine, "pool", AT_ONCE, dry_run=False),
         lambda world: offered(world, limit=1),
         lambda world: sum(one.waiting for one in workers.unserved(world.engine, AT_ONCE)),
     ],
-    ids=["restamp", "offer", "unserved"],
+    ids=["move_unserved", "offer", "unserved"],
 )
 def test_a_sweep_does_not_read_what_waits(
     world: ExampleInstallation, look: Callable[[ExampleInstallation], int]

@@ -138,7 +138,7 @@ class Meeting:
         return lambda engine: f"purged {recovery.purge(engine, self.world.one.schema, MONTH, 10, dry_run=False)}"
 
     def buries(self) -> Step:
-        return lambda engine: f"buried {tickets.bury_workers(engine, HOUR, dry_run=False)}"
+        return lambda engine: f"buried {tickets.prune_workers(engine, HOUR, dry_run=False)}"
 
     def lives(self) -> Step:
         return lambda engine: "dead" if tickets.keep_alive(engine, self.worker) is None else "alive"

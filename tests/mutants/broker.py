@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "what others run is stamped over",
         FLIP,
-        "turno/migrations/control/functions/restamp.sql",
+        "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at",
         "WHERE t.state = 'ready' AND t.backend <> target AND t.run_at",
         (f"{BACKENDS}::test_nothing_is_stamped_over_from_a_backend_that_is_alive_or_to_one_that_is_not",),

@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "after an outage the first one back buries the others",
         OUTAGE,
-        "turno/migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/prune_workers.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE alive_at",
         (f"{ORPHANS}::test_silence_in_which_nobody_listened_is_no_sign_of_death",),
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         "a worker heard of later than now lives until then",
         OUTAGE,
-        "turno/migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/prune_workers.sql",
         "WHERE alive_at > clock_timestamp();",
         "WHERE false;",
         (f"{ORPHANS}::test_a_server_whose_clock_was_set_back_is_swept_at_once",),
@@ -205,7 +205,7 @@ MUTANTS = (
     Mutant(
         "workers are buried for their age",
         ALIVE,
-        "turno/migrations/control/functions/bury_workers.sql",
+        "turno/migrations/control/functions/prune_workers.sql",
         "DELETE FROM workers WHERE greatest(alive_at, listened_since)",
         "DELETE FROM workers WHERE greatest(started_at, listened_since)",
         (f"{MAINTENANCE}::test_a_live_worker_s_job_is_left_alone_however_old",),
@@ -325,17 +325,17 @@ MUTANTS = (
     Mutant(
         "stamping over reads what waits where somebody works",
         "issue 12, D8: a sweep does not read the backlog",
-        "turno/migrations/control/functions/restamp.sql",
+        "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
         "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND",
-        (f"{COST}::test_a_sweep_does_not_read_what_waits[restamp]",),
+        (f"{COST}::test_a_sweep_does_not_read_what_waits[move_unserved]",),
     ),
     Mutant(
         "a dry run buries",
         DRY,
-        "turno/migrations/control/functions/bury_workers.sql",
-        "IF p_dry_run THEN\n        SELECT count(*) INTO buried",
-        "IF false THEN\n        SELECT count(*) INTO buried",
+        "turno/migrations/control/functions/prune_workers.sql",
+        "IF p_dry_run THEN\n        SELECT count(*) INTO pruned",
+        "IF false THEN\n        SELECT count(*) INTO pruned",
         (f"{MAINTENANCE}::test_counting_silent_workers_takes_none_off_the_list",),
     ),
     Mutant(

@@ -18,7 +18,7 @@ WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 class BackendChoice:
     """Maps a tenant to a queue. What was read is believed for `ttl` seconds of `clock`; safe to share between threads.
 
-    A job that was stamped just before a change is no harm: what nobody serves is stamped over.
+    A job that was stamped just before a change is no harm: what nobody serves is moved.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class Maintenance:
             often: dict[str, Callable[..., int]] = {
                 "rescued": self.rescue,
                 "promoted": self.promote,
-                "restamped": self.restamp,
+                "moved": self.move_unserved,
                 "offered": self.offer,
             }
             self._run(often, dry_run=False)
@@ -106,7 +106,7 @@ class Maintenance:
             "repaired": self.repair,
             "expired": self.expire,
             "purged": self.purge,
-            "restamped": self.restamp,
+            "moved": self.move_unserved,
             "offered": self.offer,
             "unserved": self.unserved,
         }
@@ -138,7 +138,7 @@ class Maintenance:
         silence = self._terms.dead_after
         if dry_run:
             return len(self._engine.run(tickets.orphans, silence))
-        self._engine.run(tickets.bury_workers, silence, dry_run=False)
+        self._engine.run(tickets.prune_workers, silence, dry_run=False)
         rescued, refused = 0, Counter[str]()
         for orphan in self._engine.run(tickets.orphans):
             self._at_each_step()
@@ -179,7 +179,7 @@ class Maintenance:
         """Wait while there are silent workers whose silence does not count yet."""
         silence = self._terms.dead_after
         self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
-        while self._engine.run(tickets.bury_workers, silence, dry_run=True):
+        while self._engine.run(tickets.prune_workers, silence, dry_run=True):
             rest = silence - self._engine.run(leases.age, "sweep")
             if rest <= timedelta(0):
                 return
@@ -208,10 +208,12 @@ class Maintenance:
             lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH, dry_run=dry_run), once=dry_run
         )
 
-    def restamp(self, *, dry_run: bool) -> int:
+    def move_unserved(self, *, dry_run: bool) -> int:
         """Give to this backend what waits for one that nobody serves any more."""
         return self._until_done(
-            lambda: self._engine.run(tickets.restamp, self._queue.name, self._terms.reoffer_after, dry_run=dry_run),
+            lambda: self._engine.run(
+                tickets.move_unserved, self._queue.name, self._terms.reoffer_after, dry_run=dry_run
+            ),
             once=dry_run,
         )
 

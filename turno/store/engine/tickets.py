@@ -144,9 +144,9 @@ def unclaimed(
     return [JobRef(slug, job_id) for job_id, slug in rows]
 
 
-def restamp(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
+def move_unserved(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
     """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
-    return int(_value(engine, "SELECT restamp(%s, %s, %s)", (backend, waiting_for, dry_run)))
+    return int(_value(engine, "SELECT move_unserved(%s, %s, %s)", (backend, waiting_for, dry_run)))
 
 
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
@@ -185,12 +185,12 @@ class Orphan:
         return {"tenant": self.slug, "job_id": str(self.job_id), "type": self.type, "attempt": self.attempt}
 
 
-def bury_workers(engine: Engine, silent_for: timedelta, *, dry_run: bool) -> int:
+def prune_workers(engine: Engine, silent_for: timedelta, *, dry_run: bool) -> int:
     """Take workers that were silent for that long off the list; returns how many.
 
     Silence counts only while somebody swept; a dry run counts all that are silent.
     """
-    return int(_value(engine, "SELECT bury_workers(%s, %s)", (silent_for, dry_run)))
+    return int(_value(engine, "SELECT prune_workers(%s, %s)", (silent_for, dry_run)))
 
 
 def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]:

@@ -69,7 +69,7 @@ def settle(session: Session, claim: Claim, key: str, intent: UUID, *, result: st
 
 def let_go(session: Session, claim: Claim) -> None:
     """Write down that this attempt's call came back without an answer."""
-    _value(session, "SELECT effect_let_go(%s, %s)", claim)
+    _value(session, "SELECT effect_call_returned(%s, %s)", claim)
 
 
 def park(session: Session, claim: Claim, key: str, reason: str, error: dict[str, Any]) -> str:
