@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from benchmarks.benchmark import Options
     from nemesis.environment import Stage
-    from turno.tenancy.identity.answer_timeout import PunctualConnection
+    from turno.tenancy.identity.answer_timeout import TimeoutConnection
     from turno.tenancy.identity.tenant import Tenant
 
 KILLS, QUICK_KILLS = 10_000, 60
@@ -102,7 +102,7 @@ class Bench:
 
     stage: Stage
     branches: list[Branch]
-    web: PunctualConnection
+    web: TimeoutConnection
 
     def killed(self) -> int:
         """Count the attempts that were under way when they were killed."""

@@ -29,7 +29,7 @@ from turno.without_secrets import VISIBLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turno.tenancy.identity.answer_timeout import PunctualConnection
+    from turno.tenancy.identity.answer_timeout import TimeoutConnection
     from turno.tenancy.identity.tenant import Tenant
 
 TABLES = packaged(ROOT / "migrations")
@@ -122,7 +122,7 @@ class Stage:
         return Settings.read(self.environment(backend))
 
     @contextmanager
-    def web(self) -> Iterator[PunctualConnection]:
+    def web(self) -> Iterator[TimeoutConnection]:
         """Lend a session as the web's role, new each time: the last one may be dead."""
         with service_session(self.logins, self.logins.web, application="nemesis-client") as session:
             yield session

@@ -20,7 +20,7 @@ from tests.greetings import build_registry, valid_body
 from turno.dispatch.dispatcher import Dispatcher
 from turno.settings import Settings
 from turno.streaming.hub import Hub
-from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS
@@ -150,7 +150,7 @@ def a_service(url: str) -> Iterator[Service]:
     conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
     with ConnectionPool(
         conninfo,
-        connection_class=PunctualConnection,
+        connection_class=TimeoutConnection,
         min_size=1,
         max_size=MOST_CONNECTIONS,
         kwargs={"autocommit": True},
@@ -163,7 +163,7 @@ def a_service(url: str) -> Iterator[Service]:
         hubs: list[Hub] = []
 
         def listen() -> psycopg.Connection[Any]:
-            return PunctualConnection.connect(conninfo, autocommit=True)
+            return TimeoutConnection.connect(conninfo, autocommit=True)
 
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 

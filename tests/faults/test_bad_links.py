@@ -12,7 +12,7 @@ from tests.faults.tcp_proxy import bad_link, stall
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.servers.wait import wait_until
-from turno.tenancy.identity.answer_timeout import AnswerOverdue, PunctualConnection
+from turno.tenancy.identity.answer_timeout import AnswerOverdue, TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 
@@ -78,12 +78,12 @@ def test_a_silent_peer_is_given_up_though_its_kernel_answers(tcp_world: ExampleI
 
 def test_an_answer_is_waited_for_as_long_as_allowed_and_no_longer(tcp_world: ExampleInstallation) -> None:
     conninfo = tcp_world.url
-    with PunctualConnection.connect(conninfo, autocommit=True) as session:
+    with TimeoutConnection.connect(conninfo, autocommit=True) as session:
         session.answer_within = 0.5
         with pytest.raises(AnswerOverdue):
             session.execute("SELECT pg_sleep(5)")
         assert session.closed
-    with PunctualConnection.connect(conninfo, autocommit=True) as session:
+    with TimeoutConnection.connect(conninfo, autocommit=True) as session:
         session.answer_within = 5
         assert session.execute("SELECT pg_sleep(0.6) IS NULL").fetchone() == (False,)
 

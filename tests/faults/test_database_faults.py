@@ -21,7 +21,7 @@ from turno.commands.development_token import development_token
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
-from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, service_session
 
 MOST = 40
@@ -201,7 +201,7 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
     assert wait_until(lambda: world.rows(left) == [], within=10)
 
 
-def take_all(world: ExampleInstallation, taken: list[PunctualConnection]) -> None:
+def take_all(world: ExampleInstallation, taken: list[TimeoutConnection]) -> None:
     """Take every connection there is, as the web's login: it may not use what is reserved for the superuser."""
     while True:
         try:
@@ -216,7 +216,7 @@ def test_without_a_free_connection_the_web_says_so_and_jobs_wait(
 ) -> None:
     _, world = own
     job_id = world.enqueue({"how": "ok"}, handler=Odd)
-    taken: list[PunctualConnection] = []
+    taken: list[TimeoutConnection] = []
     try:
         take_all(world, taken)
         world.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turno-web'")

@@ -12,7 +12,7 @@ import pytest
 from tests.api import Caller
 from tests.integration.test_pages import ORDERS, REGISTRY
 from tests.visitor import Visitor
-from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin
@@ -85,7 +85,7 @@ def test_a_job_may_be_named_like_a_phrase_of_the_pages(service: Service, ana: Vi
 
 def test_times_that_python_has_not_are_told_as_the_bounds_of_those_it_has(service: Service) -> None:
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-    with PunctualConnection.connect(service.url, options="-c TimeZone=UTC") as session:
+    with TimeoutConnection.connect(service.url, options="-c TimeZone=UTC") as session:
         asked = session.execute(
             "SELECT moment::timestamptz, day::date FROM (VALUES ('-infinity', '-infinity'), ('infinity', 'infinity'),"
             " ('0044-03-15 BC', '0044-03-15 BC'), ('294276-01-01', '5874897-01-01'), ('2026-11-22', '2026-11-22'))"

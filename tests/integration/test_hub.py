@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tests.installation import ExampleInstallation
-from tests.viewers import viewer
+from tests.subscribers import subscriber
 from turno.jobs.changes import Changes
 from turno.servers.wait import wait_until
 from turno.store import changes
@@ -26,16 +26,16 @@ CANARY = "canary-5b1f"
 
 
 class Watching:
-    """A viewer with everything it was ever shown."""
+    """A subscriber with everything it was ever shown."""
 
     def __init__(self, watched: Subscriber) -> None:
-        self.viewer = watched
+        self.subscriber = watched
         self.frames: list[str] = []
-        self.farewell: CloseReason | None = None
+        self.close_reason: CloseReason | None = None
 
     @property
     def shown(self) -> list[tuple[str, dict[str, Any]]]:
-        frames, self.farewell = self.viewer.take()
+        frames, self.close_reason = self.subscriber.take()
         self.frames += [bytes(frame).decode("ascii") for frame in frames]
         return [(frame.split("\n")[0][6:], json.loads(frame.split("data:", 1)[1])) for frame in self.frames]
 
@@ -43,7 +43,7 @@ class Watching:
         return wait_until(lambda: any(name == kind and matches(body) for name, body in self.shown), within=within)
 
     def ends(self, reason: CloseReason) -> bool:
-        return wait_until(lambda: bool(self.shown) is not None and self.farewell is reason, within=15)
+        return wait_until(lambda: bool(self.shown) is not None and self.close_reason is reason, within=15)
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def listening(world: ExampleInstallation) -> list[int]:
 
 
 def join(world: ExampleInstallation, hub: Hub, *, tenant: Tenant | None = None, **options: Any) -> Watching:
-    watched = viewer(tenant=tenant or world.one, **options)
+    watched = subscriber(tenant=tenant or world.one, **options)
     hub.join(watched)
     assert wait_until(lambda: listening(world) != [], within=15)
     return Watching(watched)
@@ -138,7 +138,7 @@ def test_what_is_hinted_at_is_shown_to_those_who_may_see_it(world: ExampleInstal
     assert operator.ends(CloseReason.JOB_ENDED)
     assert {body["job_id"] for _, body in job.shown} == {str(job_id)}
     assert [name for name, _ in job.shown if name == "notification"] == []
-    assert mine.farewell is None
+    assert mine.close_reason is None
     assert ben.shown == []
 
 
@@ -316,7 +316,7 @@ def test_a_job_that_was_purged_ends_its_stream_and_no_other(world: ExampleInstal
     assert watching.ends(CloseReason.JOB_GONE)
     move(world, stays, 2)
     assert mine.sees(done(2))
-    assert mine.farewell is None
+    assert mine.close_reason is None
 
 
 def test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes(world: ExampleInstallation, looking: Hub) -> None:
@@ -327,37 +327,37 @@ def test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes(world: Exa
     try:
         assert old.ends(CloseReason.SESSION_OVER)
         assert gone.ends(CloseReason.SESSION_OVER)
-        assert new.farewell is None
+        assert new.close_reason is None
     finally:
         world.rows("UPDATE turno.tenants SET tokens_valid_from = '-infinity', state = 'active'")
 
 
 def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(world: ExampleInstallation) -> None:
     with hub_of(world, sweep=3600, most=3, most_per_user=2) as hub:
-        first, second = viewer(tenant=world.one), viewer(tenant=world.one)
+        first, second = subscriber(tenant=world.one), subscriber(tenant=world.one)
         hub.join(first)
         hub.join(second)
         with pytest.raises(StreamLimit):
-            hub.join(viewer(tenant=world.one))
-        hub.join(viewer(tenant=world.other))
+            hub.join(subscriber(tenant=world.one))
+        hub.join(subscriber(tenant=world.other))
         with pytest.raises(ServerFull):
-            hub.join(viewer(tenant=world.one, user="ben"))
+            hub.join(subscriber(tenant=world.one, user="ben"))
         hub.leave(first)
         hub.leave(first)
-        hub.join(viewer(tenant=world.one))
+        hub.join(subscriber(tenant=world.one))
         assert len(hub) == 3
 
 
 def test_one_tenant_takes_its_share_of_the_streams(world: ExampleInstallation) -> None:
     with hub_of(world, sweep=3600, most=4, most_per_tenant=2) as hub:
-        first = viewer(tenant=world.one, user="ana")
+        first = subscriber(tenant=world.one, user="ana")
         hub.join(first)
-        hub.join(viewer(tenant=world.one, user="ben"))
+        hub.join(subscriber(tenant=world.one, user="ben"))
         with pytest.raises(StreamLimit, match="This tenant has 2"):
-            hub.join(viewer(tenant=world.one, user="eva"))
-        hub.join(viewer(tenant=world.other))
+            hub.join(subscriber(tenant=world.one, user="eva"))
+        hub.join(subscriber(tenant=world.other))
         hub.leave(first)
-        hub.join(viewer(tenant=world.one, user="eva"))
+        hub.join(subscriber(tenant=world.one, user="eva"))
 
 
 def test_many_viewers_cost_one_session_and_one_reading(world: ExampleInstallation, hinted: Hub) -> None:

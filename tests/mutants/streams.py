@@ -82,7 +82,7 @@ MUTANTS = (
         "a stream outlives its session",
         "section 8: the stream ends when the session does",
         LOOP,
-        "if wall >= stream.viewer.view.until:",
+        "if wall >= stream.subscriber.view.until:",
         "if False:",
         (f"{OF_LOOP}::test_a_session_that_is_over_ends_its_stream",),
     ),
@@ -90,7 +90,7 @@ MUTANTS = (
         "a stream outlives a revoked token",
         "section 8: the stream ends when the session does",
         SUBSCRIBERS,
-        "if valid_from is None or viewer.view.issued_at < valid_from:",
+        "if valid_from is None or subscriber.view.issued_at < valid_from:",
         "if valid_from is None:",
         (f"{OF_HUB}::test_streams_end_when_their_tokens_are_revoked_or_the_tenant_goes",),
     ),
@@ -107,7 +107,7 @@ MUTANTS = (
         NOTHING_MISSED,
         HUB,
         "        try:\n            work()\n",
-        "        room.due = monotonic() + self._sweep_every\n        try:\n            work()\n",
+        "        audience.due = monotonic() + self._sweep_every\n        try:\n            work()\n",
         (f"{OF_HUB}::test_hints_of_a_busy_job_do_not_put_off_the_look_at_its_tenant_s_others",),
     ),
     Mutant(
@@ -130,7 +130,7 @@ MUTANTS = (
         "a lost hint is lost",
         NOTHING_MISSED,
         HUB,
-        "        if changed := room.changed(standings, just_ended):\n",
+        "        if changed := audience.changed(standings, just_ended):\n",
         "        if changed := set():\n",
         (
             f"{OF_HUB}::test_a_lost_hint_is_made_good_for[user]",
@@ -173,7 +173,7 @@ MUTANTS = (
         "a tenant may open any number of streams",
         "promise 9: one tenant does not take all streams",
         HUB,
-        "if room is not None and len(room.viewers) >= self._most_per_tenant:",
+        "if audience is not None and len(audience.subscribers) >= self._most_per_tenant:",
         "if False:",
         (
             f"{OF_HUB}::test_one_tenant_takes_its_share_of_the_streams",
@@ -294,7 +294,7 @@ MUTANTS = (
         ALL_SERVED,
         LOOP,
         """        except OSError:  # it was reset meanwhile
-            self._left(handed.viewer)
+            self._left(handed.subscriber)
             raise
 """,
         """        except ZeroDivisionError:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.viewers import state, viewer
+from tests.subscribers import state, subscriber
 from turno.servers.wait import wait_until
 from turno.streaming.stream_loop import HandedOver, StreamLoop
 from turno.streaming.subscriber import CloseReason, State, Subscriber
@@ -29,7 +29,7 @@ def left() -> list[Subscriber]:
 
 @pytest.fixture
 def loop(left: list[Subscriber]) -> Iterator[StreamLoop]:
-    loop = StreamLoop(farewell=words, left=left.append, keep_alive=0.6, slow=1.5)
+    loop = StreamLoop(close_event=words, left=left.append, keep_alive=0.6, slow=1.5)
     loop.start()
     yield loop
     loop.stop()
@@ -71,7 +71,7 @@ def read_all(end: socket.socket) -> bytes:
 
 
 def test_what_waited_before_the_socket_came_is_sent_and_what_comes_later_too(opened: Open) -> None:
-    watching = viewer()
+    watching = subscriber()
     watching.offer(state(b"first\n"))
     end = opened(watching)
     assert read_until(end, b"first\n") == b"head\nfirst\n"
@@ -80,7 +80,7 @@ def test_what_waited_before_the_socket_came_is_sent_and_what_comes_later_too(ope
 
 
 def test_a_stream_ends_with_its_reason_after_what_waits(opened: Open, left: list[Subscriber]) -> None:
-    watching = viewer()
+    watching = subscriber()
     end = opened(watching)
     watching.offer(state(b"last\n"))
     watching.end(CloseReason.JOB_ENDED)
@@ -89,18 +89,18 @@ def test_a_stream_ends_with_its_reason_after_what_waits(opened: Open, left: list
 
 
 def test_a_session_that_is_over_ends_its_stream(opened: Open) -> None:
-    assert read_all(opened(viewer(until=time() + 0.3))) == b"head\nbye session-over\n"
+    assert read_all(opened(subscriber(until=time() + 0.3))) == b"head\nbye session-over\n"
 
 
 def test_a_quiet_stream_is_kept_alive(opened: Open) -> None:
-    end = opened(viewer())
+    end = opened(subscriber())
     assert read_until(end, b": still here\n\n") == b"head\n: still here\n\n"
 
 
 def test_a_client_that_never_reads_is_dropped_and_holds_up_nobody(
     loop: StreamLoop, opened: Open, left: list[Subscriber]
 ) -> None:
-    deaf, hearing = viewer(), viewer()
+    deaf, hearing = subscriber(), subscriber()
     silent, end = opened(deaf), opened(hearing)
     job = state().key
     began, owed = monotonic(), 0
@@ -117,7 +117,7 @@ def test_a_client_that_never_reads_is_dropped_and_holds_up_nobody(
 
 
 def test_a_slow_reader_gets_the_latest_state_in_the_end(opened: Open) -> None:
-    watching = viewer()
+    watching = subscriber()
     end = opened(watching)
     job = state().key
     for number in range(1, 50):
@@ -128,7 +128,7 @@ def test_a_slow_reader_gets_the_latest_state_in_the_end(opened: Open) -> None:
 
 
 def test_a_client_that_sends_or_hangs_up_is_no_reader(opened: Open, left: list[Subscriber]) -> None:
-    talking, gone = viewer(), viewer()
+    talking, gone = subscriber(), subscriber()
     opened(talking).sendall(b"GET / HTTP/1.1\r\n\r\n")
     opened(gone).close()
     assert wait_until(lambda: set(left) == {talking, gone}, within=5)
@@ -140,7 +140,7 @@ class Unspeakable:
 
 
 def test_a_stream_that_cannot_be_served_ends_alone(opened: Open, left: list[Subscriber]) -> None:
-    odd, sound = viewer(), viewer()
+    odd, sound = subscriber(), subscriber()
     end, other = opened(odd), opened(sound)
     assert read_until(end, b"head\n") + read_until(other, b"head\n") == b"head\nhead\n"
     odd.offer(State(uuid4(), 1, "", Unspeakable()))
@@ -153,7 +153,7 @@ def test_a_stream_that_cannot_be_served_ends_alone(opened: Open, left: list[Subs
 def test_a_fault_of_the_loop_itself_ends_no_stream(
     loop: StreamLoop, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watching, faults = viewer(), iter([ValueError("once")])
+    watching, faults = subscriber(), iter([ValueError("once")])
     looked = loop._look
 
     def look() -> None:
@@ -172,7 +172,7 @@ def test_a_fault_of_the_loop_itself_ends_no_stream(
 def test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back(
     loop: StreamLoop, left: list[Subscriber]
 ) -> None:
-    watching = viewer()
+    watching = subscriber()
     gone, other = socket.socketpair()
     gone.close()
     with other, pytest.raises(OSError, match="descriptor"):
@@ -183,9 +183,9 @@ def test_a_connection_that_is_gone_before_it_is_taken_over_gives_its_place_back(
 def test_all_streams_end_within_a_second_also_those_that_do_not_read(
     loop: StreamLoop, opened: Open, left: list[Subscriber]
 ) -> None:
-    watching = [viewer() for _ in range(20)]
+    watching = [subscriber() for _ in range(20)]
     ends = [opened(one) for one in watching]
-    deaf = viewer()
+    deaf = subscriber()
     opened(deaf)
     deaf.offer(state(b"." * 3_000_000))
     assert wait_until(lambda: len(loop) == 21, within=5)

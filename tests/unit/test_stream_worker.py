@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from gunicorn.workers.gthread import ThreadWorker
 
-from tests.viewers import viewer
+from tests.subscribers import subscriber
 from turno.http_server.application import Application
 from turno.http_server.stream_worker import StreamWorker
 from turno.streaming.stream_loop import HandedOver, StreamLoop
@@ -17,13 +17,13 @@ from turno.streaming.subscriber import CloseReason
 from turno.web.thread_shares import ThreadShares
 
 
-def serving(farewell: Callable[[CloseReason], bytes]) -> tuple[StreamWorker, socket.socket]:
+def serving(close_event: Callable[[CloseReason], bytes]) -> tuple[StreamWorker, socket.socket]:
     """A worker that serves nothing but one stream, and the reader's end of this."""
-    loop = StreamLoop(farewell=farewell, left=lambda _viewer: None)
+    loop = StreamLoop(close_event=close_event, left=lambda _subscriber: None)
     loop.start()
     ours, theirs = socket.socketpair()
     ours.settimeout(10)
-    loop.adopt(theirs, HandedOver(b"head", viewer()))
+    loop.adopt(theirs, HandedOver(b"head", subscriber()))
     assert ours.recv(100) == b"head"
     worker = object.__new__(StreamWorker)
     worker.wsgi = Application(lambda _environ, _start: [], loop, places=ThreadShares(2), largest_body=0)

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST = 1024  # bytes of a packet
-LONGEST_FAREWELL = 3.0  # seconds the relay has to end what it is at
+PACKET_BYTES = 1024  # at most
+RELAY_STOP_SECONDS = 3.0  # the relay has to end what it is at
 
 
-class Desk:
+class SupervisorChannel:
     """Reads the supervisor's packets and answers it."""
 
     def __init__(self, channel: socket.socket, loop: IOLoop, url: str, *, leave: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class Desk:
 
     def _read(self) -> None:
         try:
-            packet = self._channel.recv(LONGEST)
+            packet = self._channel.recv(PACKET_BYTES)
         except ConnectionResetError:  # it was closed with words of ours unread
             packet = b""
         if not packet:
@@ -84,17 +84,17 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, signal.SIG_IGN)
     channel = socket.socket(fileno=int(arguments[0]))
     seal(*CONSUMERS_NEED)
-    return run_plainly(lambda: carry(read_settings(), channel))
+    return run_plainly(lambda: receive_and_relay(read_settings(), channel))
 
 
-def carry(settings: Settings, channel: socket.socket) -> None:
+def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     """Receive and relay until the channel is closed."""
     log_to_stderr(settings.log_level)
     logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it reports as errors, we log in a line
     try:
         prepare(settings.rabbitmq_url)
     except (TopologyDiffers, TopologyMissing) as error:
-        channel.send(f"refused {error}".encode()[:LONGEST])
+        channel.send(f"refused {error}".encode()[:PACKET_BYTES])
         return
     except (AMQPError, OSError) as error:
         log.warning("no broker yet: %r", error)
@@ -106,9 +106,9 @@ def carry(settings: Settings, channel: socket.socket) -> None:
         if not stopped.is_set():
             loop.remove_handler(channel.fileno())
             stopped.set()
-            loop.call_later(LONGEST_FAREWELL, loop.stop)
+            loop.call_later(RELAY_STOP_SECONDS, loop.stop)
 
-    desk = Desk(channel, loop, settings.rabbitmq_url, leave=leave)
+    supervisor = SupervisorChannel(channel, loop, settings.rabbitmq_url, leave=leave)
     publisher = Publisher(loop, settings.rabbitmq_relay_url or settings.rabbitmq_url)
     relay = Relay(
         engine=engine_link(settings),
@@ -122,7 +122,7 @@ def carry(settings: Settings, channel: socket.socket) -> None:
         relay.run(stopped)
         loop.add_callback_threadsafe(loop.stop)
 
-    for link in (desk.receiver, publisher):
+    for link in (supervisor.receiver, publisher):
         link.open()
     Thread(target=relay_until_stopped, name="relay", daemon=True).start()
     loop.start()

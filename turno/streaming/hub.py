@@ -1,4 +1,4 @@
-"""The centre of the live view: hears of changes, reads each changed job once and hands it to its viewers."""
+"""Feeds the live streams of a web process: reads each job that a hint names once, and offers it to its subscribers."""
 
 import logging
 import selectors
@@ -31,8 +31,8 @@ Connection = psycopg.Connection[Any]
 
 SWEEP = 2.0  # seconds between two looks at a tenant's watched jobs, in case a hint was lost
 SHARE = 4  # looking takes at most one part in so many and one of the time
-READ_BREATH = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
-TELL_BREATH = 0.02  # seconds between two notifications of one process
+READ_PAUSE = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
+ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
 RETRY = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
 READ_AT_MOST = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
@@ -71,48 +71,50 @@ class Hub:
         self._most_per_user = most_per_user
         self._sweep_every = sweep
         self._lock = Lock()
-        self._rooms: dict[int, TenantSubscribers] = {}
+        self._audiences: dict[int, TenantSubscribers] = {}
         self._streams: Counter[tuple[int, str]] = Counter()
         self._outbox = Changes()
         self._wake = SelfPipe()
         self._thread: Thread | None = None
         self._stopping = False
-        self._sweeps_due = self._check_due = self._breath_until = 0.0
+        self._sweeps_due = self._check_due = self._pause_until = 0.0
 
     def __len__(self) -> int:
         return self._streams.total()
 
-    def join(self, viewer: Subscriber) -> None:
-        """Have changes handed to a viewer from now on; raises Full or Crowded."""
-        view = viewer.view
+    def join(self, subscriber: Subscriber) -> None:
+        """Have changes handed to a subscriber from now on; raises ServerFull or StreamLimit."""
+        view = subscriber.view
         user = (view.tenant.id, view.user)
         with self._lock:
-            room = self._rooms.get(view.tenant.id)
+            audience = self._audiences.get(view.tenant.id)
             if len(self) >= self._most:
                 raise ServerFull(f"This server has {self._most} streams open, as many as it serves")
-            if room is not None and len(room.viewers) >= self._most_per_tenant:
+            if audience is not None and len(audience.subscribers) >= self._most_per_tenant:
                 raise StreamLimit(
                     f"This tenant has {self._most_per_tenant} streams open here, as many as one tenant may"
                 )
             if self._streams[user] >= self._most_per_user:
                 raise StreamLimit(f"You have {self._most_per_user} streams open here, as many as one user may")
             self._streams[user] += 1
-            if room is None:
-                room = self._rooms[view.tenant.id] = TenantSubscribers(view.tenant, due=monotonic() + self._sweep_every)
-            room.viewers |= {viewer}
+            if audience is None:
+                audience = self._audiences[view.tenant.id] = TenantSubscribers(
+                    view.tenant, due=monotonic() + self._sweep_every
+                )
+            audience.subscribers |= {subscriber}
         self._start()
 
-    def leave(self, viewer: Subscriber) -> None:
-        """Forget a viewer; harmless for one that has left."""
-        view = viewer.view
+    def leave(self, subscriber: Subscriber) -> None:
+        """Forget a subscriber; harmless for one that has left."""
+        view = subscriber.view
         with self._lock:
-            room = self._rooms.get(view.tenant.id)
-            if room is None or viewer not in room.viewers:
+            audience = self._audiences.get(view.tenant.id)
+            if audience is None or subscriber not in audience.subscribers:
                 return
             self._streams -= Counter([(view.tenant.id, view.user)])
-            room.viewers -= {viewer}
-            if not room.viewers:
-                del self._rooms[view.tenant.id]
+            audience.subscribers -= {subscriber}
+            if not audience.subscribers:
+                del self._audiences[view.tenant.id]
 
     def announce(self, tenant_id: int, job_id: UUID) -> None:
         """Tell every process, this one included, that a job changed; does not wait, and may be lost."""
@@ -157,15 +159,15 @@ class Hub:
             except psycopg.errors.ProgramLimitExceeded as error:
                 # Some session has listened and not read for so long that the server's queue is full.
                 log.warning("watchers in other processes not told: %s", error)
-            self._breath_until = monotonic() + TELL_BREATH
+            self._pause_until = monotonic() + ANNOUNCE_PAUSE
 
     def _work(self, listener: Listener, connection: Connection) -> bool:
         """Read what hints name, else look at the tenant that was not looked at for the longest time."""
-        sleep(max(0.0, self._breath_until - monotonic()))
+        sleep(max(0.0, self._pause_until - monotonic()))
         heard = self._heard(listener)
-        for room, named in heard:
-            self._guarded(room, partial(self._show, connection, room, named))
-        due = self._room_due()
+        for audience, named in heard:
+            self._guarded(audience, partial(self._show, connection, audience, named))
+        due = self._audience_due()
         if due is not None:
             due.due = monotonic() + self._sweep_every
             self._guarded(due, partial(self._look, connection, due))
@@ -175,74 +177,78 @@ class Hub:
         """Return what hints name and somebody may want to see; where hints were lost, every tenant is looked at."""
         named = listener.hear()
         if named is None:
-            for room in self._present():
-                room.due = 0.0
+            for audience in self._present():
+                audience.due = 0.0
         if not named:
             return []
-        self._breath_until = monotonic() + READ_BREATH
-        rooms = ((room, room.worth_reading(named[room.tenant.id])) for room in self._present(named))
-        return [(room, jobs) for room, jobs in rooms if jobs]
+        self._pause_until = monotonic() + READ_PAUSE
+        audiences = ((audience, audience.worth_reading(named[audience.tenant.id])) for audience in self._present(named))
+        return [(audience, jobs) for audience, jobs in audiences if jobs]
 
-    def _show(self, connection: Connection, room: TenantSubscribers, job_ids: set[UUID]) -> None:
+    def _show(self, connection: Connection, audience: TenantSubscribers, job_ids: set[UUID]) -> None:
         some = list(job_ids)[:READ_AT_MOST]
-        with as_api(connection, room.tenant) as reader:
+        with as_api(connection, audience.tenant) as reader:
             rows = watched_jobs.named(reader, some)
             # A job that waits for a person has no time to run at; its user was told that, as of an end.
             news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
-            told = watched_jobs.notifications_of(reader, news) if news and room.users else []
+            told = watched_jobs.notifications_of(reader, news) if news and audience.users else []
         for row in rows:
-            room.show_job(row, self._render)
+            audience.show_job(row, self._render)
         for row in told:
-            room.show_notification(row, self._render)
+            audience.show_notification(row, self._render)
 
-    def _look(self, connection: Connection, room: TenantSubscribers) -> None:
+    def _look(self, connection: Connection, audience: TenantSubscribers) -> None:
         """Compare what is shown with what stands, whatever was hinted at."""
         began = monotonic()
-        followed, users = room.followed, room.watched_users
-        with as_api(connection, room.tenant) as reader:
+        followed, users = audience.followed, audience.watched_users
+        with as_api(connection, audience.tenant) as reader:
             standings = watched_jobs.standings(reader, followed, users)
             just_ended = watched_jobs.ended_within(reader, users, JUST_NOW) if users != set() else []
-        room.miss(followed - {row["id"] for row in standings})
-        if changed := room.changed(standings, just_ended):
-            self._show(connection, room, changed)
+        audience.miss(followed - {row["id"] for row in standings})
+        if changed := audience.changed(standings, just_ended):
+            self._show(connection, audience, changed)
         self._sweeps_due = monotonic() + SHARE * (monotonic() - began)
 
-    def _guarded(self, room: TenantSubscribers, work: Callable[[], None]) -> None:
+    def _guarded(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
         """Do something for one tenant, whose trouble must be nobody else's; a lost connection is everybody's."""
         try:
             work()
         except psycopg.OperationalError as error:
             if not isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):
                 raise
-            log.warning("not read in time: %s", error, extra={"tenant": room.tenant.slug})
+            log.warning("not read in time: %s", error, extra={"tenant": audience.tenant.slug})
         except psycopg.InterfaceError:
             raise
         except Exception:
-            log.exception("not shown", extra={"tenant": room.tenant.slug})
+            log.exception("not shown", extra={"tenant": audience.tenant.slug})
 
     def _check(self, connection: Connection) -> bool:
         """End the streams whose tokens were revoked since they were opened, if it is time to look."""
-        rooms = self._present()
-        if monotonic() < self._check_due or not rooms:
+        audiences = self._present()
+        if monotonic() < self._check_due or not audiences:
             return False
         self._check_due = monotonic() + self._sweep_every
-        known = valid_from(connection, [room.tenant.id for room in rooms])
-        for room in rooms:
-            room.refuse(known.get(room.tenant.id))
+        known = valid_from(connection, [audience.tenant.id for audience in audiences])
+        for audience in audiences:
+            audience.refuse(known.get(audience.tenant.id))
         return True
 
     def _present(self, among: Jobs | None = None) -> list[TenantSubscribers]:
         with self._lock:
-            return [room for number, room in self._rooms.items() if among is None or number in among]
+            return [audience for number, audience in self._audiences.items() if among is None or number in among]
 
-    def _room_due(self) -> TenantSubscribers | None:
+    def _audience_due(self) -> TenantSubscribers | None:
         now = monotonic()
         if now < self._sweeps_due:
             return None
-        return min((room for room in self._present() if room.due <= now), key=lambda room: room.due, default=None)
+        return min(
+            (audience for audience in self._present() if audience.due <= now),
+            key=lambda audience: audience.due,
+            default=None,
+        )
 
     def _patience(self, listener: Listener) -> float:
-        moments = [room.due for room in self._present()]
+        moments = [audience.due for audience in self._present()]
         if not moments:
             return 60.0
         return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due, listener.back_at) - monotonic())

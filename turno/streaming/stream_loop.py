@@ -34,20 +34,20 @@ class HandedOver(OSError):
     An OSError, because that is what gunicorn lets pass untouched.
     """
 
-    def __init__(self, head: bytes, viewer: Subscriber) -> None:
+    def __init__(self, head: bytes, subscriber: Subscriber) -> None:
         super().__init__("the connection became a stream")
         self.head = head
-        self.viewer = viewer
+        self.subscriber = subscriber
 
 
 class Stream:
-    """A socket, its viewer, and the bytes that the socket did not take yet."""
+    """A socket, its subscriber, and the bytes that the socket did not take yet."""
 
-    __slots__ = ("closing", "held", "rest", "sent_at", "socket", "viewer")
+    __slots__ = ("closing", "held", "rest", "sent_at", "socket", "subscriber")
 
-    def __init__(self, connection: socket.socket, head: bytes, viewer: Subscriber) -> None:
+    def __init__(self, connection: socket.socket, head: bytes, subscriber: Subscriber) -> None:
         self.socket = connection
-        self.viewer = viewer
+        self.subscriber = subscriber
         self.rest = head
         self.sent_at = monotonic()  # when the socket last took something
         self.held = False  # whether it waits to take more
@@ -55,20 +55,20 @@ class Stream:
 
 
 class StreamLoop:
-    """Sends what viewers are offered; no reader, however slow, holds up another.
+    """Sends what subscribers are offered; no reader, however slow, holds up another.
 
-    `farewell` frames the reason of an end, `left` is told of each viewer that is no more.
+    `close_event` frames the reason of an end, `left` is told of each subscriber that is no more.
     """
 
     def __init__(
         self,
         *,
-        farewell: Callable[[CloseReason], SupportsBytes],
+        close_event: Callable[[CloseReason], SupportsBytes],
         left: Callable[[Subscriber], None],
         keep_alive: float = KEEP_ALIVE_SECONDS,
         slow: float = SLOW_SECONDS,
     ) -> None:
-        self._farewell = farewell
+        self._close_event = close_event
         self._left = left
         self._keep_alive = keep_alive
         self._slow = slow
@@ -94,9 +94,9 @@ class StreamLoop:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
         except OSError:  # it was reset meanwhile
-            self._left(handed.viewer)
+            self._left(handed.subscriber)
             raise
-        self._arrived.append(Stream(connection, handed.head, handed.viewer))
+        self._arrived.append(Stream(connection, handed.head, handed.subscriber))
         self._wake.ring()
 
     def start(self) -> None:
@@ -153,15 +153,15 @@ class StreamLoop:
     def _welcome(self) -> None:
         while self._arrived:
             stream = self._arrived.popleft()
-            self._streams[stream.viewer] = stream
+            self._streams[stream.subscriber] = stream
             with self._alone(stream):
                 self._selector.register(stream.socket, selectors.EVENT_READ, stream)
-                stream.viewer.wake = self._note
+                stream.subscriber.wake = self._note
                 self._serve(stream)
 
-    def _note(self, viewer: Subscriber) -> None:
-        """In another thread: this viewer has something to send."""
-        self._ready.append(viewer)
+    def _note(self, subscriber: Subscriber) -> None:
+        """In another thread: this subscriber has something to send."""
+        self._ready.append(subscriber)
         self._wake.ring()
 
     def _serve_ready(self) -> None:
@@ -173,10 +173,10 @@ class StreamLoop:
                     self._serve(stream)
 
     def _serve(self, stream: Stream) -> None:
-        frames, reason = stream.viewer.take()
+        frames, reason = stream.subscriber.take()
         stream.rest += b"".join(map(bytes, frames))
         if reason is not None:
-            stream.rest += bytes(self._farewell(reason))
+            stream.rest += bytes(self._close_event(reason))
             stream.closing = True
         self._send(stream)
 
@@ -199,22 +199,22 @@ class StreamLoop:
             self._selector.modify(stream.socket, interest, stream)
 
     def _react(self, stream: Stream, events: int) -> None:
-        if stream.viewer not in self._streams:
+        if stream.subscriber not in self._streams:
             return
         if events & selectors.EVENT_READ:
             # It hung up, or it sends what nobody asked for: either way it is no reader.
             self._drop(stream)
         elif events & selectors.EVENT_WRITE:
             self._send(stream)
-            if not stream.held and stream.viewer in self._streams:
+            if not stream.held and stream.subscriber in self._streams:
                 self._serve(stream)
 
     def _look(self) -> None:
         """End sessions that are over, drop readers that take nothing, keep quiet streams alive."""
         now, wall = monotonic(), time()
         for stream in list(self._streams.values()):
-            if wall >= stream.viewer.view.until:
-                stream.viewer.end(CloseReason.SESSION_OVER)
+            if wall >= stream.subscriber.view.until:
+                stream.subscriber.end(CloseReason.SESSION_OVER)
             if stream.rest and now >= stream.sent_at + self._slow:
                 log.info("stream dropped: its reader takes nothing")
                 self._drop(stream)
@@ -224,17 +224,17 @@ class StreamLoop:
                     self._send(stream)
 
     def _drop(self, stream: Stream) -> None:
-        if self._streams.pop(stream.viewer, None) is None:
+        if self._streams.pop(stream.subscriber, None) is None:
             return
         with suppress(KeyError, ValueError, OSError):  # never registered, or closed by somebody else
             self._selector.unregister(stream.socket)
         stream.socket.close()
-        self._left(stream.viewer)
+        self._left(stream.subscriber)
 
     def _say_goodbye(self) -> None:
         self._welcome()
         for stream in list(self._streams.values()):
-            stream.viewer.end(CloseReason.SHUTTING_DOWN)
+            stream.subscriber.end(CloseReason.SHUTTING_DOWN)
             if not stream.held:
                 with self._alone(stream):
                     self._serve(stream)

@@ -64,40 +64,42 @@ class Subscriber:
     Filled by one thread and emptied by another; `wake` is called, from any thread, when there is something to take.
     """
 
-    __slots__ = ("_farewell", "_lock", "_seen", "_waiting", "view", "wake")
+    __slots__ = ("_close_reason", "_lock", "_seen", "_waiting", "view", "wake")
 
-    def __init__(self, view: View, wake: Callable[["Subscriber"], None] = lambda _viewer: None) -> None:
+    def __init__(self, view: View, wake: Callable[["Subscriber"], None] = lambda _subscriber: None) -> None:
         self.view = view
         self.wake = wake
         self._lock = Lock()
         self._waiting: dict[UUID, SupportsBytes] = {}
         self._seen: dict[UUID, tuple[int, str]] = {}
-        self._farewell: CloseReason | None = None
+        self._close_reason: CloseReason | None = None
 
     def offer(self, state: State) -> None:
         """Have a state sent, unless the reader has it or a later one."""
         with self._lock:
             before = self._seen.get(state.key)
-            if self._farewell or (before and (before[0] > state.revision or before == (state.revision, state.label))):
+            if self._close_reason or (
+                before and (before[0] > state.revision or before == (state.revision, state.label))
+            ):
                 return
             self._remember(state)
             self._waiting[state.key] = state.frame
             if len(self._waiting) > MOST_WAITING:
                 self._waiting.clear()
-                self._farewell = CloseReason.TOO_SLOW
+                self._close_reason = CloseReason.TOO_SLOW
         self.wake(self)
 
-    def end(self, farewell: CloseReason) -> None:
+    def end(self, reason: CloseReason) -> None:
         """Have the stream end once it was sent what waits; the first reason counts."""
         with self._lock:
-            self._farewell = self._farewell or farewell
+            self._close_reason = self._close_reason or reason
         self.wake(self)
 
     def take(self) -> tuple[list[SupportsBytes], CloseReason | None]:
         """Return what waits, oldest first, and the reason if the stream is over after it."""
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}
-            return waiting, self._farewell
+            return waiting, self._close_reason
 
     def _remember(self, state: State) -> None:
         self._seen[state.key] = (state.revision, state.label)

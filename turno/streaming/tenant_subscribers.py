@@ -1,4 +1,4 @@
-"""One tenant's viewers, and what they have been shown."""
+"""One tenant's subscribers, and what they have been shown."""
 
 from time import monotonic
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class TenantSubscribers:
 
     def __init__(self, tenant: Tenant, *, due: float) -> None:
         self.tenant = tenant
-        self.viewers: frozenset[Subscriber] = frozenset()
+        self.subscribers: frozenset[Subscriber] = frozenset()
         self.due = due  # when to look again, on the monotonic clock
         self._standing: dict[UUID, tuple[int, bool, str | None]] = {}
         self._ended: dict[UUID, float] = {}
@@ -37,17 +37,17 @@ class TenantSubscribers:
     @property
     def users(self) -> set[str]:
         """Who watches more than one job."""
-        return {viewer.view.user for viewer in self.viewers if viewer.view.job_id is None}
+        return {subscriber.view.user for subscriber in self.subscribers if subscriber.view.job_id is None}
 
     @property
     def watched_users(self) -> set[str] | None:
         """Whose every job is watched; None if everybody's is."""
-        return None if any(viewer.view.everybody for viewer in self.viewers) else self.users
+        return None if any(subscriber.view.everybody for subscriber in self.subscribers) else self.users
 
     @property
     def watched(self) -> set[UUID]:
         """The jobs that are watched one by one."""
-        return {viewer.view.job_id for viewer in self.viewers if viewer.view.job_id is not None}
+        return {subscriber.view.job_id for subscriber in self.subscribers if subscriber.view.job_id is not None}
 
     @property
     def followed(self) -> set[UUID]:
@@ -71,37 +71,37 @@ class TenantSubscribers:
         """Forget jobs that exist no more, and end the streams that showed one of them."""
         for job_id in gone:
             self._standing.pop(job_id, None)
-        for viewer in self.viewers:
-            if viewer.view.job_id in gone:
-                viewer.end(CloseReason.JOB_GONE)
+        for subscriber in self.subscribers:
+            if subscriber.view.job_id in gone:
+                subscriber.end(CloseReason.JOB_GONE)
 
     def show_job(self, row: Row, render: Render) -> None:
         """Hand a job to everybody who may see it; whoever watches only this one is done when it has ended."""
         ended = row["finished_at"] is not None
         states: dict[bool, State] = {}
-        for viewer in self.viewers:
-            view = viewer.view
+        for subscriber in self.subscribers:
+            view = subscriber.view
             if not view.shows(row["id"], row["user_id"]):
                 continue
             if view.operator not in states:
                 states[view.operator] = render.job(row, operator=view.operator)
-            viewer.offer(states[view.operator])
+            subscriber.offer(states[view.operator])
             if ended and view.job_id is not None:
-                viewer.end(CloseReason.JOB_ENDED)
+                subscriber.end(CloseReason.JOB_ENDED)
         self._note(row, ended=ended)
 
     def show_notification(self, row: Row, render: Render) -> None:
         """Hand a notification to its user."""
         state = render.notification(row)
-        for viewer in self.viewers:
-            if viewer.view.job_id is None and viewer.view.user == row["user_id"]:
-                viewer.offer(state)
+        for subscriber in self.subscribers:
+            if subscriber.view.job_id is None and subscriber.view.user == row["user_id"]:
+                subscriber.offer(state)
 
     def refuse(self, valid_from: float | None) -> None:
         """End the streams whose tokens count no more; None means that the tenant itself is gone."""
-        for viewer in self.viewers:
-            if valid_from is None or viewer.view.issued_at < valid_from:
-                viewer.end(CloseReason.SESSION_OVER)
+        for subscriber in self.subscribers:
+            if valid_from is None or subscriber.view.issued_at < valid_from:
+                subscriber.end(CloseReason.SESSION_OVER)
 
     def _note(self, row: Row, *, ended: bool) -> None:
         now = monotonic()

@@ -22,7 +22,7 @@ from turno.settings import Settings
 from turno.store.engine import tickets
 from turno.store.engine_link import RETRY, EngineLink
 from turno.store.operator.routing import Defaults
-from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
@@ -70,7 +70,7 @@ def supervisor_link(settings: Settings, application: str = "turno-engine") -> En
     """Return an engine's connection that is given up before this worker would count as dead."""
     known = logins(settings)
 
-    def connect() -> PunctualConnection:
+    def connect() -> TimeoutConnection:
         connection = service_session(known, known.engine, application=application)
         connection.answer_within = max(LEAST_PATIENCE, settings.dead_after_seconds / 2)
         return connection

@@ -17,13 +17,13 @@ from turno.queues.interface import QueueInterface
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.streaming.stream_loop import StreamLoop
-from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import create_app
-from turno.web.api.stream_events import StreamEvents, farewell
+from turno.web.api.stream_events import StreamEvents, close_event
 from turno.web.services import Inline
 from turno.web.thread_shares import ThreadShares
 from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_named
@@ -49,7 +49,7 @@ def serving_application(settings: Settings, open_queue: OpenQueue | None = None)
     """Return the web application with the loop that serves its streams, for gunicorn's worker."""
     allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
     hub = stream_hub(settings)
-    streams = StreamLoop(farewell=farewell, left=hub.leave)
+    streams = StreamLoop(close_event=close_event, left=hub.leave)
     streams.start()
     app = web_application(settings, hub, open_queue)
     places = ThreadShares(settings.web_threads)
@@ -86,7 +86,7 @@ def web_application(settings: Settings, hub: Hub, open_queue: OpenQueue | None =
     )
 
 
-def _pending(pool: ConnectionPool[PunctualConnection]) -> str | None:
+def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
     with pool.connection() as connection:
         return what_is_pending(connection)
 
@@ -96,8 +96,8 @@ def stream_hub(settings: Settings) -> Hub:
     known = logins(settings)
     conninfo = known.conninfo(known.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS)
 
-    def connect() -> PunctualConnection:
-        connection = PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=3)
+    def connect() -> TimeoutConnection:
+        connection = TimeoutConnection.connect(conninfo, autocommit=True, connect_timeout=3)
         connection.answer_within = HUB_ANSWERS_WITHIN
         return connection
 
@@ -120,12 +120,12 @@ def allow_descriptors(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
 
 
-def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:
+def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
     """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
     known = logins(settings)
-    pool: ConnectionPool[PunctualConnection] = ConnectionPool(
+    pool: ConnectionPool[TimeoutConnection] = ConnectionPool(
         known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=WEB_TIMEOUTS),
-        connection_class=PunctualConnection,
+        connection_class=TimeoutConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
         # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
         check=ConnectionPool.check_connection,
@@ -141,7 +141,7 @@ def web_pool(settings: Settings) -> ConnectionPool[PunctualConnection]:
     return pool
 
 
-def _inline(settings: Settings, pool: ConnectionPool[PunctualConnection]) -> Inline:
+def _inline(settings: Settings, pool: ConnectionPool[TimeoutConnection]) -> Inline:
     def server_version() -> int:
         with pool.connection() as connection:
             return connection.info.server_version

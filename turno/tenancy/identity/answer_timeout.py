@@ -18,7 +18,7 @@ class AnswerOverdue(psycopg.OperationalError):
     """The server did not answer in time; its side of the network still acknowledges what is sent."""
 
 
-class PunctualConnection(psycopg.Connection[TupleRow]):
+class TimeoutConnection(psycopg.Connection[TupleRow]):
     """Raises AnswerOverdue, and is closed, when the server leaves a question open for `answer_within` seconds.
 
     TCP's own timers cannot see a server, a proxy or a pooler that was stopped: the kernel answers for it.
@@ -36,9 +36,9 @@ class PunctualConnection(psycopg.Connection[TupleRow]):
 
     def wait(self, gen: PQGen[RV], interval: float = LOOK_EVERY, timeout: float | None = None) -> RV:
         """Wait for what psycopg asks the server, like any connection, but not for ever."""
-        return super().wait(self._punctual(gen), interval, timeout)
+        return super().wait(self._until_answered(gen), interval, timeout)
 
-    def _punctual(self, gen: PQGen[RV]) -> PQGen[RV]:
+    def _until_answered(self, gen: PQGen[RV]) -> PQGen[RV]:
         end = monotonic() + self.answer_within
         try:
             wanted = next(gen)

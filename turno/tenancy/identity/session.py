@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import TupleRow, dict_row
 
-from turno.tenancy.identity.answer_timeout import PunctualConnection
+from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.logins import Logins, pinned_by_version
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 
@@ -108,10 +108,10 @@ def believe_confined(row: TupleRow | None, role: str) -> None:
         raise NotConfined(f"the session of {role} is not confined to one tenant; run `turno migrate --check`")
 
 
-def service_session(logins: Logins, role: str, *, application: str) -> PunctualConnection:
+def service_session(logins: Logins, role: str, *, application: str) -> TimeoutConnection:
     """Log in as one of the installation's service roles (engine, web, operator), in autocommit."""
     conninfo = logins.conninfo(role, search_path="turno,pg_temp", application=application, timeouts=SERVICE_TIMEOUTS)
-    connection = PunctualConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
+    connection = TimeoutConnection.connect(conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
     connection.add_notice_handler(_log_warning)
     return connection
 

@@ -65,6 +65,6 @@ def ready(unread: int | None) -> State:
     return State(READY_KEY, 1, "", Event({} if unread is None else {"unread": unread}, "ready"))
 
 
-def farewell(reason: CloseReason) -> Event:
+def close_event(reason: CloseReason) -> Event:
     """Return the last event of a stream that the server ends."""
     return Event({"reason": reason}, "bye")

@@ -17,18 +17,20 @@ HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 
 
 class StreamResponse(Response):
-    """What a viewer is shown, from `first` on; `frames` is how to get it where no loop serves streams."""
+    """What a subscriber is shown, from `first` on; `frames` is how to get it where no loop serves streams."""
 
-    def __init__(self, viewer: Subscriber, *, first: bytes, frames: Iterator[bytes], left: Callable[[], None]) -> None:
+    def __init__(
+        self, subscriber: Subscriber, *, first: bytes, frames: Iterator[bytes], left: Callable[[], None]
+    ) -> None:
         super().__init__(frames, mimetype="text/event-stream", headers=HEADERS)
-        self._viewer = viewer
+        self._subscriber = subscriber
         self._first = first
         self._left = left
         self._begun = False
         self.call_on_close(left)
 
     def give_up(self) -> None:
-        """Give the viewer's place back if the answer never began: something failed between the view and the server."""
+        """Give the subscriber's place back if the answer never began: something failed before the server had it."""
         if not self._begun:
             self._left()
 
@@ -39,7 +41,7 @@ class StreamResponse(Response):
             return super().__call__(environ, start_response)
         head = self._head(environ) + self._first
         self._begun = True
-        raise HandedOver(head, self._viewer)
+        raise HandedOver(head, self._subscriber)
 
     def _head(self, environ: dict[str, Any]) -> bytes:
         # Without a length and without chunks: the end of the connection is the end of the stream.

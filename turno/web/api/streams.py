@@ -21,7 +21,7 @@ from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
 from turno.web.api.stream_access import stream_scope
-from turno.web.api.stream_events import RETRY, StreamEvents, Words, farewell, ready
+from turno.web.api.stream_events import RETRY, StreamEvents, Words, close_event, ready
 from turno.web.api.stream_response import StreamResponse
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem, no_such_job
@@ -40,9 +40,9 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
     """
 
     def messages(self, channel: Subscriber) -> Iterator[Message]:
-        """Yield what a viewer is shown, to its end: for servers that give each stream a thread."""
+        """Yield what a subscriber is shown, to its end: for servers that give each stream a thread."""
         told = Flag()
-        channel.wake = lambda _viewer: told.set()
+        channel.wake = lambda _subscriber: told.set()
         while True:
             frames, reason = channel.take()
             yield from frames
@@ -50,7 +50,7 @@ class Streams(Routes, ServerSentEventsBlueprint):  # type: ignore[misc]  # flask
             if left <= 0:
                 reason = reason or CloseReason.SESSION_OVER
             if reason is not None:
-                yield farewell(reason)
+                yield close_event(reason)
                 return
             if not told.wait(min(left, KEEP_ALIVE_SECONDS)):
                 yield Words(KEEP_ALIVE)
@@ -148,19 +148,19 @@ def _open(call: Call, job_id: UUID | None) -> Response:
         until=principal.expires_at,
         everybody=everybody,
     )
-    viewer = Subscriber(view)
-    _join(viewer)
+    subscriber = Subscriber(view)
+    _join(subscriber)
     try:
-        # Only now: what changes after this reading is handed to the viewer by the hub.
-        _show_present(viewer)
+        # Only now: what changes after this reading is handed to the subscriber by the hub.
+        _show_present(subscriber)
     except BaseException:
-        hub.leave(viewer)
+        hub.leave(subscriber)
         raise
     opened = g.stream = StreamResponse(
-        viewer,
+        subscriber,
         first=bytes(RETRY),
-        frames=map(bytes, chain([RETRY], streams.messages(viewer))),
-        left=lambda: hub.leave(viewer),
+        frames=map(bytes, chain([RETRY], streams.messages(subscriber))),
+        left=lambda: hub.leave(subscriber),
     )
     return opened
 
@@ -172,9 +172,9 @@ def _ended(_error: BaseException | None) -> None:
         opened.give_up()
 
 
-def _join(viewer: Subscriber) -> None:
+def _join(subscriber: Subscriber) -> None:
     try:
-        services().hub.join(viewer)
+        services().hub.join(subscriber)
     except ServerFull as error:
         raise Problem(
             Kind.UNAVAILABLE,
@@ -189,8 +189,8 @@ def _join(viewer: Subscriber) -> None:
         ) from error
 
 
-def _show_present(viewer: Subscriber) -> None:
-    view, events = viewer.view, StreamEvents()
+def _show_present(subscriber: Subscriber) -> None:
+    view, events = subscriber.view, StreamEvents()
     unread = None
     with services().connection() as connection, as_api(connection, view.tenant) as reader:
         if view.job_id is not None:
@@ -203,9 +203,9 @@ def _show_present(viewer: Subscriber) -> None:
     if view.job_id is not None and not rows:
         raise no_such_job()
     for row in rows:
-        viewer.offer(events.job(row, operator=view.operator))
+        subscriber.offer(events.job(row, operator=view.operator))
     for row in reversed(told):
-        viewer.offer(events.notification(row))
-    viewer.offer(ready(unread))
+        subscriber.offer(events.notification(row))
+    subscriber.offer(ready(unread))
     if view.job_id is not None and rows[0]["finished_at"] is not None:
-        viewer.end(CloseReason.JOB_ENDED)
+        subscriber.end(CloseReason.JOB_ENDED)

@@ -1,16 +1,16 @@
-"""A viewer keeps the latest state of each thing, and bounds what it keeps."""
+"""A subscriber keeps the latest state of each thing, and bounds what it keeps."""
 
 from uuid import uuid4
 
 import pytest
 
-from tests.viewers import state, viewer
+from tests.subscribers import state, subscriber
 from turno.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason
 
 
 def test_of_each_thing_the_latest_state_waits() -> None:
     one, two = uuid4(), uuid4()
-    watching = viewer()
+    watching = subscriber()
     for number in (1, 2, 3):
         watching.offer(state(b"one %d" % number, key=one, revision=number))
     watching.offer(state(b"two", key=two))
@@ -20,7 +20,7 @@ def test_of_each_thing_the_latest_state_waits() -> None:
 
 def test_nothing_older_or_equal_follows_a_state() -> None:
     key = uuid4()
-    watching = viewer()
+    watching = subscriber()
     for revision, label in ((5, "scheduled"), (4, "waiting"), (5, "scheduled"), (5, "waiting")):
         watching.offer(state(b"%d %s" % (revision, label.encode()), key=key, revision=revision, label=label))
         frames = watching.take()[0]
@@ -28,7 +28,7 @@ def test_nothing_older_or_equal_follows_a_state() -> None:
 
 
 def test_a_reader_who_leaves_too_much_waiting_is_given_up() -> None:
-    watching = viewer()
+    watching = subscriber()
     for _ in range(MOST_WAITING + 1):
         watching.offer(state())
     assert watching.take() == ([], CloseReason.TOO_SLOW)
@@ -37,7 +37,7 @@ def test_a_reader_who_leaves_too_much_waiting_is_given_up() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    watching = viewer()
+    watching = subscriber()
     for _ in range(MOST_REMEMBERED + 50):
         watching.offer(state())
         watching.take()
@@ -45,7 +45,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_the_first_reason_to_end_counts() -> None:
-    watching = viewer()
+    watching = subscriber()
     watching.end(CloseReason.JOB_ENDED)
     watching.end(CloseReason.SHUTTING_DOWN)
     assert watching.take() == ([], CloseReason.JOB_ENDED)
@@ -71,5 +71,5 @@ def test_a_stream_shows_what_its_user_may_see(
     shown: bool,  # noqa: FBT001 - another
 ) -> None:
     ids = {"job": uuid4(), "other": uuid4()}
-    view = viewer(user=user, job_id=ids[watched] if watched else None, operator=operator).view
+    view = subscriber(user=user, job_id=ids[watched] if watched else None, operator=operator).view
     assert view.shows(ids["job"], "ana") is shown

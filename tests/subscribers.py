@@ -14,7 +14,7 @@ TENANT = Tenant(
 )  # fmt: skip
 
 
-def viewer(*, user: str = "ana", job_id: UUID | None = None, tenant: Tenant = TENANT, **changed: Any) -> Subscriber:
+def subscriber(*, user: str = "ana", job_id: UUID | None = None, tenant: Tenant = TENANT, **changed: Any) -> Subscriber:
     usual: dict[str, Any] = {"operator": False, "issued_at": 0.0, "until": 4e9}
     return Subscriber(View(tenant=tenant, user=user, job_id=job_id, **usual | changed))
 
