@@ -1,4 +1,4 @@
-"""Answer a probe: does a resident worker's loop turn? It asks the worker's file, never the database."""
+"""Answer a liveness probe from the age of the file that a resident worker touches; the database is not asked."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from turno.errors import TurnoError
 if TYPE_CHECKING:
     from turno.settings import Settings
 
-# A loop turns every few seconds; while the database swallows every question, once in about 40.
+# A worker touches the file every few seconds; while the database answers nothing, once in about 40 s.
 STUCK_AFTER = 60.0
 
 
 class NotAlive(TurnoError):
-    """No worker has said that it is ready, or its loop has not turned for long."""
+    """There is no ALIVE_FILE yet, or the worker has not touched it for STUCK_AFTER seconds."""
 
 
 def assert_alive(settings: Settings) -> None:

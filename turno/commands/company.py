@@ -31,7 +31,7 @@ def add(slug: str, name: str | None) -> None:
 @company.command("reset-login")
 @click.argument("slug")
 def reset(slug: str) -> None:
-    """Give the reports of the company SLUG a new password: mends one that was changed behind Turno's back."""
+    """Set a new password for the reports' login of the company SLUG, for example after somebody changed it."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_report_login(admin, logins(settings), slug)

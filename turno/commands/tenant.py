@@ -85,7 +85,7 @@ def remove(slug: str, *, yes: bool) -> None:
 @tenant.command("reset-login")
 @click.argument("slug")
 def reset(slug: str) -> None:
-    """Give the handlers of the tenant SLUG a new password: mends one that was changed behind Turno's back."""
+    """Set a new password for the handlers' login of the tenant SLUG, for example after somebody changed it."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
         epoch = reset_login(admin, logins(settings), slug)

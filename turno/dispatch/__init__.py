@@ -1,1 +1,1 @@
-"""The one door for commands: enqueue, cancel, retry."""
+"""Commands about jobs: enqueue, cancel, retry, settle."""

@@ -1,4 +1,4 @@
-"""gunicorn's threads, which wait for no client: neither for its request, nor until it has read its answer."""
+"""A gunicorn worker whose threads wait for no client: neither for a request to arrive nor for an answer to be read."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             taken()
 
     def murder_pending(self) -> None:
-        """Give up the clients that are overdue; gunicorn asks at least once a second."""
+        """Close the connections of overdue clients; gunicorn calls this at least once a second."""
         now = monotonic()
         if now < self._look_due:
             return
@@ -148,7 +148,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._resume(tenant)
 
     def _freed(self) -> None:
-        """In another thread: a place is free, for whichever tenant may have it."""
+        """Let waiting requests go on; called in the thread of a request that has ended."""
         if self._postponed:
             self.method_queue.defer(self._resume_whose_place_is_free)
 
@@ -157,7 +157,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._resume(tenant)
 
     def _resume(self, tenant: int) -> None:
-        """Begin anew with the first in a tenant's line; what has no line any more is not looked at again."""
+        """Handle the first waiting request of a tenant; a tenant without waiting requests is forgotten."""
         line = self._postponed.get(tenant)
         if line:
             self._begin(line.popleft())
@@ -172,7 +172,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
                 phase.latest = deadline
 
     def _enter(self, conn: Connection, phase: Phase, then: Callable[[], None]) -> None:
-        """Let a phase pass, and then go on."""
+        """Wait for one phase of the poller, then go on."""
         self._waiting[conn] = phase, then
         self.poller.register(conn.sock, phase.interest, partial(self._advance, conn))
         self._advance(conn)
@@ -240,13 +240,13 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().handle_error(req, client, addr, exc)
 
     def handle_exit(self, sig: Any, frame: Any) -> None:
-        """Stop accepting, and have the streams say goodbye."""
+        """Stop accepting connections, and send every stream its closing event."""
         self.wsgi.streams.stop()
         super().handle_exit(sig, frame)
 
 
 class NamelessResponse(wsgi.Response):  # type: ignore[misc]
-    """Does not tell which server this is."""
+    """Sends no Server header."""
 
     def default_headers(self) -> list[str]:
         """Return the headers that are the server's own."""

@@ -18,7 +18,7 @@ SWITCH_SECONDS = 0.0005
 
 
 def gunicorn_settings(settings: Settings) -> dict[str, Any]:
-    """Return what gunicorn is told; everything it is not told is its default."""
+    """Return gunicorn's settings; those that are missing here keep gunicorn's default."""
     return {
         "bind": settings.web_bind,
         "workers": settings.web_workers,

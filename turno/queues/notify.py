@@ -31,7 +31,7 @@ class PoolQueue:
         self._thread.start()
 
     def offer(self, ref: JobRef) -> bool:
-        """Have the workers woken; which job it is, they find by claiming."""
+        """Wake the workers; they find the job by claiming."""
         del ref
         with self._changed:
             self._offered = True

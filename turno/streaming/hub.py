@@ -105,7 +105,7 @@ class Hub:
         self._start()
 
     def leave(self, subscriber: Subscriber) -> None:
-        """Forget a subscriber; harmless for one that has left."""
+        """Offer a subscriber nothing more; does nothing for one that has left already."""
         view = subscriber.view
         with self._lock:
             audience = self._audiences.get(view.tenant.id)
@@ -124,7 +124,7 @@ class Hub:
     def stop(self) -> None:
         """End the thread and its sessions."""
         self._stopping = True
-        self._wake.ring()
+        self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -133,7 +133,7 @@ class Hub:
             if self._thread is None and not self._stopping:
                 self._thread = Thread(target=self._run, name="hub", daemon=True)
                 self._thread.start()
-        self._wake.ring()
+        self._wake.set()
 
     def _run(self) -> None:
         while not self._stopping:
@@ -162,7 +162,7 @@ class Hub:
             self._pause_until = monotonic() + ANNOUNCE_PAUSE
 
     def _work(self, listener: Listener, connection: Connection) -> bool:
-        """Read what hints name, else look at the tenant that was not looked at for the longest time."""
+        """Read the jobs that hints name; if there are none, compare the tenant whose comparison is oldest."""
         sleep(max(0.0, self._pause_until - monotonic()))
         heard = self._heard(listener)
         for audience, named in heard:
@@ -174,7 +174,7 @@ class Hub:
         return self._check(connection) or bool(heard) or due is not None
 
     def _heard(self, listener: Listener) -> list[tuple[TenantSubscribers, set[UUID]]]:
-        """Return what hints name and somebody may want to see; where hints were lost, every tenant is looked at."""
+        """Return the named jobs that somebody watches; after a loss of hints, make every tenant due for comparison."""
         named = listener.hear()
         if named is None:
             for audience in self._present():
@@ -198,7 +198,7 @@ class Hub:
             audience.show_notification(row, self._render)
 
     def _look(self, connection: Connection, audience: TenantSubscribers) -> None:
-        """Compare what is shown with what stands, whatever was hinted at."""
+        """Compare the revisions shown with those stored and send what differs: this makes good for lost hints."""
         began = monotonic()
         followed, users = audience.followed, audience.watched_users
         with as_api(connection, audience.tenant) as reader:
@@ -210,7 +210,7 @@ class Hub:
         self._sweeps_due = monotonic() + SHARE * (monotonic() - began)
 
     def _guarded(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
-        """Do something for one tenant, whose trouble must be nobody else's; a lost connection is everybody's."""
+        """Run one tenant's work: its lock timeout or fault is logged and ends here, a lost connection is raised."""
         try:
             work()
         except psycopg.OperationalError as error:
@@ -254,7 +254,7 @@ class Hub:
         return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due, listener.back_at) - monotonic())
 
     def _rest(self, listener: Listener | None, patience: float) -> None:
-        """Wait for a hint, a ring or so many seconds."""
+        """Wait for a hint, for `set` of the self-pipe, or for so many seconds."""
         if self._stopping:
             return
         with selectors.DefaultSelector() as selector:
@@ -262,4 +262,4 @@ class Hub:
             if listener is not None and listener.descriptor is not None:
                 selector.register(listener.descriptor, selectors.EVENT_READ)
             selector.select(patience)
-        self._wake.hear()
+        self._wake.clear()

@@ -1,4 +1,4 @@
-"""Hears which jobs changed, on a session of its own."""
+"""LISTEN on a session of its own: which jobs changed."""
 
 import logging
 import math
@@ -15,27 +15,27 @@ log = logging.getLogger(__name__)
 
 # Any role may notify, and to read what a notification names takes longer than to send it.
 FLOOD = 1_000_000  # bytes of notifications within a second
-DEAF_SECONDS = 1.0
+CLOSED_SECONDS = 1.0
 
 
 class Listener:
-    """Returns what notifications name. A flood of them ends the session, and for a second nothing is heard.
+    """Returns the jobs that notifications name; ends its session for a second when more than FLOOD bytes come in one.
 
-    The session does nothing else: what is notified while a statement runs is delivered with its answer, all of it, and
-    would have to fit into memory. A new session hears only what is notified after its LISTEN.
+    The session runs no other statement: PostgreSQL delivers what is notified during a statement all at once with its
+    answer, and that would have to fit into memory. A new session receives only what is notified after its LISTEN.
     """
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._connect = connect
         self._session: psycopg.Connection[Any] | None = None
-        self._deaf_until = -math.inf
+        self._closed_until = -math.inf
         self._second_ends = -math.inf
         self._bytes = 0  # heard in the second that ends then
 
     def hear(self) -> Jobs | None:
         """Return which jobs were named since the last time; None if some of the names were lost."""
         if self._session is None:
-            if monotonic() < self._deaf_until:
+            if monotonic() < self._closed_until:
                 return {}
             self._session = self._connect()
             changes.listen(self._session)
@@ -45,7 +45,7 @@ class Listener:
             if self._is_flood(sum(len(hint.payload) for hint in hints)):
                 log.warning("notifications come in a flood: the live streams look by themselves")
                 self.close()
-                self._deaf_until = monotonic() + DEAF_SECONDS
+                self._closed_until = monotonic() + CLOSED_SECONDS
                 return None
             for hint in hints:
                 try:
@@ -58,13 +58,13 @@ class Listener:
 
     @property
     def descriptor(self) -> int | None:
-        """The socket that is readable when something was notified; None while nothing is heard."""
+        """The socket that is readable when something was notified; None while there is no session."""
         return None if self._session is None else self._session.fileno()
 
     @property
     def back_at(self) -> float:
-        """When to hear again though nothing can be notified, on the monotonic clock."""
-        return math.inf if self._session is not None else self._deaf_until
+        """When the session may be opened again, on the monotonic clock; infinity while it is open."""
+        return math.inf if self._session is not None else self._closed_until
 
     def close(self) -> None:
         """End the session, if there is one."""

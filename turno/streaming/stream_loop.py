@@ -86,7 +86,7 @@ class StreamLoop:
         return len(self._streams)
 
     def adopt(self, connection: socket.socket, handed: HandedOver) -> None:
-        """Make this connection a stream, from whatever thread; it is closed here in the end."""
+        """Take over a connection as a stream, from any thread; the loop closes it."""
         try:
             connection.settimeout(0)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
@@ -97,7 +97,7 @@ class StreamLoop:
             self._left(handed.subscriber)
             raise
         self._arrived.append(Stream(connection, handed.head, handed.subscriber))
-        self._wake.ring()
+        self._wake.set()
 
     def start(self) -> None:
         """Begin to serve."""
@@ -105,12 +105,12 @@ class StreamLoop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Have every stream say goodbye and end; returns at once, from whatever thread or signal handler."""
+        """Send every stream its closing event and end it; returns at once, from any thread or signal handler."""
         self._stopping = True
-        self._wake.ring()
+        self._wake.set()
 
     def finish(self) -> None:
-        """Stop, and return when all have ended: a process that leaves earlier takes their goodbyes along."""
+        """Stop, and return when all streams have ended: exiting earlier would lose their closing events."""
         self.stop()
         if self._thread is not None:
             self._thread.join(FINISH_SECONDS)
@@ -136,14 +136,14 @@ class StreamLoop:
         """Wait until then for a wake-up or for sockets, and serve those."""
         for key, events in self._selector.select(max(0.0, until - monotonic())):
             if key.fileobj is self._wake:
-                self._wake.hear()
+                self._wake.clear()
             else:
                 with self._alone(key.data):
                     self._react(key.data, events)
 
     @contextmanager
     def _alone(self, stream: Stream) -> Iterator[None]:
-        """Whatever fails with one stream ends that stream: the thread serves all the others, too."""
+        """Run one stream's work: an error ends this stream only, because the thread serves all others too."""
         try:
             yield
         except Exception:
@@ -162,7 +162,7 @@ class StreamLoop:
     def _note(self, subscriber: Subscriber) -> None:
         """In another thread: this subscriber has something to send."""
         self._ready.append(subscriber)
-        self._wake.ring()
+        self._wake.set()
 
     def _serve_ready(self) -> None:
         while self._ready:

@@ -41,7 +41,7 @@ class TenantSubscribers:
 
     @property
     def watched_users(self) -> set[str] | None:
-        """Whose every job is watched; None if everybody's is."""
+        """The users all of whose jobs are watched; None if an operator watches everybody's."""
         return None if any(subscriber.view.everybody for subscriber in self.subscribers) else self.users
 
     @property
@@ -51,7 +51,7 @@ class TenantSubscribers:
 
     @property
     def followed(self) -> set[UUID]:
-        """The jobs whose end is awaited: those watched, and those shown as open."""
+        """The jobs to compare with the database: those watched one by one, and those last shown as open."""
         return self.watched | self._standing.keys()
 
     def worth_reading(self, named: set[UUID]) -> set[UUID]:
@@ -59,7 +59,7 @@ class TenantSubscribers:
         return named if self.users else named & self.watched
 
     def changed(self, standings: list[Row], just_ended: list[UUID]) -> set[UUID]:
-        """Return which jobs stand otherwise than they were shown."""
+        """Return the jobs whose stored revision or label differs from the one last sent."""
         moved = {
             row["id"]
             for row in standings
@@ -68,7 +68,7 @@ class TenantSubscribers:
         return moved | {job_id for job_id in just_ended if job_id not in self._ended}
 
     def miss(self, gone: set[UUID]) -> None:
-        """Forget jobs that exist no more, and end the streams that showed one of them."""
+        """Forget jobs that were deleted, and end the streams that watch one of them."""
         for job_id in gone:
             self._standing.pop(job_id, None)
         for subscriber in self.subscribers:
@@ -76,7 +76,7 @@ class TenantSubscribers:
                 subscriber.end(CloseReason.JOB_GONE)
 
     def show_job(self, row: Row, render: Render) -> None:
-        """Hand a job to everybody who may see it; whoever watches only this one is done when it has ended."""
+        """Offer a job to every subscriber who may see it; end the streams of only this job once it has ended."""
         ended = row["finished_at"] is not None
         states: dict[bool, State] = {}
         for subscriber in self.subscribers:
@@ -98,7 +98,7 @@ class TenantSubscribers:
                 subscriber.offer(state)
 
     def refuse(self, valid_from: float | None) -> None:
-        """End the streams whose tokens count no more; None means that the tenant itself is gone."""
+        """End the streams whose tokens were issued before `valid_from`; None means that the tenant was removed."""
         for subscriber in self.subscribers:
             if valid_from is None or subscriber.view.issued_at < valid_from:
                 subscriber.end(CloseReason.SESSION_OVER)

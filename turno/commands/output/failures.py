@@ -1,4 +1,4 @@
-"""Say an error to a person: one message on standard error, no traceback, exit status 1."""
+"""Print an error that a person can act on as one message on standard error, without a traceback; exit status 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONNECTION_CLASSES = ("08", "28", "3D", "57P")
 
 
 def explained(error: BaseException) -> str | None:
-    """Return what to tell a person, or None for a fault of the program, which needs its traceback.
+    """Return an error's message for a person, or None for a fault of the program, whose traceback is needed.
 
     The errors of our own rooms carry messages written for people; the database's are put into words here.
     """

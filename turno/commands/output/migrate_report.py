@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """Hears of each schema as it ends: a bar on a terminal, a line each anywhere else."""
+    """Called with each schema's outcome: moves a bar on a terminal, prints a line anywhere else."""
 
     def __init__(self, *, dry_run: bool, back: bool) -> None:
         self._done = f"would {'lose' if back else 'get'}" if dry_run else "lost" if back else "got"
@@ -38,7 +38,7 @@ class Report:
 
 
 def print_standings(standings: Sequence[Standing]) -> int:
-    """Print every schema's version; return 1 if one is not where this release wants it."""
+    """Print every schema's version; return 1 if one is behind or ahead of this release."""
     rows = [
         (
             s.slug or "(control)",

@@ -64,7 +64,7 @@ class ExecQueue:
         return True
 
     def close(self) -> None:
-        """Do nothing: workers are on their own from the start."""
+        """Do nothing: a launched worker does not depend on this process."""
 
     def _launch(self, ref: JobRef, slot: Slot) -> None:
         with self._log_file.open("ab") as output, handed_over(self._secrets) as (secrets, inherited):

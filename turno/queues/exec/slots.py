@@ -64,7 +64,7 @@ class Slot:
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def regain(self) -> bool:
-        """Try to have the same place again, or an ordinary one for one in reserve; False if all are somebody else's."""
+        """Lock the same slot again, or an ordinary one instead of a reserved one; False if others hold them all."""
         if self._path.name.startswith(RESERVE) and self._move():
             return True
         return _lock(self.descriptor)
@@ -127,7 +127,7 @@ def _places(folder: Path, kind: str, count: int) -> Iterator[Path]:
 
 
 def _open_locked(path: Path) -> int | None:
-    """Return the descriptor of a place that is ours now, None if it is somebody else's."""
+    """Return the descriptor of a slot file that this process has locked now, None if another has."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         ours = _lock(descriptor)

@@ -1,4 +1,4 @@
-"""A connection to the broker that is thrown away when it breaks, and made anew after a pause, to the next node."""
+"""A connection to the broker that is replaced after a pause when it breaks, by one to the next node."""
 
 import logging
 import random

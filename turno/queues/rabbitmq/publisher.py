@@ -1,4 +1,4 @@
-"""Publishes to the broker and waits for its word on each message."""
+"""Publishes to the broker and waits until it confirms each message."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class BrokerAway(TurnoError):
 
 
 class Publisher(Link):
-    """Publishes persistent, mandatory messages, many at a time, and waits for the broker's word on each."""
+    """Publishes persistent, mandatory messages, many at a time, and waits until the broker confirms each."""
 
     def __init__(self, loop: IOLoop, url: str, *, patience: float = 5.0) -> None:
         super().__init__(loop, url)
@@ -76,7 +76,7 @@ class Publisher(Link):
         self._next_tag = 1
 
     def on_lost(self) -> None:
-        """End the wait of whoever publishes: what was not confirmed may or may not be there."""
+        """End the wait of the publishing thread; a message without a confirm may or may not be in the broker."""
         if self._batch is not None:
             self._batch.over.set()
             self._batch = None
@@ -129,7 +129,7 @@ class Batch:
         return [message for message in self._acknowledged if message not in self.returned]
 
     def settle(self, method: Any) -> None:
-        """Take the broker's word for one message, or for all up to one."""
+        """Record a confirm or a nack of one message, or of all up to one."""
         tags = [
             tag for tag in self.open if tag == method.delivery_tag or (method.multiple and tag < method.delivery_tag)
         ]

@@ -1,4 +1,4 @@
-"""Hears from the broker what may run, no more than can be run."""
+"""Consumes messages, no more at a time than there are free children."""
 
 import logging
 from collections import deque
@@ -38,7 +38,7 @@ class Receiver(Link):
         self._returning: object | None = None
 
     def grant(self, more: int) -> None:
-        """Have so many more messages handed over, as they come."""
+        """Add credit for so many messages; they are handed over as they come."""
         self._credit += more
         self._pass_on()
         self._consume()
@@ -77,7 +77,7 @@ class Receiver(Link):
         return int(tag) if self.channel is not None and int(life) == self._life else None
 
     def _consume(self) -> None:
-        """See to it that as much comes as there are free children; whatever is more goes back after a moment."""
+        """Set the prefetch to the credit and consume; messages beyond it are requeued after a moment."""
         enough = self._consumer and self._credit <= self._prefetch
         if self.channel is None or enough or self._credit <= 0:
             return

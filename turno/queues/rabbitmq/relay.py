@@ -81,7 +81,7 @@ class Relay:
         self._engine.close()
 
     def _keep(self) -> bool:
-        """Say whether the lease is ours; that it is, is asked again long before it would be over."""
+        """Say whether this process holds the lease; renew it long before it expires."""
         if monotonic() < self._keep_at:
             return True
         asked = monotonic()
