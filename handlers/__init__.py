@@ -1,6 +1,6 @@
 """The work: one file per job type over the services it wraps."""
 
-from turno.jobs.registry import Registry
+from turno import Registry
 
 
 def build_registry() -> Registry:

@@ -6,10 +6,7 @@ from typing import Annotated, Any
 
 from handlers.services.invoicing import invoice_order
 from handlers.services.invoicing_errors import InvoicingError
-from turno.errors import InvalidPayload
-from turno.jobs.handler import JobContext, JobHandler
-from turno.jobs.payload import AtMost
-from turno.jobs.retry import RetryPolicy
+from turno import AtMost, InvalidPayload, JobContext, JobHandler, RetryPolicy
 
 LARGEST_BATCH = 10_000
 

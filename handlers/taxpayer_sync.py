@@ -5,10 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from handlers.services.tax_authority import AuthorityRefused, AuthorityUnclear, AuthorityUnreachable, TaxAuthority
-from turno.errors import InvalidPayload, NotIssued, PermanentFailure
-from turno.jobs.effect import Absent, Done, Effect, Finding
-from turno.jobs.handler import JobContext, JobHandler
-from turno.jobs.retry import RetryPolicy
+from turno import (
+    Absent,
+    Done,
+    Effect,
+    Finding,
+    InvalidPayload,
+    JobContext,
+    JobHandler,
+    NotIssued,
+    PermanentFailure,
+    RetryPolicy,
+)
 
 URL_VARIABLE = "TAXPAYER_AUTHORITY_URL"
 # Once so many seconds have passed, the authority promises, what it was sent has been done or never will be.

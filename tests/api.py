@@ -17,6 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
+from tests.installation import TABLES
 from turno.dispatch.dispatcher import Dispatcher
 from turno.settings import Settings
 from turno.streaming.hub import Hub
@@ -26,6 +27,7 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -146,7 +148,8 @@ def a_service(url: str) -> Iterator[Service]:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "acme", "Acme")
-        tenants = {slug: add_tenant(admin, logins, slug, "acme") for slug in ("north", "south")}
+        files = packaged(TABLES)
+        tenants = {slug: add_tenant(admin, logins, slug, "acme", migrations=files) for slug in ("north", "south")}
     conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
     with ConnectionPool(
         conninfo,
@@ -157,6 +160,8 @@ def a_service(url: str) -> Iterator[Service]:
         timeout=30,
         open=True,
     ) as pool:
+        from app.invoicing_page import orders_page  # noqa: PLC0415
+        from app.words import WORDS  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
         from turno.web.api.stream_events import StreamEvents  # noqa: PLC0415
 
@@ -184,6 +189,8 @@ def a_service(url: str) -> Iterator[Service]:
                 "directory": directory,
                 "connection": pool.connection,
                 "hub": hub,
+                "pages": (orders_page,),
+                "words": WORDS,
             }
             return create_app(**usual | changed)
 

@@ -26,6 +26,7 @@ __all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "bui
 LOOK_ALIKE = {"suc0001": range(40), "suc0002": range(40)}
 NORTHWIND = {f"suc000{n}": share for n, share in enumerate(BRANCH_SHARES, 1)}
 HANDLERS = "handlers:build_registry"
+WEB_APP = "app:create_app"
 TABLES = ROOT / "migrations"
 ODD = "tests.misbehaving_handlers:REGISTRY"
 
@@ -35,6 +36,11 @@ class ExampleInstallation(kit.Installation):
     """A world of branches; a job is a batch of invoices unless said otherwise."""
 
     registry: str = HANDLERS
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a process that belongs to this world: its web is the example's."""
+        return super().environment | {"WEB_APP": WEB_APP}
 
     @property
     def odd(self) -> bool:

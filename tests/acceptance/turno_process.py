@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.installation import HANDLERS, ROOT, TABLES
+from tests.installation import HANDLERS, ROOT, TABLES, WEB_APP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ def bare_environment(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in OURS}
     # In a folder of the test's own there is no pyproject.toml to say so.
     project = {"HANDLERS": HANDLERS, "MIGRATIONS": str(TABLES), "COMMANDS": "cli.commands:COMMANDS"}
+    project["WEB_APP"] = WEB_APP
     return kept | project | {"PYTHONPATH": str(ROOT)} | variables
 
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from psycopg_pool import PoolTimeout
 
+from app import invoicing_page
 from handlers.batch_invoicing import LARGEST_BATCH
 from tests.visitor import Visitor
 from turno.jobs.registry import Registry
-from turno.web.pages import commands
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -80,8 +80,8 @@ def test_all_means_what_the_page_counted(service: Service, ana: Visitor) -> None
 def test_more_orders_than_a_batch_takes_leave_some_for_the_next(
     service: Service, ana: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert commands.LARGEST_BATCH == LARGEST_BATCH
-    monkeypatch.setattr(commands, "LARGEST_BATCH", 3)
+    assert invoicing_page.LARGEST_BATCH == LARGEST_BATCH
+    monkeypatch.setattr(invoicing_page, "LARGEST_BATCH", 3)
     answer = start(ana, "k1", which="all", last="5")
     assert jobs_of(service, ana) == [([1, 2, 3],)]
     assert "The others stay in the list" in ana.get(answer.headers["Location"]).text
@@ -271,3 +271,12 @@ def test_a_job_that_no_worker_can_take_says_that_it_waits_for_one(service: Servi
     service.rows("UPDATE turno.tickets SET backend = 'pool', run_at = now() - interval '1 minute' WHERE job_id = %s",
                  job_id)  # fmt: skip
     assert sentence in ana.get(f"/jobs/{job_id}?branch=north").text
+
+
+def test_without_an_application_the_first_page_is_the_list_of_jobs(service: Service) -> None:
+    visitor = Visitor(service.build(registry=REGISTRY, pages=(), words=None))
+    visitor.sign_in()
+    page = visitor.get("/").text
+    assert '<h1 id="jobs-title">Jobs</h1>' in page
+    assert "No jobs yet." in page
+    assert "orders" not in page.lower()

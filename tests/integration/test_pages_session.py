@@ -225,5 +225,7 @@ def test_a_page_runs_no_script_and_no_style_but_our_files(ana: Visitor) -> None:
         assert "frame-ancestors 'none'" in policy
         assert " style=" not in answer.text
         assert " onclick=" not in answer.text
-        assert answer.text.count("<script") == len(re.findall('<script( type="module")? src="/static/', answer.text))
+        assert answer.text.count("<script") == len(
+            re.findall('<script( type="module")? src="/(static|invoicing)/', answer.text)
+        )
         assert answer.headers["Cache-Control"] == "no-store"

@@ -292,7 +292,7 @@ MUTANTS = (
     Mutant(
         "a customer's name is as long as the page",
         HELD,
-        "turno/store/orders.py",
+        "app/orders.py",
         "left(company_name, 200) AS company_name",
         "company_name",
         (f"{HOSTILE}::test_a_handler_s_own_rows_break_no_page",),

@@ -147,8 +147,8 @@ MUTANTS = (
     Mutant(
         "a second press starts a second batch",
         "section 6: one key and one body are one job",
-        "turno/web/pages/commands.py",
-        "        idempotency_key=key,\n",
+        "turno/web/pages/job_forms.py",
+        "        idempotency_key=form_key(),\n",
         "",
         (f"{PAGES}::test_a_form_sent_again_is_the_same_job",),
     ),

@@ -51,7 +51,7 @@ def test_every_route_is_documented_and_every_documented_route_is_there(app: Flas
     for rule in app.url_map.iter_rules():
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule).replace("{job_type}", "greetings")
         page = isinstance(app.blueprints.get(rule.endpoint.partition(".")[0]), Pages)
-        if rule.endpoint != "static" and not page:
+        if rule.endpoint != "turno.static" and not page:
             routes |= {(path, method) for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}}
     assert routes == documented(document)
 

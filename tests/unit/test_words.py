@@ -11,18 +11,21 @@ from typing import get_args
 
 import pytest
 
+from app.words import WORDS as APPLICATION
 from turno.jobs.label import Label
 from turno.runner import exit_codes
-from turno.web.pages.home import NOTICES, SHOWN
+from turno.web.pages.home import SHOWN, Notice
 from turno.web.pages.language import LANGUAGES
 from turno.web.pages.reasons import of_error, of_event, of_job
 from turno.web.pages.speech import Speech
-from turno.web.pages.words import WORDS
+from turno.web.pages.words import WORDS as TURNO
 from turno.worker import crash_reasons
 
-PAGES = Path(__file__).resolve().parents[2] / "turno" / "web"
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-EN, ES = (Speech(language, NOW) for language in LANGUAGES)
+WORDS = {**TURNO, **APPLICATION}
+EN, ES = (Speech(language, NOW, WORDS) for language in LANGUAGES)
 
 
 def places(said: str | tuple[str, str]) -> set[str]:
@@ -40,14 +43,19 @@ def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
 
 
 def test_the_pages_use_no_phrase_that_is_missing() -> None:
-    files = [*(PAGES / "templates" / "pages").glob("*.html"), *(PAGES / "pages").glob("*.py")]
+    ours = [*(PAGES / "templates" / "pages").glob("*.html"), *(PAGES / "pages").glob("*.py")]
+    files = [*ours, *(ROOT / "app" / "templates").glob("*.html"), *(ROOT / "app").glob("*.py")]
     used = {name for file in files for name in re.findall(r"\bsay\(\s*['\"]([\w ]+)['\"]\s*[,)]", file.read_text())}
     assert len(used) > 50
     assert used - set(WORDS) == set()
 
 
 def test_every_state_notice_and_filter_has_its_words() -> None:
-    wanted = {*get_args(Label), *(f"notice {one}" for one in NOTICES), *(f"show {one}" for one in SHOWN)}
+    wanted = {
+        *get_args(Label),
+        *(f"notice {one}" for one in get_args(Notice) if one),
+        *(f"show {one}" for one in SHOWN),
+    }
     assert wanted - set(WORDS) == set()
 
 

@@ -1,8 +1,10 @@
 """HTTP: requests in, problem details out."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
-from flask import Flask
+from flask import Blueprint, Flask
 
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.registry import Registry
@@ -30,8 +32,10 @@ from turno.web.pages.commands import commands
 from turno.web.pages.home import home
 from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import bell
+from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import refused_by_framework
 from turno.web.pages.sign_in import sign_in
+from turno.web.pages.words import WORDS, Words
 from turno.web.public_url import install_host_check
 from turno.web.security_headers import install_security_headers
 from turno.web.services import Clock, Inline, Readiness, Services
@@ -52,7 +56,15 @@ BLUEPRINTS = (
 PAGES = (sign_in, home, job_page, commands, bell)
 
 
-def create_app(
+def create_app(**services: Any) -> Flask:
+    """Return a Flask application with nothing but Turno in it; see `install`."""
+    app = Flask(__name__, static_folder=None)
+    install(app, **services)
+    return app
+
+
+def install(
+    app: Flask,
     *,
     settings: Settings,
     registry: Registry,
@@ -63,16 +75,17 @@ def create_app(
     inline: Inline | None = None,
     readiness: Readiness | None = None,
     clock: Clock = lambda: datetime.now(UTC),
-) -> Flask:
-    """Return the web application; nothing is connected until a request asks.
+    pages: Sequence[Pages] = (),
+    words: Words | None = None,
+) -> None:
+    """Add the API, the pages and the streams to an application; nothing is connected until a request asks.
 
     `connection` lends a web session in autocommit; `hub` feeds the live streams. `inline` runs a submission at once
     and returns its result: given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz`
-    still waits for.
+    still waits for. `pages` are the application's own, which stand before Turno's, and `words` what they say.
     Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
     """
     handlers = registry.load_all()
-    app = Flask(__name__)
     app.json = JsonAnswers(app)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
     app.url_map.merge_slashes = False
@@ -88,14 +101,16 @@ def create_app(
         clock=clock,
         tokens=TokenCheck(settings),
         payloads=Payloads(handlers),
+        words={**WORDS, **(words or {})},
     )
     services.serve(app)
     install_error_responses(app, refused_by_framework)
     install_security_headers(app)
     install_host_check(app, settings.public_url)
     install_other_origins(app)
-    for blueprint in (*BLUEPRINTS, *PAGES):
+    files = Blueprint("turno", __name__, static_folder="static", static_url_path="/static", template_folder="templates")
+    # Of two pages at one address Flask shows the one that came first.
+    for blueprint in (*pages, files, *BLUEPRINTS, *PAGES):
         app.register_blueprint(blueprint)
     with app.app_context():
         publish(build_document(app, handlers, services.payloads))
-    return app

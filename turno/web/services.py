@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, current_app
 
@@ -15,6 +15,9 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.auth.tokens import TokenCheck
 from turno.web.http.payloads import Payloads
+
+if TYPE_CHECKING:
+    from turno.web.pages.words import Words
 
 Inline = Callable[[Tenant, Submission], dict[str, Any]]
 Clock = Callable[[], datetime]
@@ -39,12 +42,18 @@ class Services:
     clock: Clock
     tokens: TokenCheck
     payloads: Payloads
+    words: "Words"
 
     def serve(self, app: Flask) -> None:
         """Make these the services of an application."""
         app.extensions[_NAME] = self
 
 
+def services_of(app: Flask) -> Services:
+    """Return an application's services; raises KeyError where there is no Turno in it."""
+    return cast("Services", app.extensions[_NAME])
+
+
 def services() -> Services:
     """Return the services of the application that serves the present request."""
-    return cast("Services", current_app.extensions[_NAME])
+    return services_of(current_app)

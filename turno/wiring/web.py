@@ -2,7 +2,7 @@
 
 import atexit
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,11 @@ from psycopg_pool import ConnectionPool
 
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.environment import read_settings
+from turno.errors import InvalidSettings
 from turno.http_server.application import Application
 from turno.jobs.named_handlers import named_handlers
+from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
 from turno.streaming.hub import Hub
@@ -22,9 +25,11 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.readiness import what_is_pending
-from turno.web import create_app
+from turno.web import install
 from turno.web.api.stream_events import StreamEvents, close_event
-from turno.web.services import Inline
+from turno.web.pages.page_routes import Pages
+from turno.web.pages.words import Words
+from turno.web.services import Inline, services_of
 from turno.web.thread_shares import ThreadShares
 from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_named
 
@@ -45,45 +50,80 @@ HUB_ANSWERS_WITHIN = 5.0
 OpenQueue = Callable[[str], QueueInterface]
 
 
+class Turno:
+    """Turno in a Flask application: its API, its pages and its live streams, on a pool of connections of its own.
+
+    `pages` are blueprints of the application's own pages, which stand before Turno's, and `words` what they say, or
+    say better than Turno. Settings are the environment's unless they are given. It is made once in each web process.
+    """
+
+    def __init__(
+        self,
+        app: Flask,
+        *,
+        settings: Settings | None = None,
+        pages: Sequence[Pages] = (),
+        words: Words | None = None,
+        open_queue: OpenQueue | None = None,
+    ) -> None:
+        settings = settings or read_settings()
+        hub, pool = stream_hub(settings), web_pool(settings)
+        choice = BackendChoice(
+            connection=pool.connection,
+            defaults=backend_defaults(settings),
+            open_queue=open_queue or (lambda name: queue_named(name, settings)),
+        )
+        dispatcher = Dispatcher(
+            connection=pool.connection,
+            queue=choice.queue_of,
+            pending_limit=settings.max_pending_jobs_per_user,
+            day_limits=settings.day_limits,
+            announce=hub.announce,
+        )
+        install(
+            app,
+            settings=settings,
+            registry=named_handlers(settings.handlers),
+            dispatcher=dispatcher,
+            directory=Directory(pool.connection),
+            connection=pool.connection,
+            hub=hub,
+            readiness=partial(_pending, pool),
+            inline=None if settings.enable_background_jobs else _inline(settings, pool),
+            pages=pages,
+            words=words,
+        )
+
+
 def serving_application(settings: Settings, open_queue: OpenQueue | None = None) -> Application:
-    """Return the web application with the loop that serves its streams, for gunicorn's worker."""
+    """Return the web application with the loop that serves its streams, for gunicorn's worker.
+
+    It is the one that WEB_APP names, else one with nothing but Turno, which offers its jobs by `open_queue`.
+    """
     allow_descriptors(settings.web_streams + SPARE_DESCRIPTORS)
-    hub = stream_hub(settings)
-    streams = StreamLoop(close_event=close_event, left=hub.leave)
+    app = _named(settings.web_app) if settings.web_app else _bare(settings, open_queue)
+    streams = StreamLoop(close_event=close_event, left=services_of(app).hub.leave)
     streams.start()
-    app = web_application(settings, hub, open_queue)
     places = ThreadShares(settings.web_threads)
     return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
 
 
-def web_application(settings: Settings, hub: Hub, open_queue: OpenQueue | None = None) -> Flask:
-    """Return the web application with a pool of its own, opened here; it connects in the background.
+def _bare(settings: Settings, open_queue: OpenQueue | None) -> Flask:
+    app = Flask("turno.web", static_folder=None)
+    Turno(app, settings=settings, open_queue=open_queue)
+    return app
 
-    It knows the product's handlers and offers jobs by the product's backends, unless it is told others.
-    """
-    pool = web_pool(settings)
-    choice = BackendChoice(
-        connection=pool.connection,
-        defaults=backend_defaults(settings),
-        open_queue=open_queue or (lambda name: queue_named(name, settings)),
-    )
-    dispatcher = Dispatcher(
-        connection=pool.connection,
-        queue=choice.queue_of,
-        pending_limit=settings.max_pending_jobs_per_user,
-        day_limits=settings.day_limits,
-        announce=hub.announce,
-    )
-    return create_app(
-        settings=settings,
-        registry=named_handlers(settings.handlers),
-        dispatcher=dispatcher,
-        directory=Directory(pool.connection),
-        connection=pool.connection,
-        hub=hub,
-        readiness=partial(_pending, pool),
-        inline=None if settings.enable_background_jobs else _inline(settings, pool),
-    )
+
+def _named(place: str) -> Flask:
+    try:
+        app = load(place)()
+    except InvalidSettings:
+        raise
+    except Exception as error:  # a module may raise anything
+        raise InvalidSettings([f"WEB_APP={place}: {type(error).__name__}: {error}"]) from error
+    if not (isinstance(app, Flask) and "turno" in app.extensions):
+        raise InvalidSettings([f"WEB_APP={place}: expected a function that returns a Flask application with Turno"])
+    return app
 
 
 def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:

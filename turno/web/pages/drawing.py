@@ -30,7 +30,7 @@ def draw(
         "speech": spoken,
         "here": _here,
     }
-    text = render_template(f"pages/{template}", **frame | context)
+    text = render_template(template, **frame | context)
     response = Response(text, status, mimetype="text/html")
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["Content-Language"] = spoken.language
@@ -47,7 +47,7 @@ def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
     """Return the sign-in, which leads back to what was asked for."""
     wanted = request.form.get("next") or (request.full_path.rstrip("?") if request.method == "GET" else "/")
     return draw(
-        "sign_in.html",
+        "pages/sign_in.html",
         status=status,
         signed_in=False,  # what the browser brings, if anything, is good for nothing
         notice=notice,

@@ -1,33 +1,27 @@
-"""GET /: the orders to invoice, what is under way, what was invoiced, and the list of jobs."""
+"""GET /: the list of jobs; an application may show something of its own above it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-from uuid import UUID, uuid4
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+from uuid import UUID
 
 from flask import Response, request
 
 from turno.jobs.job import Status
-from turno.store import orders
 from turno.store.api import jobs as stored_jobs
 from turno.store.api import notifications
-from turno.tenancy.identity.session import as_api
-from turno.web.http import query
-from turno.web.http.query import Parameter, read_query
+from turno.web.http.query_models import NOT_GIVEN, Text, read_query
 from turno.web.pages.drawing import draw
 from turno.web.pages.job_detail import JobDetail, job_detail
-from turno.web.pages.job_view import BATCH, JobView, job_view
+from turno.web.pages.job_view import JobView, job_view
 from turno.web.pages.page_routes import Pages
-from turno.web.pages.visit import Visit
-from turno.web.services import services
+from turno.web.pages.visit import Visit, reading
 
 home = Pages("home", __name__)
 
-ORDERS_SHOWN = 25
 JOBS_SHOWN = 20
 MOST_ACTIVE = 5
 REASONS_SHOWN = 5  # of a row that is open; its page has the others
-LARGEST_ID = 2**63 - 1
-LARGEST_POINT = 99_999
 OPEN = (Status.PENDING, Status.RUNNING)
 SHOWN: Mapping[str, tuple[Status, ...]] = {
     "open": OPEN,
@@ -35,57 +29,70 @@ SHOWN: Mapping[str, tuple[Status, ...]] = {
     "failed": (Status.FAILED,),
     "cancelled": (Status.CANCELLED,),
 }
-NOTICES = ("replayed", "cut", "none", "quota", "ended", "not_retryable", "done", "refused")
+
+# A form of the page sends what was left empty, too.
+Shown = Literal["", "open", "completed", "failed", "cancelled"]
+Notice = Literal["", "replayed", "cut", "none", "quota", "ended", "not_retryable", "done", "refused"]
 
 
-def _text_or_none(given: str) -> str:
-    return query.text(given.strip()) if given.strip() else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageQuery:
+    """What the address of every page may say."""
+
+    branch: Text = NOT_GIVEN
+    lang: Text = NOT_GIVEN
+    notice: Notice = ""
 
 
-def _word_or_none(*allowed: str) -> Any:
-    def read(given: str) -> str:
-        return query.words(*allowed)(given) if given else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeQuery(PageQuery):
+    """Which jobs are listed, and which one's row is open; `job` is the one that a form has just made."""
 
-    return read
+    show: Shown = ""
+    before: UUID = NOT_GIVEN
+    job: UUID = NOT_GIVEN
+    open: UUID = NOT_GIVEN
 
 
-QUERY = (
-    Parameter(name="branch", about="", schema={}, read=query.text),
-    Parameter(name="lang", about="", schema={}, read=query.text),
-    Parameter(name="notice", about="", schema={}, read=_word_or_none(*NOTICES), default=""),
-    Parameter(name="q", about="", schema={}, read=_text_or_none, default=""),
-    Parameter(name="after", about="", schema={}, read=query.whole(0, LARGEST_ID), default=0),
-    Parameter(name="show", about="", schema={}, read=_word_or_none(*SHOWN), default=""),
-    Parameter(name="before", about="", schema={}, read=query.CURSOR.read),
-    Parameter(name="job", about="", schema={}, read=query.CURSOR.read),
-    Parameter(name="open", about="", schema={}, read=query.CURSOR.read),
-)
+Q = TypeVar("Q", bound=PageQuery)
+
+
+def asked(kind: type[Q]) -> Q:
+    """Return what the present address says; raises Problem 400."""
+    query: Q = read_query(request.args, kind, others_ignored=True)
+    return query
 
 
 @home.page("/")
 def index(visit: Visit) -> Response:
     """Show the branch."""
-    asked = read_query(request.args, QUERY, others_ignored=True)
-    invoices = BATCH in services().registry.types
-    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
-        # What was filtered for stands in the list; there an ended batch has its place.
-        batches = _batches(reader, visit, None if asked["show"] else asked["job"]) if invoices else []
-        context: dict[str, Any] = {
-            "unread": notifications.count_unread(reader, visit.user),
-            "batches": batches,
-            "jobs": _jobs(reader, visit, asked, above=[batch.id for batch in batches]),
-            "opened": _opened(reader, visit, asked["open"]),
-            "totals": orders.invoice_totals(reader),
-        }
-        if invoices and not any(batch.active for batch in batches):
-            context |= _orders(reader, asked) | _points(reader, visit)
-    return draw("home.html", visit=visit, asked=asked, invoices=invoices, shown=SHOWN, key=uuid4().hex, **context)
+    query = asked(HomeQuery)
+    with reading(visit) as reader:
+        context = listed(reader, visit, query)
+    return draw("pages/home.html", visit=visit, asked=query, **context)
 
 
-def _batches(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> list[JobView]:
-    """Return the visitor's batches under way, and the job that the address names."""
-    active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(BATCH,), limit=MOST_ACTIVE)
+def listed(
+    reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return what `pages/home.html` draws: the jobs that the visitor may see, without those that stand `above`."""
+    return {
+        "unread": notifications.count_unread(reader, visit.user),
+        "jobs": _jobs(reader, visit, query, above=above),
+        "opened": _opened(reader, visit, query.open),
+        "shown": SHOWN,
+        "above": above,
+    }
+
+
+def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: HomeQuery) -> list[JobView]:
+    """Return the visitor's jobs of a type that are under way, and the job that the address names.
+
+    Where the list was filtered, an ended job has its place there.
+    """
+    active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MOST_ACTIVE)
     found = [view for view in (job_view(row, visit) for row in stored_jobs.search(reader, active)) if view.active]
+    wanted = None if query.show else query.job
     if wanted and wanted not in [view.body.job_id for view in found]:
         row = stored_jobs.find(reader, wanted, visit.scope.visible_user)
         found += [job_view(row, visit)] if row else []
@@ -98,35 +105,14 @@ def _opened(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> Jo
     return job_detail(reader, row, visit, limit=REASONS_SHOWN) if row else None
 
 
-def _orders(reader: orders.Reader, asked: Mapping[str, Any]) -> dict[str, Any]:
-    sums = orders.billable_sums(reader, asked["q"])
-    rows = orders.billable(reader, asked["q"], after=asked["after"], limit=ORDERS_SHOWN + 1)
-    page = rows[:ORDERS_SHOWN]
-    return {
-        "orders": page,
-        "orders_after": page[-1]["order_id"] if len(rows) > len(page) else None,
-        "sums": sums,
-        "waiting": sum(one["orders"] for one in sums),
-        "last": max((one["last"] for one in sums), default=0),
-    }
-
-
-def _points(reader: orders.Reader, visit: Visit) -> dict[str, Any]:
-    """Return the points of sale to choose from, and the one that this user chose last."""
-    return {"points": orders.points_of_sale(reader), "point": orders.last_point_of_sale(reader, visit.user, BATCH)}
-
-
-def _jobs(
-    reader: stored_jobs.Reader, visit: Visit, asked: Mapping[str, Any], *, above: Sequence[str]
-) -> dict[str, Any]:
-    """Return a page of the jobs that the visitor may see; unfiltered, without those that the page shows above."""
+def _jobs(reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str]) -> dict[str, Any]:
     wanted = stored_jobs.JobFilter(
         user_id=visit.scope.visible_user,
-        statuses=SHOWN.get(asked["show"], ()),
-        before=asked["before"],
+        statuses=SHOWN.get(query.show, ()),
+        before=query.before,
         limit=JOBS_SHOWN + 1,
     )
     rows = stored_jobs.search(reader, wanted)
     page = [job_view(row, visit) for row in rows[:JOBS_SHOWN]]
-    shown = [job for job in page if asked["show"] or job.id not in above]
+    shown = [job for job in page if query.show or job.id not in above]
     return {"page": shown, "before": page[-1].id if len(rows) > len(page) else None}

@@ -1,17 +1,17 @@
-"""What is told of one job beyond its row: what happened, what was kept, what to do, and which orders failed."""
+"""What is told of one job beyond its row: what happened, what was kept, what to do, and which items failed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import CRASH
-from turno.web.pages.job_view import BATCH, JobView, job_view
+from turno.web.pages.job_view import JobView, job_view
 from turno.web.pages.reasons import of_error, of_job
 from turno.web.pages.visit import Visit
 
-ITEM_STATES = ("failed", "done")
+ItemState = Literal["failed", "done"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,6 @@ class JobDetail:
 
     job: JobView
     story: Mapping[str, str]
-    orders: bool  # its items are orders
     shown: str  # the state of the items that are listed
     items: Sequence[Mapping[str, Any]]
     after: str | None  # where the next page of items begins
@@ -37,7 +36,6 @@ def job_detail(
     return JobDetail(
         job=job,
         story=_story(job, row, visit),
-        orders=job.body.type == BATCH,
         shown=shown,
         items=[_item(item, visit) for item in page],
         after=page[-1]["key"] if len(items) > len(page) else None,
@@ -53,7 +51,11 @@ def _item(item: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
 
 def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
     """Return what happened, what was kept and what to do, for a job that did not go well."""
-    say, body = visit.speech.say, job.body
+    body = job.body
+
+    def say(phrase: str, n: int | None = None) -> str:
+        return visit.speech.say(visit.speech.of(body.type, phrase), n=n)
+
     error = of_error(row["error"], visit.speech, operator=visit.scope.principal.operator)
     reason = of_job(row["reason"], visit.speech)
     if body.status is Status.COMPLETED and body.progress.failed:
@@ -71,6 +73,6 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
         return {}
     done = body.progress.done
     story = {"what happened": happened}
-    if body.type == BATCH:
+    if body.progress.total or visit.speech.known(f"kept nothing {body.type}"):
         story |= {"what was kept": say("kept", n=done) if done else say("kept nothing")}
     return story | ({"what to do": do} if job.retryable else {})

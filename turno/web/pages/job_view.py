@@ -7,7 +7,6 @@ from turno.jobs.job import Status
 from turno.web.api.job_body import JobBody, job_body
 from turno.web.pages.visit import Visit
 
-BATCH = "batch_invoicing"
 # Labels of a job that does not keep its user from starting another.
 PUT_OFF = frozenset({"scheduled", "needs review"})
 

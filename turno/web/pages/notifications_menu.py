@@ -1,43 +1,44 @@
 """GET /notifications, and the forms that mark them as read: what a user was told when jobs ended."""
 
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from flask import Response, request
 
 from turno.store.api import notifications as stored
-from turno.tenancy.identity.session import as_api
 from turno.web.api.job_id import read_id
 from turno.web.api.notifications import read, told_label
-from turno.web.http import query
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import Parameter, read_query
+from turno.web.http.query_models import NOT_GIVEN
 from turno.web.pages.drawing import draw, go
+from turno.web.pages.home import PageQuery, asked
 from turno.web.pages.page_routes import Pages
-from turno.web.pages.visit import Visit
-from turno.web.services import services
+from turno.web.pages.visit import Visit, reading
 
 bell = Pages("bell", __name__)
 
 SHOWN = 30
 
-QUERY = (
-    Parameter(name="branch", about="", schema={}, read=query.text),
-    Parameter(name="lang", about="", schema={}, read=query.text),
-    Parameter(name="before", about="", schema={}, read=query.CURSOR.read),
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationsQuery(PageQuery):
+    """Which page of them is shown."""
+
+    before: UUID = NOT_GIVEN
 
 
 @bell.page("/notifications")
 def index(visit: Visit) -> Response:
     """Show the notifications, newest first."""
-    asked = read_query(request.args, QUERY, others_ignored=True)
-    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
-        rows = stored.search(reader, visit.user, unread=False, before=asked["before"], limit=SHOWN + 1)
+    query = asked(NotificationsQuery)
+    with reading(visit) as reader:
+        rows = stored.search(reader, visit.user, unread=False, before=query.before, limit=SHOWN + 1)
         unread = stored.count_unread(reader, visit.user)
     page = rows[:SHOWN]
     before = page[-1]["id"] if len(rows) > len(page) else None
     told = [_told(row, visit) for row in page]
-    return draw("bell.html", visit=visit, asked=asked, notifications=told, before=before, unread=unread)
+    return draw("pages/bell.html", visit=visit, asked=query, notifications=told, before=before, unread=unread)
 
 
 @bell.form("/notifications/<notification_id>/open")

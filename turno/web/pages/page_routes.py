@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 from flask import Blueprint, Response, g, request
 
@@ -23,8 +24,9 @@ View = Callable[..., Response]
 class Pages(Blueprint):
     """A blueprint whose views get a Visit; what goes wrong is told on a page too."""
 
-    def __init__(self, name: str, import_name: str) -> None:
-        super().__init__(name, import_name)
+    def __init__(self, name: str, import_name: str, **folders: Any) -> None:
+        """`folders` are a blueprint's: `template_folder`, `static_folder`, `static_url_path`."""
+        super().__init__(name, import_name, **folders)
         install_problem_pages(self)
 
     def page(self, rule: str) -> Callable[[View], View]:

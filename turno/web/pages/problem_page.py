@@ -70,7 +70,7 @@ def _problem_page(
     phrase = phrase or f"problem {status}"
     again, fields = _again() if status in PASSING else (None, [])
     response = draw(
-        "problem.html",
+        "pages/problem.html",
         status=status,
         visit=visit,
         live=False,

@@ -1,13 +1,13 @@
 """Say things in the reader's language: phrases, numbers, money and times."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from turno.web.pages.language import Language
-from turno.web.pages.words import WORDS
+from turno.web.pages.words import WORDS, Words
 
 _MONTHS: Mapping[Language, str] = {
     "en": "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
@@ -25,21 +25,27 @@ class Speech:
 
     language: Language
     now: datetime
+    words: Words = field(default_factory=lambda: WORDS)
 
     def say(self, phrase: str, n: int | None = None, **values: Any) -> str:
-        """Return a phrase of `words.py`; `n` chooses between one and many and stands in it as `{n}`."""
+        """Return a phrase; `n` chooses between one and many and stands in it as `{n}`."""
         return self.raw(phrase, n).format(n="" if n is None else self.number(n), **values)
 
     def raw(self, phrase: str, n: int | None = None) -> str:
         """Return a phrase with its places still open, for a script to fill."""
-        said = WORDS[phrase][self.language]
+        said = self.words[phrase][self.language]
         if isinstance(said, tuple):
             return said[0] if n == 1 else said[1]
         return said
 
     def known(self, phrase: str) -> bool:
         """Tell whether there is such a phrase."""
-        return phrase in WORDS
+        return phrase in self.words
+
+    def of(self, job_type: str, phrase: str) -> str:
+        """Return the phrase that a job's type has in place of this one, or this one."""
+        own = f"{phrase} {job_type}"
+        return own if self.known(own) else phrase
 
     def title(self, job_type: str) -> str:
         """Return what a job type is called. Whoever enqueues a job names its type, so that is no phrase by itself."""

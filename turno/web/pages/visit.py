@@ -1,12 +1,16 @@
 """Who visits a page, within which branch, and in which language it is told."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from flask import g, request
 
+from turno.store.api.jobs import Reader
+from turno.tenancy.identity.session import as_api
 from turno.web.auth import session_cookie
 from turno.web.auth.tenant_scope import Scope, scope_within
 from turno.web.auth.tokens import Principal
@@ -49,9 +53,16 @@ class Visit:
         return self.form_token[:16]
 
 
+@contextmanager
+def reading(visit: Visit) -> Iterator[Reader]:
+    """Lend a cursor that reads the visitor's branch, as its API role; rows are dictionaries."""
+    with services().connection() as connection, as_api(connection, visit.scope.tenant) as reader:
+        yield reader
+
+
 def speech() -> Speech:
     """Return the present reader's language."""
-    return Speech(language_of(request), services().clock())
+    return Speech(language_of(request), services().clock(), services().words)
 
 
 def begin_visit(branch: str | None) -> Visit:

@@ -1,4 +1,4 @@
-"""Every phrase of the pages in every language; a pair is for one and for many, `{n}` the number.
+"""Every phrase of Turno's pages in every language; a pair is for one and for many, `{n}` the number.
 
 The words for a job's state are those of `turno.jobs.label`, the same as in the API and on the command line.
 """
@@ -9,22 +9,35 @@ from turno.web.pages.language import Language
 
 Said = str | tuple[str, str]
 
-WORDS: Mapping[str, Mapping[Language, Said]] = {
+# A phrase may be overlaid by an application's, and by one for a job's type: `kept batch_invoicing` in place of `kept`.
+Words = Mapping[str, Mapping[Language, Said]]
+
+WORDS: Words = {
+    "home": {"en": "Jobs", "es": "Trabajos"},
+    "back": {"en": "Back to the jobs", "es": "Volver a los trabajos"},
+    "no jobs": {"en": "No jobs yet.", "es": "Todavía no hay trabajos."},
+    "key search": {"en": "search", "es": "buscar"},
+    "key choose": {"en": "choose the row, or open the job", "es": "elegir la fila, o abrir el trabajo"},
+    "motto": {
+        "en": "Press once and leave. The work goes on and tells you when it is done.",
+        "es": "Apretá una vez y andate tranquilo. El trabajo sigue y te avisa cuando termina.",
+    },
+    "demo help": {"en": "On this machine only.", "es": "Solo en esta máquina."},
+    "notice replayed": {
+        "en": "This had been started already; nothing was started twice.",
+        "es": "Esto ya había empezado; no se empezó nada dos veces.",
+    },
     # The frame
     "skip": {"en": "Skip to the content", "es": "Saltar al contenido"},
     "branch": {"en": "Branch", "es": "Sucursal"},
     "change branch": {"en": "Change", "es": "Cambiar"},
     "other language": {"en": "Español", "es": "English"},
     "sign out": {"en": "Sign out", "es": "Salir"},
-    "home": {"en": "Invoicing", "es": "Facturación"},
     "notifications": {"en": "Notifications", "es": "Avisos"},
     "unread": {"en": ("{n} unread", "{n} unread"), "es": ("{n} sin leer", "{n} sin leer")},
-    "back": {"en": "Back to invoicing", "es": "Volver a facturación"},
     "keys": {"en": "Keyboard", "es": "Teclado"},
-    "key search": {"en": "search the orders", "es": "buscar pedidos"},
     "key next": {"en": "next row", "es": "fila siguiente"},
     "key previous": {"en": "previous row", "es": "fila anterior"},
-    "key choose": {"en": "choose the order, or open the job", "es": "elegir el pedido, o abrir el trabajo"},
     "key help": {"en": "show these keys", "es": "mostrar estas teclas"},
     "close": {"en": "Close", "es": "Cerrar"},
     "live": {"en": "Live", "es": "En vivo"},
@@ -32,10 +45,6 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "offline": {"en": "No connection; trying again", "es": "Sin conexión; reintentando"},
     # Signing in
     "sign in": {"en": "Sign in", "es": "Entrar"},
-    "motto": {
-        "en": "Press once and leave. The work goes on and tells you when it is done.",
-        "es": "Apretá una vez y andate tranquilo. El trabajo sigue y te avisa cuando termina.",
-    },
     "token": {"en": "Token", "es": "Token"},
     "token help": {
         "en": "Paste the token that your administrator gave you.",
@@ -56,61 +65,8 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "es": "Este token es demasiado largo para una cookie; usalo con la API.",
     },
     "demo": {"en": "Enter the demo", "es": "Entrar a la demo"},
-    "demo help": {
-        "en": "Three branches with real orders, on this machine only.",
-        "es": "Tres sucursales con pedidos reales, solo en esta máquina.",
-    },
     "or": {"en": "or with a token", "es": "o con un token"},
     "signed out": {"en": "You are signed out.", "es": "Saliste de la sesión."},
-    # Orders
-    "orders": {"en": "Orders to invoice", "es": "Pedidos por facturar"},
-    "orders count": {"en": ("{n} order", "{n} orders"), "es": ("{n} pedido", "{n} pedidos")},
-    "net": {"en": "net", "es": "neto"},
-    "search": {"en": "Search", "es": "Buscar"},
-    "search help": {"en": "Customer or order number", "es": "Cliente o número de pedido"},
-    "search again": {"en": "Show all", "es": "Ver todos"},
-    "invoice all": {
-        "en": ("Invoice it", "Invoice all {n}"),
-        "es": ("Facturarlo", "Facturar los {n}"),
-    },
-    "invoice found": {
-        "en": ("Invoice the {n} found", "Invoice the {n} found"),
-        "es": ("Facturar el encontrado", "Facturar los {n} encontrados"),
-    },
-    "invoice chosen": {"en": "Invoice chosen", "es": "Facturar elegidos"},
-    "invoice some": {
-        "en": ("Invoice {n} chosen", "Invoice {n} chosen"),
-        "es": ("Facturar {n} elegido", "Facturar {n} elegidos"),
-    },
-    "point of sale": {"en": "Point of sale", "es": "Punto de venta"},
-    "issuer registered": {"en": "VAT registered", "es": "Resp. inscripto"},
-    "issuer monotributo": {"en": "Monotributo", "es": "Monotributo"},
-    "choose": {"en": "Choose order {order}", "es": "Elegir el pedido {order}"},
-    "choose page": {"en": "Choose all on this page", "es": "Elegir todos los de esta página"},
-    "order": {"en": "Order", "es": "Pedido"},
-    "ordered on": {"en": "Date", "es": "Fecha"},
-    "customer": {"en": "Customer", "es": "Cliente"},
-    "lines": {"en": "Lines", "es": "Renglones"},
-    "net amount": {"en": "Net amount", "es": "Importe neto"},
-    "no orders": {
-        "en": "Every order is invoiced. New ones appear here as they are entered.",
-        "es": "Todos los pedidos están facturados. Los nuevos aparecen acá a medida que se cargan.",
-    },
-    "no orders found": {
-        "en": "No order to invoice matches “{text}”.",
-        "es": "Ningún pedido por facturar coincide con «{text}».",
-    },
-    "orders later": {
-        "en": "You can leave this page: the batch goes on. The orders that remain are listed when it has ended.",
-        "es": "Podés cerrar esta página: el lote sigue. Los pedidos que queden aparecen cuando termine.",
-    },
-    # Invoice totals
-    "totals": {"en": "Invoiced so far", "es": "Facturado hasta ahora"},
-    "letter": {"en": "Letter", "es": "Letra"},
-    "invoices": {"en": "Invoices", "es": "Facturas"},
-    "IVA": {"en": "IVA", "es": "IVA"},
-    "total": {"en": "Total", "es": "Total"},
-    "no invoices": {"en": "Nothing is invoiced yet.", "es": "Todavía no hay nada facturado."},
     # Jobs
     "jobs": {"en": "Jobs", "es": "Trabajos"},
     "show": {"en": "Show", "es": "Mostrar"},
@@ -120,17 +76,12 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "show completed": {"en": "Done", "es": "Listos"},
     "show failed": {"en": "Failed", "es": "Fallidos"},
     "show cancelled": {"en": "Cancelled", "es": "Cancelados"},
-    "no jobs": {
-        "en": "No jobs yet. Invoice some orders and the job appears here.",
-        "es": "Todavía no hay trabajos. Facturá algunos pedidos y el trabajo aparece acá.",
-    },
     "no other jobs": {"en": "No other jobs yet.", "es": "Todavía no hay otros trabajos."},
     "no jobs shown": {"en": "No job fits this filter.", "es": "Ningún trabajo cumple este filtro."},
     "older": {"en": "Older", "es": "Anteriores"},
     "newest": {"en": "Newest", "es": "Más nuevos"},
     "next page": {"en": "Next page", "es": "Página siguiente"},
     "first page": {"en": "First page", "es": "Primera página"},
-    "type batch_invoicing": {"en": "Invoicing", "es": "Facturación"},
     "details": {"en": "Details", "es": "Detalle"},
     "whole job": {"en": "The whole job", "es": "El trabajo completo"},
     "cancel": {"en": "Cancel", "es": "Cancelar"},
@@ -175,40 +126,16 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
     "what was kept": {"en": "What was kept", "es": "Qué quedó hecho"},
     "what to do": {"en": "What to do", "es": "Qué hacer"},
     "for operators": {"en": "For operators", "es": "Para operadores"},
-    "kept": {
-        "en": ("{n} order was invoiced and stays so.", "{n} orders were invoiced and stay so."),
-        "es": ("{n} pedido se facturó y queda así.", "{n} pedidos se facturaron y quedan así."),
-    },
-    "kept nothing": {"en": "Nothing was invoiced.", "es": "No se facturó nada."},
-    "do rest": {
-        "en": "Go on with the rest: what is invoiced is not invoiced again.",
-        "es": "Seguí con el resto: lo facturado no se vuelve a facturar.",
-    },
-    "do mend": {
-        "en": "Mend what the reasons below name, then retry just those orders.",
-        "es": "Corregí lo que dicen los motivos de abajo y reintentá solo esos pedidos.",
-    },
-    "happened some": {
-        "en": ("{n} order could not be invoiced.", "{n} orders could not be invoiced."),
-        "es": ("{n} pedido no se pudo facturar.", "{n} pedidos no se pudieron facturar."),
-    },
     "happened crash": {
         "en": "The process that did the work was lost, several times over.",
         "es": "El proceso que hacía el trabajo se perdió varias veces.",
     },
     "happened cancel": {"en": "It was cancelled.", "es": "Fue cancelado."},
-    "its orders": {"en": "Its orders", "es": "Sus pedidos"},
-    "failed orders": {"en": "Failed", "es": "Con error"},
-    "invoiced orders": {"en": "Invoiced", "es": "Facturados"},
     "waits for a worker": {
         "en": "No worker that is running can take it. It waits for one; an operator can start it.",
         "es": "Ningún proceso en marcha puede tomarlo. Espera a uno; un operador puede iniciarlo.",
     },
     "reason": {"en": "Reason", "es": "Motivo"},
-    "invoice": {"en": "Invoice", "es": "Factura"},
-    "no items failed": {"en": "No order failed.", "es": "Ningún pedido falló."},
-    "no items done": {"en": "No order is invoiced by this job.", "es": "Este trabajo no facturó ningún pedido."},
-    "item": {"en": "Order", "es": "Pedido"},
     "history": {"en": "History", "es": "Historia"},
     # Notifications
     "new": {"en": "New", "es": "Nuevo"},
@@ -218,15 +145,6 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "es": "Nada todavía. Cuando termina un trabajo, lo leés acá.",
     },
     # Notices after a form
-    "notice replayed": {
-        "en": "This batch had been started already; nothing was started twice.",
-        "es": "Este lote ya había empezado; no se empezó nada dos veces.",
-    },
-    "notice cut": {
-        "en": "A batch takes 10,000 orders. The others stay in the list for the next one.",
-        "es": "Un lote toma 10.000 pedidos. Los otros quedan en la lista para el próximo.",
-    },
-    "notice none": {"en": "Choose at least one order first.", "es": "Primero elegí al menos un pedido."},
     "notice quota": {
         "en": "You have as many jobs open as you may. Wait for one to end, or cancel one.",
         "es": "Ya tenés todos los trabajos abiertos que podés tener. Esperá que termine uno, o cancelá uno.",
@@ -389,24 +307,29 @@ WORDS: Mapping[str, Mapping[Language, Said]] = {
         "en": "{message}",
         "es": "Puede que ya se haya hecho afuera; se averigua antes de repetirlo.",
     },
-    "error AuthorityUnreachable": {"en": "{message}", "es": "No se llega a la autoridad fiscal."},
-    "error AuthorityUnclear": {"en": "{message}", "es": "La autoridad fiscal no respondió con claridad."},
-    "error AuthorityRefused": {"en": "{message}", "es": "La autoridad fiscal lo rechazó: {message}"},
-    "error UnknownInvoice": {"en": "{message}", "es": "No existe la factura {key} en esta sucursal."},
-    "error UnknownPointOfSale": {
-        "en": "{message}",
-        "es": "Ese punto de venta no existe: elegí uno de esta sucursal, o registralo primero.",
+    # A job with items
+    "kept": {
+        "en": ("{n} item was done and stays so.", "{n} items were done and stay so."),
+        "es": ("{n} parte se hizo y queda así.", "{n} partes se hicieron y quedan así."),
     },
-    "error UnknownOrder": {
-        "en": "{message}",
-        "es": "No hay ningún pedido {key} en esta sucursal: revisá el número, o cargá el pedido primero.",
+    "kept nothing": {"en": "Nothing was done.", "es": "No se hizo nada."},
+    "happened some": {
+        "en": ("{n} item could not be done.", "{n} items could not be done."),
+        "es": ("{n} parte no se pudo hacer.", "{n} partes no se pudieron hacer."),
     },
-    "error EmptyOrder": {
-        "en": "{message}",
-        "es": "El pedido {key} no tiene renglones para facturar: cargá lo vendido y facturalo de nuevo.",
+    "items": {"en": "Its items", "es": "Sus partes"},
+    "items failed": {"en": "Failed", "es": "Con error"},
+    "items done": {"en": "Done", "es": "Hechas"},
+    "item": {"en": "Item", "es": "Parte"},
+    "result": {"en": "Result", "es": "Resultado"},
+    "no items failed": {"en": "No item failed.", "es": "Ninguna parte falló."},
+    "no items done": {"en": "No item was done.", "es": "No se hizo ninguna parte."},
+    "do rest": {
+        "en": "Go on with the rest: what is done is not done again.",
+        "es": "Seguí con el resto: lo hecho no se vuelve a hacer.",
     },
-    "error AlreadyInvoiced": {
-        "en": "{message}",
-        "es": "El pedido {key} ya tenía su factura: no se emitió otra.",
+    "do mend": {
+        "en": "Mend what the reasons below name, then retry just those items.",
+        "es": "Corregí lo que dicen los motivos de abajo y reintentá solo esas partes.",
     },
 }

@@ -118,11 +118,11 @@ async function refresh({ asked = false } = {}) {
 }
 
 function place(drawn) {
-  // The list of orders comes and goes with the batch; while somebody chooses, it stays as it is.
-  const [here, there] = [document, drawn].map((page) => page.querySelector(".orders"));
+  // What an application shows above the jobs may come and go with them; while somebody chooses, it stays as it is.
+  const [here, there] = [document, drawn].map((page) => page.querySelector("[data-shows]"));
   if (here && there && here.dataset.shows !== there.dataset.shows && !here.querySelector(":checked, #q:focus")) {
     here.replaceWith(document.adoptNode(there));
-    prepareChoice();
+    document.dispatchEvent(new Event("drawn"));
   }
   for (const old of document.querySelectorAll("[data-live]")) {
     const fresh = drawn.getElementById(old.id);
@@ -201,36 +201,11 @@ function prepareTimes() {
   }
 }
 
-/* Choosing orders ---------------------------------------------------------------------------------- */
-
-function prepareChoice() {
-  const form = document.getElementById("choice");
-  if (!form) return;
-  const boxes = [...form.querySelectorAll('input[name="order"]')];
-  const every = document.getElementById("every");
-  const some = document.getElementById("some");
-  every.hidden = false;
-  const show = () => {
-    const chosen = boxes.filter((box) => box.checked).length;
-    some.textContent = chosen ? many(words.someOne, words.someMany, chosen) : words.none;
-    some.disabled = chosen === 0;
-    every.checked = chosen === boxes.length;
-    every.indeterminate = chosen > 0 && chosen < boxes.length;
-  };
-  every.addEventListener("change", () => {
-    for (const box of boxes) box.checked = every.checked;
-    show();
-  });
-  form.addEventListener("change", show);
-  show();
-}
-
 /* Begin -------------------------------------------------------------------------------------------- */
 
 const help = document.getElementById("show-keys");
 help.hidden = false;
 help.addEventListener("click", () => document.getElementById("keys").showModal());
-prepareChoice();
 prepareTimes();
 for (const row of document.querySelectorAll("[data-job]")) {
   seen.add(row.dataset.job);

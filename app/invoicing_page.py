@@ -1,0 +1,123 @@
+"""GET /: the orders to invoice, what is under way, what was invoiced, and the jobs; POST /batches: invoice them."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import uuid4
+
+from flask import Response, request
+from pydantic import Field
+
+from app import orders
+from turno.pages import (
+    HomeQuery,
+    Pages,
+    Visit,
+    asked,
+    draw,
+    form_is_wrong,
+    form_key,
+    go,
+    listed,
+    reading,
+    submit,
+    submitted_before,
+    under_way,
+)
+
+orders_page = Pages(
+    "orders", __name__, template_folder="templates", static_folder="static", static_url_path="/invoicing"
+)
+
+BATCH = "batch_invoicing"
+ORDERS_SHOWN = 25
+LARGEST_BATCH = 10_000  # orders, as the handler takes them; what is left is listed for the next batch
+LARGEST_ID = 2**63 - 1
+LARGEST_POINT = 99_999
+LONGEST_SEARCH = 255
+MOST_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrdersQuery(HomeQuery):
+    """Which orders are listed: those that fit a search, after one of them."""
+
+    q: Annotated[str, Field(max_length=LONGEST_SEARCH, pattern=r"^[^\x00]*$")] = ""
+    after: Annotated[int, Field(ge=0, le=LARGEST_ID)] = 0
+
+
+@orders_page.page("/")
+def index(visit: Visit) -> Response:
+    """Show the branch."""
+    query = asked(OrdersQuery)
+    with reading(visit) as reader:
+        batches = under_way(reader, visit, BATCH, query)
+        context = listed(reader, visit, query, above=[batch.id for batch in batches])
+        context |= {"batches": batches, "totals": orders.invoice_totals(reader)}
+        if not any(batch.active for batch in batches):
+            context |= _orders(reader, query) | _points(reader, visit)
+    return draw("orders.html", visit=visit, asked=query, key=uuid4().hex, **context)
+
+
+@orders_page.form("/batches")
+def start(visit: Visit) -> Response:
+    """Invoice the chosen orders, or all; the form's key makes one job of it however often it is sent."""
+    form_key()
+    chosen = _all_found(visit) if request.form.get("which") == "all" else _chosen()
+    point = _point_of_sale()
+    # Asked after the orders were read: an earlier press may have invoiced the last of them.
+    if earlier := submitted_before(visit, BATCH):
+        return go(visit.to("/", job=earlier, notice="replayed"))
+    if not chosen:
+        return go(visit.to("/", q=request.form.get("q"), notice="none"))
+    done = submit(visit, BATCH, {"order_ids": chosen[:LARGEST_BATCH]} | point)
+    match done.word:
+        case "accepted":
+            return go(visit.to("/", job=done.job_id, notice="cut" if len(chosen) > LARGEST_BATCH else None))
+        case "none":
+            return go(visit.to("/", q=request.form.get("q"), notice="none"))
+        case word:
+            return go(visit.to("/", job=done.job_id if word == "replayed" else None, notice=word))
+
+
+def _orders(reader: orders.Reader, query: OrdersQuery) -> dict[str, Any]:
+    text = query.q.strip()
+    sums = orders.billable_sums(reader, text)
+    rows = orders.billable(reader, text, after=query.after, limit=ORDERS_SHOWN + 1)
+    page = rows[:ORDERS_SHOWN]
+    return {
+        "orders": page,
+        "orders_after": page[-1]["order_id"] if len(rows) > len(page) else None,
+        "sums": sums,
+        "waiting": sum(one["orders"] for one in sums),
+        "last": max((one["last"] for one in sums), default=0),
+    }
+
+
+def _points(reader: orders.Reader, visit: Visit) -> dict[str, Any]:
+    """Return the points of sale to choose from, and the one that this user chose last."""
+    return {"points": orders.points_of_sale(reader), "point": orders.last_point_of_sale(reader, visit.user, BATCH)}
+
+
+def _chosen() -> list[int]:
+    return sorted({_whole(text, 1, LARGEST_ID) for text in request.form.getlist("order")})
+
+
+def _point_of_sale() -> dict[str, int]:
+    """Return what the form says of who numbers the invoices; without a word, the job's own default counts."""
+    text = request.form.get("point")
+    return {} if text is None else {"point_of_sale": _whole(text, 1, LARGEST_POINT)}
+
+
+def _all_found(visit: Visit) -> list[int]:
+    """Return the orders that the page counted: none that came after it was drawn."""
+    last = _whole(request.form.get("last", ""), 0, LARGEST_ID)
+    text = request.form.get("q", "").replace("\0", "")[:LONGEST_SEARCH]
+    with reading(visit) as reader:
+        return orders.billable_ids(reader, text, last=last)
+
+
+def _whole(text: str, low: int, high: int) -> int:
+    """Return a whole number of the form; raises Problem 400."""
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and low <= int(text) <= high):
+        raise form_is_wrong([])
+    return int(text)

@@ -1,0 +1,77 @@
+"""Submit a job from a form of a page: once, however often the form is sent."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+from uuid import UUID, uuid4
+
+from flask import request
+
+from turno.dispatch.dispatcher import Submission
+from turno.store.api import jobs
+from turno.web.api.submit import run_now
+from turno.web.http.problems import Problem, invalid
+from turno.web.http.request_headers import IDEMPOTENCY_KEY
+from turno.web.pages.visit import Visit, reading
+from turno.web.services import Inline, services
+
+log = logging.getLogger(__name__)
+
+
+class Submitted(NamedTuple):
+    """What became of a form's job; the word is `notice` of the page that follows, `accepted` needs none."""
+
+    word: Literal["accepted", "replayed", "quota", "none", "done", "refused"]
+    job_id: UUID | None = None
+
+
+def form_key() -> str:
+    """Return the key of the present form; raises Problem 400 if a page of ours did not draw it."""
+    key = request.form.get("key", "")
+    if not re.fullmatch(IDEMPOTENCY_KEY, key):
+        raise invalid([])
+    return key
+
+
+def submitted_before(visit: Visit, job_type: str) -> UUID | None:
+    """Return the job that this form made when it was sent before."""
+    with reading(visit) as reader:
+        return jobs.find_by_key(reader, visit.user, job_type, form_key())
+
+
+def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted:
+    """Make a job of the present form; the word is `none` where its handler does not take this payload.
+
+    Where background jobs are switched off, the work is done within the request.
+    """
+    handler = services().registry.load(job_type)
+    checked, problems = services().payloads.check(handler, dict(payload))
+    if problems:
+        return Submitted("none")
+    wanted = Submission(
+        handler=handler,
+        payload=checked,
+        user_id=visit.user,
+        idempotency_key=form_key(),
+        correlation_id=str(uuid4()),
+    )
+    inline = services().inline
+    if inline is not None:
+        return Submitted(_now(visit, inline, wanted))
+    verdict = services().dispatcher.submit(visit.scope.tenant, wanted)
+    log.info("job %s", verdict.word, extra={"tenant": visit.branch, "job_id": str(verdict.job_id), "type": job_type})
+    match verdict.word:
+        case "accepted" | "quota" as word:
+            return Submitted(word, verdict.job_id)
+        case _:
+            # A conflict too: what a form asks for changes as its first job does the work.
+            return Submitted("replayed", verdict.job_id)
+
+
+def _now(visit: Visit, inline: Inline, wanted: Submission) -> Literal["done", "refused"]:
+    try:
+        run_now(inline, visit.scope.tenant, wanted)
+    except Problem:
+        return "refused"
+    return "done"
