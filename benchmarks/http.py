@@ -14,7 +14,7 @@ from benchmarks.http_client import crowd, steady
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from benchmarks.web_process import BARE, TURNO, serving
-from handlers.services.northwind.load import load_orders
+from tenants.northwind.load import load_orders
 from turno.commands.development_token import development_token
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.wait import wait_until

@@ -18,7 +18,7 @@ from handlers import build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order
-from handlers.services.northwind.load import expected_net_total, load_orders
+from tenants.northwind.load import expected_net_total, load_orders
 from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor

@@ -10,7 +10,7 @@ from benchmarks.environment import ROOT, open_ground
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.northwind.load import load_orders
+from tenants.northwind.load import load_orders
 from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api, service_session

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from handlers.services.northwind.load import BRANCH_SHARES, load_orders
 from nemesis.work import PLACE
+from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.settings import Settings

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from handlers.batch_invoicing import BatchInvoicing
-from handlers.services.northwind.load import BRANCH_SHARES, load_orders
+from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.jobs.handler import JobHandler
 from turno.store.api.commands import NewJob
 from turno.tenancy.identity.tenant import Tenant

@@ -3,16 +3,18 @@
 import ast
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST_PARTY = ("app", "cli", "handlers", "nemesis", "turno")
+FIRST_PARTY = ("app", "cli", "handlers", "nemesis", "tenants", "turno")
 # The composition roots, and what is built on them.
 ABOVE = (
     "cli",
     "nemesis",
+    "turno.administration",
     "turno.commands",
     "turno.environment",
     "turno.http_server",
@@ -180,6 +182,7 @@ ARROWS: dict[str, set[str]] = {
     "handlers.services": {"handlers.services", "psycopg"},
     "handlers": {"turno", "handlers", "psycopg"},
     "app": {"app", "turno", "flask", "psycopg", "pydantic"},
+    "tenants": {"tenants", "handlers.services", "psycopg"},
     "turno.pages": {"turno.web"},
 }
 
@@ -251,3 +254,43 @@ def test_a_forbidden_arrow_is_found(tmp_path: Path) -> None:
         "flask",
         "turno.web.api.jobs",
     ]
+
+
+# What an application may use of the library, as `docs/library.md` names it: names of these modules, and these rooms.
+PUBLIC_NAMES = ("turno", "turno.pages", "turno.administration")
+PUBLIC_ROOMS = ("turno.commands", "turno.servers")
+
+
+def public(target: str) -> bool:
+    module, _, name = target.rpartition(".")
+    if any(f"{target}.".startswith(f"{room}.") for room in PUBLIC_ROOMS):
+        return True
+    return module in PUBLIC_NAMES and name in import_module(module).__all__
+
+
+@pytest.mark.parametrize("package", ["app", "cli", "handlers", "tenants"])
+def test_the_application_uses_the_library_s_public_names_alone(package: str) -> None:
+    used = {
+        (path.relative_to(ROOT).as_posix(), target)
+        for path in (ROOT / package).rglob("*.py")
+        for target in [*imports(path), *only_typed(path)]
+        if target.partition(".")[0] == "turno"
+    }
+    assert {one for one in used if not public(one[1])} == set()
+    assert used or package == "tenants"
+
+
+def only_typed(path: Path) -> Iterator[str]:
+    """What a file imports for the type checker alone."""
+    for block in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
+            for node in block.body:
+                if isinstance(node, ast.ImportFrom):
+                    yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_a_name_that_is_not_public_is_found() -> None:
+    assert public("turno.JobHandler")
+    assert public("turno.pages.Visit")
+    assert not public("turno.wiring.web.Turno")
+    assert not public("turno.store.api.jobs")

@@ -22,7 +22,7 @@ from benchmarks.http_client import ask
 from benchmarks.resident import pss_megabytes, resident
 from benchmarks.siege.victim import Person
 from benchmarks.web_process import BARE, TURNO, serving, serving_process
-from handlers.services.northwind.load import load_orders
+from tenants.northwind.load import load_orders
 from tests.misbehaving_handlers import OddOnce
 from turno.commands.development_token import development_token
 from turno.jobs.job import JobRef, Priority

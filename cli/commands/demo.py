@@ -11,7 +11,7 @@ import click
 
 from cli.demo.demonstration import Demo
 from cli.demo.folder import DemoFolder
-from turno.environment import DEMO_ENVIRONMENT
+from turno.administration import DEMO_ENVIRONMENT
 
 if TYPE_CHECKING:
     from types import FrameType

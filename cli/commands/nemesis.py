@@ -5,17 +5,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nemesis.schedule import WEIGHTS, Schedule
 from nemesis.wishes import KINDS, MOST_OPEN, Wishes
-from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+ROOT = Path(__file__).resolve().parents[2]
 GUARDS = ("token", "sweep", "rescue", "unique", "savepoint")
 
 

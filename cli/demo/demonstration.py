@@ -19,21 +19,16 @@ from cli.demo.folder import GRACE_SECONDS
 from cli.demo.report import Totals
 from cli.demo.steps import step
 from cli.demo.web import DemoWeb
-from handlers.services.northwind.load import BRANCH_SHARES
-from turno.commands.development_token import development_token
-from turno.environment import read_dotenv, read_project
+from tenants.company import BRANCHES, COMPANY, USERS
+from tenants.northwind.load import BRANCH_SHARES
+from turno.administration import Administration, read_files
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.folder_lock import FolderInUseError, FolderLock
 from turno.servers.free_port import free_port
 from turno.servers.marked_processes import end_marked
-from turno.settings import Settings
-from turno.tenancy.schema_migrations.fan_out import opened
-from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins, migrations
 
 if TYPE_CHECKING:
     from cli.demo.folder import DemoFolder
-    from turno.tenancy.identity.tenant import Tenant
 
 DATABASE = "turno"
 USER = "ana"
@@ -51,13 +46,12 @@ class Demo:
     def play(self) -> Totals:
         """Start everything, invoice everything and return the totals; raises DemoFailed."""
         self._take_folder()
-        settings = self._start_database()
-        tenants = self._provision(settings)
-        work = self._fill(settings, tenants)
-        self._start_web(settings)
+        self._start_database()
+        self._provision()
+        work = self._fill()
+        self._start_web()
         run = self._invoice(work)
-        self._settings, self._first = settings, tenants[0]
-        return self._add_up(settings, tenants, run)
+        return self._add_up(run)
 
     def stay(self) -> None:
         """Leave the pages open until the demo is interrupted; raises DemoFailed if the web ends before."""
@@ -71,18 +65,18 @@ class Demo:
 
     def invitation(self) -> str:
         """Give people something of their own to invoice, and return what they can do with the running demo."""
-        with opened(provisioner(self._settings)) as admin:
-            orders = branches.restock(admin, self._first)
-        here = f"-H 'X-Schema: {branches.SLUGS[0]}' {self.web.url}/api/jobs"
+        first = BRANCHES[0]
+        orders = branches.restock(self._installation, first)
+        here = f"-H 'X-Schema: {first}' {self.web.url}/api/jobs"
         return "\n".join(
             (
                 f"page:   {self.web.url}",
-                f"        (press “Enter the demo”: {orders} new orders wait in {self._first.slug})",
+                f"        (press “Enter the demo”: {orders} new orders wait in {first})",
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
                 f"try:    curl -H 'Authorization: Bearer {self.token}' {here}",
-                f"        turno jobs list --tenant {branches.SLUGS[0]}   (in another terminal, in this folder)",
+                f"        turno jobs list --tenant {first}   (in another terminal, in this folder)",
                 "Ctrl-C ends everything; the data stays in " + self._folder.path.name,
             )
         )
@@ -97,18 +91,16 @@ class Demo:
         self._held.callback(lock.release)
         end_marked(str(self._folder.path), patience=PATIENCE)
 
-    def _start_database(self) -> Settings:
-        read_dotenv()
-        read_project()
+    def _start_database(self) -> None:
+        read_files()
         with step("start PostgreSQL") as told:
             own = os.environ.get("ADMIN_DATABASE_URL") or os.environ.get("DATABASE_URL")
             url = own or self._embedded()
             variables = self._folder.variables(url, self._port)
-            settings = Settings.read(os.environ | variables)
+            self._installation = Administration(os.environ | variables)
             # Before anything else writes: the keys in here are what opens the database next time.
             self._folder.write(variables)
-            with opened(provisioner(settings)) as admin:
-                version = admin.info.parameter_status("server_version")
+            version = self._installation.server_version()
             place = (
                 conninfo_to_dict(url).get("host")
                 if own
@@ -117,7 +109,6 @@ class Demo:
             told.done = f"PostgreSQL {version} in {place}"
         self._environment = {name: text for name, text in (os.environ | variables).items() if "ADMIN" not in name}
         self._embedded_here = own is None
-        return settings
 
     def _embedded(self) -> str:
         cluster = Cluster(data=self._folder.postgres, durable=True)
@@ -128,26 +119,23 @@ class Demo:
                 admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
         return cluster.url_of(DATABASE)
 
-    def _provision(self, settings: Settings) -> list[Tenant]:
+    def _provision(self) -> None:
         with step("provision the branches") as told:
-            tenants = branches.provision(provisioner(settings), logins(settings), migrations(settings))
-            told.done = f"company {branches.COMPANY} with {', '.join(tenant.slug for tenant in tenants)}"
-        return tenants
+            branches.provision(self._installation)
+            told.done = f"company {COMPANY} with {', '.join(BRANCHES)}"
 
-    def _fill(self, settings: Settings, tenants: list[Tenant]) -> list[tuple[Tenant, list[int]]]:
+    def _fill(self) -> list[tuple[str, list[int]]]:
         with step("load the orders") as told:
             if self._embedded_here:
-                branches.rescue_all(logins(settings))
-            with opened(provisioner(settings)) as admin:
-                work = [
-                    (tenant, branches.fill(admin, tenant, share))
-                    for tenant, share in zip(tenants, BRANCH_SHARES, strict=True)
-                ]
+                # Its workers ended with their demo.
+                self._installation.rescue_all("its demo was ended")
+            shares = zip(BRANCHES, BRANCH_SHARES, strict=True)
+            work = [(slug, branches.fill(self._installation, slug, share)) for slug, share in shares]
             told.done = f"Northwind orders to invoice: {' + '.join(str(len(orders)) for _, orders in work)}"
         return work
 
-    def _start_web(self, settings: Settings) -> None:
-        self.token = development_token(settings, user=USER, tenants=branches.SLUGS, minutes=24 * 60)
+    def _start_web(self) -> None:
+        self.token = self._installation.development_token(USER, USERS[USER], minutes=24 * 60)
         with step("start the web") as told:
             environment = self._environment | {"DEMO_TOKEN": self.token}
             self.web = DemoWeb(port=self._port, environment=environment, log=self._folder.web_log)
@@ -157,15 +145,14 @@ class Demo:
             self.web.start()
             told.done = f"web at {self.web.url}"
 
-    def _invoice(self, work: list[tuple[Tenant, list[int]]]) -> Run:
+    def _invoice(self, work: list[tuple[str, list[int]]]) -> Run:
         with step("invoice the orders") as told:
-            run = invoice_all([(Client(self._port, tenant.slug, self.token), orders) for tenant, orders in work])
+            run = invoice_all([(Client(self._port, slug, self.token), orders) for slug, orders in work])
             told.done = "every order is invoiced"
         return run
 
-    def _add_up(self, settings: Settings, tenants: list[Tenant], run: Run) -> Totals:
-        with opened(provisioner(settings)) as admin:
-            totals = Totals.of(run, [branches.invoiced(admin, tenant) for tenant in tenants])
+    def _add_up(self, run: Run) -> Totals:
+        totals = Totals.of(run, [branches.invoiced(self._installation, slug) for slug in BRANCHES])
         print(totals.told(), flush=True)
         totals.demand_integrity()
         return totals

@@ -1,6 +1,6 @@
 """Why a demo did not work out."""
 
-from turno.errors import TurnoError
+from turno import TurnoError
 
 
 class DemoFailed(TurnoError):

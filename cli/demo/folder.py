@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from turno.servers.marked_processes import MARK
-from turno.without_secrets import VISIBLE
+from turno.servers.marked_processes import marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,8 +67,7 @@ class DemoFolder:
             "EXEC_LOG": str(self.worker_log),
             "SHUTDOWN_GRACE_SECONDS": GRACE_SECONDS,
             "WEB_BIND": f"127.0.0.1:{port}",
-            MARK: str(self.path),
-            VISIBLE: "yes",
+            **marks(str(self.path)),
         }
 
     def write(self, variables: Mapping[str, str]) -> None:

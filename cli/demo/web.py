@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from cli.demo.errors import DemoFailed
 from turno.servers.wait import wait_until
-from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +47,7 @@ class DemoWeb:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*tied, sys.executable, "-m", "turno.commands.main", "serve"],
-                env={**self._environment, "PYTHONPATH": self._path(), "TURNO_DOTENV": "read"},
+                env={**self._environment, "TURNO_DOTENV": "read"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -70,9 +69,6 @@ class DemoWeb:
             except subprocess.TimeoutExpired:
                 continue
             return
-
-    def _path(self) -> str:
-        return os.pathsep.join(filter(None, (str(ROOT), self._environment.get("PYTHONPATH"))))
 
     def _demand_free_port(self) -> None:
         try:

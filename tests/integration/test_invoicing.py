@@ -18,7 +18,7 @@ from handlers.services.invoice import Invoice
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order
 from handlers.services.invoicing_errors import AlreadyInvoiced, EmptyOrder, UnknownOrder, UnknownPointOfSale
-from handlers.services.northwind.load import load_orders
+from tenants.northwind.load import load_orders
 from tests.integration.branch_schema import connect, create_branch, run_migration
 
 CLEAN = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)

@@ -8,7 +8,7 @@ from psycopg import Connection
 
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order
-from handlers.services.northwind.load import BRANCH_SHARES, expected_net_total, load_orders, reset_invoices
+from tenants.northwind.load import BRANCH_SHARES, expected_net_total, load_orders, reset_invoices
 from tests.integration.branch_schema import connect, create_branch
 
 CLEAN = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)

@@ -12,7 +12,7 @@ OF_HUB = "tests/integration/test_hub.py"
 OF_TICKETS = "tests/integration/test_stream_tickets.py"
 OF_STREAMS = "tests/integration/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
-OF_VIEWER = "tests/unit/test_viewer.py"
+OF_SUBSCRIBER = "tests/unit/test_subscriber.py"
 OF_LOOP = "tests/unit/test_stream_loop.py"
 OF_WORKER = "tests/unit/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
@@ -52,7 +52,7 @@ MUTANTS = (
         SUBSCRIBER,
         "before[0] > state.revision or ",
         "",
-        (f"{OF_VIEWER}::test_nothing_older_or_equal_follows_a_state",),
+        (f"{OF_SUBSCRIBER}::test_nothing_older_or_equal_follows_a_state",),
     ),
     Mutant(
         "what waits for a reader is unbounded",
@@ -60,7 +60,7 @@ MUTANTS = (
         SUBSCRIBER,
         "if len(self._waiting) > MOST_WAITING:",
         "if False:",
-        (f"{OF_VIEWER}::test_a_reader_who_leaves_too_much_waiting_is_given_up",),
+        (f"{OF_SUBSCRIBER}::test_a_reader_who_leaves_too_much_waiting_is_given_up",),
     ),
     Mutant(
         "a reader that takes nothing is kept for ever",

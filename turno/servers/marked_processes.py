@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turno.servers.wait import wait_until
+from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +18,11 @@ MARK = "TURNO_DEMO"
 PROCESSES = Path("/proc")
 # A shell that has read the demo's variables carries the mark too, and is not ours to end.
 OURS = (b"turno.commands.",)
+
+
+def marks(value: str) -> dict[str, str]:
+    """Return the variables that mark a process, and let whoever started it look at them."""
+    return {MARK: value, VISIBLE: "yes"}
 
 
 def marked_with(value: str) -> list[int]:

@@ -1,0 +1,164 @@
+"""The wheel, alone in an empty environment, runs a job of a project whose own package is called `app`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.installation import ROOT
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.deep
+
+PROJECT = {
+    "pyproject.toml": """
+        [tool.turno]
+        handlers = "app.jobs:HANDLERS"
+        web_app = "app:create_app"
+        migrations = "tables"
+    """,
+    "tables/0001_greetings.sql": "CREATE TABLE greetings (name text PRIMARY KEY);",
+    "app/__init__.py": """
+        from flask import Flask
+        from turno import Turno
+
+        def create_app():
+            app = Flask(__name__, static_folder=None)
+            app.add_url_rule("/hello", view_func=lambda: "hello from the shop")
+            Turno(app)
+            return app
+    """,
+    "app/jobs.py": """
+        from dataclasses import dataclass
+        from turno import JobHandler
+
+        @dataclass(frozen=True)
+        class Name:
+            name: str
+
+        class Greet(JobHandler[Name]):
+            type = "greet"
+
+            def handle(self, job, payload):
+                job.connection.execute("INSERT INTO greetings VALUES (%s)", [payload.name])
+                return {"greeted": payload.name}
+
+        HANDLERS = [Greet]
+    """,
+}
+
+
+def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run("uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), cwd=ROOT)
+    (built,) = folder.glob("turno_jobs-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs of an environment are that has the wheel and what it requires."""
+    folder = tmp_path_factory.mktemp("environment")
+    pins = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["constraint-dependencies"]
+    (folder / "pins.txt").write_text("\n".join(pins))
+    run("uv", "venv", "--quiet", "--python", sys.executable, str(folder / "venv"), cwd=folder)
+    python = folder / "venv" / "bin" / "python"
+    install = ("uv", "pip", "install", "--quiet", "--constraints", "pins.txt", "--python", str(python))
+    run(*install, str(wheel), cwd=folder)
+    return python.parent
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    for name, text in PROJECT.items():
+        lines = [line.removeprefix("        ") for line in text.strip("\n").splitlines()]
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def environment(shop: Path, module_database: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return kept | {
+        "DATABASE_URL": module_database,
+        "MASTER_KEY": "the shop's own master key, 32 or more",
+        "JWT_KEY": "the shop's own token key, 32 or more",
+        "QUEUE_BACKEND": "exec",
+        "EXEC_SLOT_DIR": str(shop / "slots"),
+        "WEB_BIND": f"127.0.0.1:{free_port()}",
+    }
+
+
+@pytest.fixture
+def web(shop: Path, environment: dict[str, str], programs: Path) -> Iterator[str]:
+    """The shop's web, served by the installed `turno serve`."""
+    turno = str(programs / "turno")
+    run(turno, "migrate", cwd=shop, env=environment)
+    run(turno, "tenant", "add", "suc0001", "--company", "shop", "--name", "The Shop", cwd=shop, env=environment)
+    with (shop / "web.log").open("wb") as log:
+        serving = subprocess.Popen([turno, "serve"], cwd=shop, env=environment, stdout=log, stderr=log)
+    url = f"http://{environment['WEB_BIND']}"
+    try:
+        assert wait_until(lambda: answered(url + "/readyz") == 200, within=30), (shop / "web.log").read_text()
+        yield url
+    finally:
+        serving.terminate()
+        serving.wait(20)
+
+
+def answered(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own server
+            return int(answer.status)
+    except OSError:
+        return 0
+
+
+def ask(url: str, token: str, body: dict[str, Any] | None = None) -> Any:
+    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(url, data=data, headers=headers)  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - our own server
+        return json.load(answer)
+
+
+def test_it_has_one_package_and_runs_a_job_beside_a_package_called_app(
+    wheel: Path, web: str, shop: Path, environment: dict[str, str], programs: Path
+) -> None:
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {"turno"}
+    options = ("--user", "ana", "--tenant", "suc0001")
+    token = run(str(programs / "turno"), "token", *options, cwd=shop, env=environment).strip()
+    with urllib.request.urlopen(f"{web}/hello", timeout=5) as answer:  # noqa: S310 - our own server
+        assert answer.read() == b"hello from the shop"
+    job = ask(f"{web}/api/jobs/greet", token, {"payload": {"name": "Ana"}})["job_id"]
+    assert wait_until(lambda: ask(f"{web}/api/jobs/{job}", token)["status"] == "completed", within=30), (
+        shop / "slots" / "workers.log"
+    ).read_text()
+    assert ask(f"{web}/api/jobs/{job}", token)["result"] == {"greeted": "Ana"}
+
+
+def test_uv_is_here() -> None:
+    assert shutil.which("uv"), "the wheel's tests build and install with uv, which runs this project everywhere"

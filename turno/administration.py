@@ -1,0 +1,122 @@
+"""What `turno migrate`, `turno tenant` and `turno token` do, for a program that makes tenants by itself."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from turno.commands.development_token import development_token
+from turno.environment import DEMO_ENVIRONMENT, read_dotenv, read_project, read_settings
+from turno.settings import Settings
+from turno.store.engine import recovery, tickets
+from turno.tenancy.identity.directory import UnknownTenant, read_tenant
+from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
+from turno.tenancy.identity.tenant import HandlerLogin, Tenant
+from turno.tenancy.provisioning.access import reset_login
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.all_schemas import failed, migrate
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.tenancy.schema_migrations.one_schema import MigrationFailed
+from turno.wiring.provisioner import provisioner
+from turno.wiring.shared import logins, migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from psycopg import Connection
+
+__all__ = ["DEMO_ENVIRONMENT", "Administration", "MigrationFailed", "Tenant", "UnknownTenant", "read_files"]
+
+
+def read_files() -> None:
+    """Add to the environment what `.env` and the project say and no variable does, as every command does."""
+    read_dotenv()
+    read_project()
+
+
+class Administration:
+    """An installation in the hands of its provisioner, whose URL is ADMIN_DATABASE_URL or DATABASE_URL."""
+
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
+        """Take the settings from these variables, or from the environment; raises InvalidSettings."""
+        self._settings = read_settings() if variables is None else Settings.read(variables)
+        self._logins = logins(self._settings)
+        self._connect = provisioner(self._settings)
+        self._migrations = migrations(self._settings)
+
+    def server_version(self) -> str:
+        """Return the version of PostgreSQL that the provisioner reaches."""
+        with opened(self._connect) as admin:
+            return admin.info.parameter_status("server_version") or ""
+
+    def migrate(self) -> None:
+        """Install what is missing and bring every schema to this release; raises MigrationFailed for the first."""
+        with opened(self._connect) as admin:
+            install(admin, self._logins)
+        for outcome in failed(migrate(self._connect, self._logins, migrations=self._migrations)):
+            raise MigrationFailed(outcome)
+
+    def add_company(self, slug: str, name: str) -> None:
+        """Make a company, or leave it as it is."""
+        with opened(self._connect) as admin:
+            add_company(admin, self._logins, slug, name)
+
+    def add_tenant(self, slug: str, company: str) -> Tenant:
+        """Return the tenant, made if it is missing, with a login that the present MASTER_KEY opens."""
+        with opened(self._connect) as admin:
+            tenant = add_tenant(admin, self._logins, slug, company, migrations=self._migrations)
+            login = HandlerLogin.of(tenant)
+            try:
+                handler_session(self._logins, login, application="turno-admin", kind=psycopg.Connection[Any]).close()
+            except LoginRefused:
+                # The key is another than when the tenant was made, and with it the password derived from it.
+                reset_login(admin, self._logins, slug)
+            return self._read(admin, slug)
+
+    @contextmanager
+    def as_owner(self, slug: str) -> Iterator[Connection[Any]]:
+        """Run one transaction as the owner of a tenant's schema, whose tables unqualified names then mean."""
+        with opened(self._connect) as admin:
+            tenant = self._read(admin, slug)
+            with admin.transaction():
+                admin.execute(
+                    "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
+                    (tenant.owner_role, f"{tenant.schema},pg_temp"),
+                )
+                yield admin
+
+    def rescue_all(self, cause: str) -> None:
+        """Take back what workers hold that are known to be dead, all of them; nobody else may run one now."""
+        with service_session(self._logins, self._logins.engine, application="turno-admin") as engine:
+            tickets.prune_workers(engine, timedelta(0), dry_run=False)
+            for orphan in tickets.orphans(engine):
+                recovery.rescue(
+                    engine,
+                    orphan.schema,
+                    orphan.job_id,
+                    orphan.token,
+                    cause=cause,
+                    retry_in=timedelta(0),
+                    counted=False,
+                )
+
+    def cancel_open_jobs(self, slug: str, reason: str) -> int:
+        """Cancel a tenant's open jobs, or ask those that run to stop; return how many are still open."""
+        with self.as_owner(slug) as owner:
+            open_jobs = "FROM background_jobs WHERE status IN ('pending', 'running')"
+            owner.execute(f"SELECT job_cancel(id, NULL, %s) {open_jobs}", [reason])
+            return owner.execute(f"SELECT {open_jobs}").rowcount
+
+    def development_token(self, user: str, tenants: Sequence[str], *, minutes: int = 60) -> str:
+        """Return a token that this installation's web accepts, where it checks them with a shared secret."""
+        return development_token(self._settings, user=user, tenants=tenants, minutes=minutes)
+
+    def _read(self, admin: Connection[Any], slug: str) -> Tenant:
+        tenant = read_tenant(admin, slug)
+        if tenant is None:
+            raise UnknownTenant(slug)
+        return tenant
