@@ -33,9 +33,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_exception_interact(node: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Note what was raised because the code could not run."""
+    """Note what was raised because code of the copy could not run."""
     if call.excinfo and isinstance(call.excinfo.value, CANNOT_RUN):
-        node.config.stash[UNABLE].append(call.excinfo.exconly())
+        frames = [entry for entry in call.excinfo.traceback if not str(entry.path).startswith("<frozen importlib")]
+        # A module that is looked for by its name, as a handler is, may well be missing: that is raised elsewhere.
+        if isinstance(call.excinfo.value, SyntaxError) or Path(frames[-1].path).is_relative_to(Path.cwd()):
+            node.config.stash[UNABLE].append(call.excinfo.exconly())
 
 
 @pytest.hookimpl(trylast=True)
