@@ -203,8 +203,11 @@ def test_a_lost_hint_is_made_good_for(world: ExampleInstallation, looking: Hub, 
 
 def test_a_job_that_began_and_ended_between_two_looks_is_shown(world: ExampleInstallation, looking: Hub) -> None:
     watching = join(world, looking)
-    job_id = world.enqueue({"order_ids": [1]})
-    end(world, job_id)
+    # Of somebody else until it has ended: no look can come between.
+    job_id = world.enqueue({"order_ids": [1]}, user_id="ben")
+    with world.admin.transaction():
+        world.rows("UPDATE background_jobs SET user_id = 'ana' WHERE id = %s", job_id)
+        end(world, job_id)
     assert watching.sees(lambda body: bool(body["job_id"] == str(job_id) and completed(body)))
     assert watching.sees(lambda told: bool(told["job_id"] == str(job_id)), kind="notification")
 

@@ -52,7 +52,7 @@ def hunt(mutant: Mutant, prepared: PreparedCheckout) -> Verdict:
         with prepared.without_guard(mutant):
             for test in mutant.tests:
                 ended = prepared.run([test])
-                fate, output = _fate(ended), ended.output
+                fate, output = _fate(ended), f"{ended.output}\npytest's exit status: {ended.status}"
                 if fate is not Fate.KILLED:
                     break
     except GuardNotFound as error:

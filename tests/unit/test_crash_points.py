@@ -1,7 +1,9 @@
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 PASS_THREE_TIMES = "from turno.crash_points import reach\nfor _ in range(3): reach('here')\nprint('alive')"
 
@@ -30,3 +32,13 @@ def test_a_named_point_ends_the_process() -> None:
 def test_only_the_nth_passage_ends_it() -> None:
     assert run("here:self:3").returncode == -signal.SIGKILL
     assert run("here:self:4").stdout == "alive\n"
+
+
+def test_every_point_is_documented_and_nothing_else() -> None:
+    root = Path(__file__).resolve().parents[2]
+    reached = {
+        name for path in (root / "turno").rglob("*.py") for name in re.findall(r'reach\("(\w+)"\)', path.read_text())
+    }
+    page = (root / "docs" / "testing-handlers.md").read_text()
+    [listed] = re.findall(r"^The crash points, .*?\(in the\nchild\)", page, re.DOTALL | re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", listed)) == reached
