@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,10 +60,9 @@ def each_database(request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
 
 
-# Not for the whole session: while Playwright is open, asyncio.run() is refused everywhere in the process.
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """A headless Chromium, new for each module; open a new context or page for each test."""
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    """Give a headless Chromium."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - half a second that only browser tests should pay
 
     program = CHROMIUM.find()
@@ -72,6 +72,14 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
         yield browser
         browser.close()
+
+
+# Not for the whole session: while Playwright is open, asyncio.run() is refused everywhere in the process.
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium, new for each module; open a new context or page for each test."""
+    with a_browser() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

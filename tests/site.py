@@ -84,18 +84,24 @@ class Site:
         assert wait_until(none_open, within=30)
 
 
+@contextmanager
+def site_of(world: ExampleInstallation, browser: Browser, log: Path) -> Iterator[Site]:
+    """Start the web for this world; it ends with the block."""
+    port = free_port()
+    world.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
+    web = DemoWeb(port=port, environment=world.environment, log=log)
+    web.start()
+    yield Site(world, web, browser)
+    web.stop()
+
+
 @pytest.fixture(scope="module")
 def module_site(
     module_northwind: ExampleInstallation, chromium: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
     """A site for the tests of one module."""
-    log: Path = tmp_path_factory.mktemp("site") / "web.log"
-    port = free_port()
-    module_northwind.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "SHUTDOWN_GRACE_SECONDS": "1"}
-    web = DemoWeb(port=port, environment=module_northwind.environment, log=log)
-    web.start()
-    yield Site(module_northwind, web, chromium)
-    web.stop()
+    with site_of(module_northwind, chromium, tmp_path_factory.mktemp("site") / "web.log") as made:
+        yield made
 
 
 @pytest.fixture
