@@ -292,6 +292,7 @@ POISON = {
     "DateStyle": "SQL, DMY",
     "IntervalStyle": "sql_standard",
     "client_connection_check_interval": "0",
+    "jit": "on",
 }
 
 

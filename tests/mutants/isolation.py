@@ -44,6 +44,14 @@ MUTANTS = (
         (CATALOG,),
     ),
     Mutant(
+        "the plans of our functions are compiled at each call",
+        "section 6: claims and publishing walk indexes only",
+        LOGINS,
+        '    "jit": "off",\n',
+        "",
+        (f"{ATTACKS}::test_a_poisoned_default_does_not_reach_the_next_session[jit]",),
+    ),
+    Mutant(
         "everybody may take advisory locks",
         APART,
         PUBLIC,

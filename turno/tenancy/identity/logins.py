@@ -20,6 +20,8 @@ PINNED = {
     "default_transaction_deferrable": "off",
     "client_connection_check_interval": "500",
     "idle_session_timeout": "0",
+    # Our functions forbid scans, which makes the rest look dear to the planner: compiling it takes a second, each time.
+    "jit": "off",
     # So the server gives up a client that vanished, and its locks; over a local socket they mean nothing.
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
