@@ -160,8 +160,8 @@ def a_service(url: str) -> Iterator[Service]:
         timeout=30,
         open=True,
     ) as pool:
+        from app import LOCALE  # noqa: PLC0415
         from app.invoicing_page import orders_page  # noqa: PLC0415
-        from app.words import WORDS  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
         from turno.web.api.stream_events import StreamEvents  # noqa: PLC0415
 
@@ -190,7 +190,7 @@ def a_service(url: str) -> Iterator[Service]:
                 "connection": pool.connection,
                 "hub": hub,
                 "pages": (orders_page,),
-                "words": WORDS,
+                "locale": LOCALE,
             }
             return create_app(**usual | changed)
 

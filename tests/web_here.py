@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from app import LOCALE
 from app.invoicing_page import orders_page
-from app.words import WORDS
 from handlers import build_registry
 from tests.fakes import RecordingQueue
 from turno.dispatch.dispatcher import Dispatcher
@@ -38,6 +38,6 @@ def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iter
             connection=pool.connection,
             hub=hub,
             pages=(orders_page,),
-            words=WORDS,
+            locale=LOCALE,
         )
     hub.stop()

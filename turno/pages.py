@@ -6,7 +6,6 @@ from turno.web.pages.home import HomeQuery, PageQuery, asked, listed, under_way
 from turno.web.pages.job_forms import Submitted, form_key, submit, submitted_before
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit, reading
-from turno.web.pages.words import Words
 
 __all__ = [
     "HomeQuery",
@@ -14,7 +13,6 @@ __all__ = [
     "Pages",
     "Submitted",
     "Visit",
-    "Words",
     "asked",
     "draw",
     "form_is_wrong",

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import click
 
-TOOLS = ("axe_playwright_python", "coverage", "hypothesis", "mypy", "pika", "playwright", "pytest", "pytest_timeout",
-         "ruff", "schemathesis", "xdist")  # fmt: skip
+TOOLS = ("axe_playwright_python", "babel", "coverage", "hypothesis", "mypy", "pika", "playwright", "pytest",
+         "pytest_timeout", "ruff", "schemathesis", "xdist")  # fmt: skip
 BEGAN_ANEW = "TURNO_TOOLS_INSTALLED"
 
 

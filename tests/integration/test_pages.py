@@ -274,7 +274,7 @@ def test_a_job_that_no_worker_can_take_says_that_it_waits_for_one(service: Servi
 
 
 def test_without_an_application_the_first_page_is_the_list_of_jobs(service: Service) -> None:
-    visitor = Visitor(service.build(registry=REGISTRY, pages=(), words=None))
+    visitor = Visitor(service.build(registry=REGISTRY, pages=(), locale=None))
     visitor.sign_in()
     page = visitor.get("/").text
     assert '<h1 id="jobs-title">Jobs</h1>' in page

@@ -240,4 +240,12 @@ MUTANTS = (
         'bool(request.headers.get("Origin"))',
         (f"{ORIGINS}::test_no_other_origin_may",),
     ),
+    Mutant(
+        "an application says nothing otherwise than Turno",
+        "docs/pages.md: an application's messages stand before Turno's",
+        "turno/web/pages/catalogue.py",
+        "    return own\n",
+        "    return found\n",
+        ("tests/unit/test_catalogues.py::test_an_application_speaks_before_turno_and_leaves_the_rest_to_it",),
+    ),
 )

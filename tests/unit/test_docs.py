@@ -17,7 +17,14 @@ SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
 OUR_FILE = re.compile(r"(?<![\w/.])(?:app|turno|cli|handlers|nemesis|tenants|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b")
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 # Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
-OTHER_NAMES = {"TURNO_CRASH_AT", "TURNO_AUTHORISATIONS", "TAXPAYER_AUTHORITY_URL", "PR_SET_PDEATHSIG", "DUMMY"}
+OTHER_NAMES = {
+    "TURNO_CRASH_AT",
+    "TURNO_AUTHORISATIONS",
+    "TAXPAYER_AUTHORITY_URL",
+    "PR_SET_PDEATHSIG",
+    "DUMMY",
+    "LC_MESSAGES",
+}
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

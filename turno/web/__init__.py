@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask
@@ -28,6 +29,7 @@ from turno.web.http.json_answers import JsonAnswers
 from turno.web.http.payloads import Payloads
 from turno.web.openapi.docs import docs, publish
 from turno.web.openapi.document import build_document
+from turno.web.pages.catalogue import catalogues
 from turno.web.pages.commands import commands
 from turno.web.pages.home import home
 from turno.web.pages.job_page import job_page
@@ -35,7 +37,6 @@ from turno.web.pages.notifications_menu import bell
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import refused_by_framework
 from turno.web.pages.sign_in import sign_in
-from turno.web.pages.words import WORDS, Words
 from turno.web.public_url import install_host_check
 from turno.web.security_headers import install_security_headers
 from turno.web.services import Clock, Inline, Readiness, Services
@@ -76,13 +77,14 @@ def install(
     readiness: Readiness | None = None,
     clock: Clock = lambda: datetime.now(UTC),
     pages: Sequence[Pages] = (),
-    words: Words | None = None,
+    locale: Path | None = None,
 ) -> None:
     """Add the API, the pages and the streams to an application; nothing is connected until a request asks.
 
     `connection` lends a web session in autocommit; `hub` feeds the live streams. `inline` runs a submission at once
     and returns its result: given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz`
-    still waits for. `pages` are the application's own, which stand before Turno's, and `words` what they say.
+    still waits for. `pages` are the application's own, which stand before Turno's, and `locale` is the
+    folder of its gettext catalogues.
     Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
     """
     handlers = registry.load_all()
@@ -101,7 +103,7 @@ def install(
         clock=clock,
         tokens=TokenCheck(settings),
         payloads=Payloads(handlers),
-        words={**WORDS, **(words or {})},
+        catalogues=catalogues(locale),
     )
     services.serve(app)
     install_error_responses(app, refused_by_framework)

@@ -17,7 +17,7 @@ from turno.web.auth.tokens import TokenCheck
 from turno.web.http.payloads import Payloads
 
 if TYPE_CHECKING:
-    from turno.web.pages.words import Words
+    from turno.web.pages.catalogue import Catalogues
 
 Inline = Callable[[Tenant, Submission], dict[str, Any]]
 Clock = Callable[[], datetime]
@@ -42,7 +42,7 @@ class Services:
     clock: Clock
     tokens: TokenCheck
     payloads: Payloads
-    words: "Words"
+    catalogues: "Catalogues"
 
     def serve(self, app: Flask) -> None:
         """Make these the services of an application."""

@@ -4,6 +4,7 @@ import atexit
 import resource
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flask import Flask
@@ -28,7 +29,6 @@ from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
 from turno.web.api.stream_events import StreamEvents, close_event
 from turno.web.pages.page_routes import Pages
-from turno.web.pages.words import Words
 from turno.web.services import Inline, services_of
 from turno.web.thread_shares import ThreadShares
 from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_named
@@ -53,8 +53,9 @@ OpenQueue = Callable[[str], QueueInterface]
 class Turno:
     """Turno in a Flask application: its API, its pages and its live streams, on a pool of connections of its own.
 
-    `pages` are blueprints of the application's own pages, which stand before Turno's, and `words` what they say, or
-    say better than Turno. Settings are the environment's unless they are given. It is made once in each web process.
+    `pages` are blueprints of the application's own pages, which stand before Turno's, and `locale` is the folder of its
+    gettext catalogues, whose messages stand before Turno's. Settings are the environment's unless they are given. It is
+    made once in each web process.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Turno:
         *,
         settings: Settings | None = None,
         pages: Sequence[Pages] = (),
-        words: Words | None = None,
+        locale: Path | None = None,
         open_queue: OpenQueue | None = None,
     ) -> None:
         settings = settings or read_settings()
@@ -91,7 +92,7 @@ class Turno:
             readiness=partial(_pending, pool),
             inline=None if settings.enable_background_jobs else _inline(settings, pool),
             pages=pages,
-            words=words,
+            locale=locale,
         )
 
 

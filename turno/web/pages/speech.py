@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from turno.web.pages.catalogue import Catalogues, catalogues
 from turno.web.pages.language import Language
-from turno.web.pages.words import WORDS, Words
 
 _MONTHS: Mapping[Language, str] = {
     "en": "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec",
@@ -25,22 +25,22 @@ class Speech:
 
     language: Language
     now: datetime
-    words: Words = field(default_factory=lambda: WORDS)
+    catalogues: Catalogues = field(default_factory=catalogues)
 
     def say(self, phrase: str, n: int | None = None, **values: Any) -> str:
-        """Return a phrase; `n` chooses between one and many and stands in it as `{n}`."""
+        """Return a message with its places filled; `n` chooses between one and many and stands in it as `{n}`."""
         return self.raw(phrase, n).format(n="" if n is None else self.number(n), **values)
 
     def raw(self, phrase: str, n: int | None = None) -> str:
-        """Return a phrase with its places still open, for a script to fill."""
-        said = self.words[phrase][self.language]
-        if isinstance(said, tuple):
-            return said[0] if n == 1 else said[1]
-        return said
+        """Return a message with its places still open, for a script to fill."""
+        catalogue = self.catalogues[self.language]
+        said = phrase if n is None else catalogue.ngettext(phrase, phrase, n)
+        # A message without a plural is asked for with a number, too: the state of a job, with the number that failed.
+        return catalogue.gettext(phrase) if said == phrase else said
 
     def known(self, phrase: str) -> bool:
-        """Tell whether there is such a phrase."""
-        return phrase in self.words
+        """Tell whether there is a message of this name, which is of two words or more."""
+        return self.raw(phrase) != phrase
 
     def of(self, job_type: str, phrase: str) -> str:
         """Return the phrase that a job's type has in place of this one, or this one."""

@@ -62,7 +62,7 @@ def reading(visit: Visit) -> Iterator[Reader]:
 
 def speech() -> Speech:
     """Return the present reader's language."""
-    return Speech(language_of(request), services().clock(), services().words)
+    return Speech(language_of(request), services().clock(), services().catalogues)
 
 
 def begin_visit(branch: str | None) -> Visit:

@@ -1,31 +1,92 @@
-"""Every phrase is there in every language, with the same places to fill, and the pages use no other."""
+"""Every message is there in every language, with the same places to fill, compiled, and the pages use no other."""
 
 from __future__ import annotations
 
+import gettext
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from string import Formatter
 from typing import get_args
 
 import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
 
-from app.words import WORDS as APPLICATION
+from app import LOCALE
 from turno.jobs.label import Label
 from turno.runner import exit_codes
+from turno.web.pages.catalogue import OWN, catalogues
 from turno.web.pages.home import SHOWN, Notice
 from turno.web.pages.language import LANGUAGES
 from turno.web.pages.reasons import of_error, of_event, of_job
 from turno.web.pages.speech import Speech
-from turno.web.pages.words import WORDS as TURNO
 from turno.worker import crash_reasons
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-WORDS = {**TURNO, **APPLICATION}
-EN, ES = (Speech(language, NOW, WORDS) for language in LANGUAGES)
+SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE)}
+EN, ES = (Speech(language, NOW, catalogues(LOCALE)) for language in LANGUAGES)
+
+
+def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
+    """What a catalogue's source says for each message."""
+    found: dict[str, str | tuple[str, str]] = {}
+    for message in read_po(BytesIO(source.read_bytes())):
+        match message.id, message.string:
+            case str(name), str(said) if name:
+                found[name] = said
+            case (name, _), (one, many):
+                found[name] = one, many
+    return found
+
+
+def said_everywhere() -> dict[str, dict[str, str | tuple[str, str]]]:
+    found: dict[str, dict[str, str | tuple[str, str]]] = {}
+    for language in LANGUAGES:
+        for folder in SOURCES:
+            for name, said in said_in(folder / language / "LC_MESSAGES" / "messages.po").items():
+                found.setdefault(name, {})[language] = said
+    return found
+
+
+WORDS = said_everywhere()
+
+
+@pytest.mark.parametrize(
+    "source", [source for found in SOURCES.values() for source in found], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_what_is_compiled_is_what_the_source_says(source: Path) -> None:
+    fresh = BytesIO()
+    write_mo(fresh, read_po(BytesIO(source.read_bytes())))
+    compiled = (fresh.getvalue(), source.with_suffix(".mo").read_bytes())
+    said = [vars(gettext.GNUTranslations(BytesIO(content)))["_catalog"] for content in compiled]
+    for one in said:
+        del one[""]  # the header has the time at which it was compiled
+    assert said[0] == said[1], f"run `pybabel compile -d {source.parents[2]}`"
+
+
+@pytest.mark.parametrize("folder", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_language_has_the_same_messages(folder: Path) -> None:
+    assert [source.parts[-3] for source in SOURCES[folder]] == sorted(LANGUAGES)
+    first, *others = (set(said_in(source)) for source in SOURCES[folder])
+    assert all(other == first for other in others)
+
+
+def test_an_application_speaks_before_turno_and_leaves_the_rest_to_it() -> None:
+    bare = Speech("en", NOW)
+    assert (bare.say("home"), EN.say("home")) == ("Jobs", "Invoicing")
+    assert bare.say("skip") == EN.say("skip") == "Skip to the content"
+    assert not bare.known("type batch_invoicing")
+    assert EN.say("orders count", n=1234) == "1,234 orders"
+
+
+def test_an_application_without_a_language_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        catalogues(tmp_path)
 
 
 def places(said: str | tuple[str, str]) -> set[str]:
