@@ -299,3 +299,33 @@ def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, datab
     assert "JWT_ALGORITHMS=RS256" in installed.refuse("token", "--user", "a", "--operator", JWT_ALGORITHMS="RS256")
     empty = installed.refuse("company", "add", "x", DATABASE_URL=database, ADMIN_DATABASE_URL=database)
     assert "run `turno migrate`" in empty
+
+
+def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed: Installation) -> None:
+    submit = (
+        "jobs",
+        "submit",
+        "batch_invoicing",
+        "--tenant",
+        "suc0001",
+        "--user",
+        "cron",
+        "--run-at",
+        "2100-01-01T00:00:00",
+    )
+    payload = ("--payload", '{"order_ids": [1, 2]}')
+    first = installed.succeed(*submit, *payload, "--key", "night-1").strip()
+    assert installed.succeed(*submit, *payload, "--key", "night-1").strip() == first
+    assert first in installed.succeed("jobs", "list", "--tenant", "suc0001", "--user", "cron")
+    assert f"by job {first}; choose a new key" in installed.refuse(
+        *submit, "--payload", '{"order_ids": [3]}', "--key", "night-1"
+    )
+    assert "payload.order_ids: is missing" in installed.refuse(*submit)
+    assert "UnknownJobType" not in installed.refuse("jobs", "submit", "dance", "--tenant", "suc0001")
+    for wrong, said in (
+        (("--payload", "{"), "'--payload': is no JSON"),
+        (("--key", "a b"), "'--key': 'a b': expected"),
+    ):
+        told = installed.run(*submit, *wrong)
+        assert (told.returncode, said in told.stderr) == (2, True), told.stderr
+    installed.succeed("jobs", "cancel", "--tenant", "suc0001", first)

@@ -10,6 +10,7 @@ import click
 
 from turno.commands.output.jobs_view import LIST_HEADERS, as_json, details, error, list_row
 from turno.commands.output.tables import print_table, text
+from turno.commands.submit_job import submit
 from turno.commands.tenant_session import session_of
 from turno.errors import TurnoError
 from turno.jobs.job import Status
@@ -33,7 +34,10 @@ json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JS
 
 @click.group()
 def jobs() -> None:
-    """List, show, retry, cancel and settle the jobs of one tenant."""
+    """Submit, list, show, retry, cancel and settle the jobs of one tenant."""
+
+
+jobs.add_command(submit)
 
 
 @jobs.command("list")

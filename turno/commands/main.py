@@ -35,7 +35,7 @@ COMMANDS = {
         "turno.commands.backend:backend", "Show which backend has what, or change which one runs the jobs."
     ),
     "broker": Entry("turno.commands.broker:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
-    "jobs": Entry("turno.commands.jobs:jobs", "List, show, retry and cancel jobs."),
+    "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show, retry and cancel jobs."),
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list and remove tenants; mend their access."),
     "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),
     "token": Entry("turno.commands.token:token", "Print a token for development."),

@@ -1,0 +1,91 @@
+"""The command `turno jobs submit`: what POST /api/jobs/<type> does, for cron and for people in a shell."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from getpass import getuser
+from typing import Any
+
+import click
+
+from turno.commands.tenant_session import session_of
+from turno.dispatch.dispatcher import Submission
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.jobs.job import Priority
+from turno.jobs.named_handlers import named_handlers
+from turno.web.http.payloads import Payloads
+from turno.web.http.request_headers import IDEMPOTENCY_KEY
+
+MOMENT = "%Y-%m-%dT%H:%M:%S"
+
+
+class NotSubmitted(TurnoError):
+    """The job was not made; the message says why."""
+
+
+class Matching(click.ParamType[str]):
+    """A text that fits a pattern."""
+
+    name = "text"
+
+    def __init__(self, pattern: str, expected: str) -> None:
+        self._pattern, self._expected = pattern, expected
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, or fail with what was expected."""
+        if not re.fullmatch(self._pattern, value):
+            self.fail(f"{value[:60]!r}: expected {self._expected}", param, ctx)
+        return str(value)
+
+
+@click.command()
+@click.option("--tenant", required=True, help="Whose job.")
+@click.option(
+    "--payload", default="{}", metavar="JSON", help="What the handler takes; `-` reads it from standard input."
+)
+@click.option("--user", default=getuser, help="Who asks; by default the user of this shell.")
+@click.option(
+    "--key",
+    type=Matching(IDEMPOTENCY_KEY, "1 to 255 letters, digits and signs"),
+    help="With the same key the same job is made once, however often this is called.",
+)
+@click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]), default="normal")
+@click.option("--run-at", type=click.DateTime([MOMENT]), metavar="UTC", help="Not before this, as 2026-12-01T06:00:00.")
+@click.argument("job_type", metavar="TYPE")
+def submit(
+    *, tenant: str, payload: str, user: str, key: str | None, priority: str, run_at: datetime | None, job_type: str
+) -> None:
+    """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
+    handler = named_handlers(read_settings().handlers).load(job_type)
+    checked, problems = Payloads([handler]).check(handler, _parsed(payload))
+    if problems:
+        told = "\n".join(f"  {problem.field}: {problem.problem}" for problem in problems)
+        raise NotSubmitted(f"{job_type} does not take this payload:\n{told}")
+    wanted = Submission(
+        handler=handler,
+        payload=checked,
+        user_id=user,
+        priority=Priority[priority.upper()],
+        run_at=run_at and run_at.replace(tzinfo=UTC),
+        idempotency_key=key,
+    )
+    with session_of(tenant) as session:
+        verdict = session.dispatcher.submit(session.tenant, wanted)
+    match verdict.word:
+        case "accepted" | "replayed":
+            click.echo(verdict.job_id)
+        case "conflict":
+            raise NotSubmitted(f"the key {key} was used for another payload by job {verdict.job_id}; choose a new key")
+        case _:
+            raise NotSubmitted(f"{user} has MAX_PENDING_JOBS_PER_USER jobs open; let one end, or cancel one")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError as problem:
+        raise click.BadParameter(f"is no JSON: {problem}", param_hint="'--payload'") from None
