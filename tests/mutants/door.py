@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(
         "a number in a query may be written in any way that Python reads",
         "section 8: queries are read by their documentation",
-        "turno/web/http/query_models.py",
+        "turno/web/http/query.py",
         'if not re.fullmatch("[0-9]{1,19}", text):',
         "if False:",
         ("tests/integration/test_api_jobs.py::test_a_wrong_query_is_refused[limit=1_0]",),
@@ -276,7 +276,7 @@ MUTANTS = (
     Mutant(
         "a job's type is a phrase of the pages",
         OWN_TROUBLE,
-        "turno/web/pages/speech.py",
+        "turno/web/pages/localizer.py",
         'phrase = f"type {job_type}"',
         "phrase = job_type",
         (f"{HOSTILE}::test_a_job_may_be_named_like_a_phrase_of_the_pages[count]",),

@@ -21,15 +21,15 @@ from turno.runner import exit_codes
 from turno.web.pages.catalogue import OWN, catalogues
 from turno.web.pages.home import SHOWN, Notice
 from turno.web.pages.language import LANGUAGES
+from turno.web.pages.localizer import Localizer
 from turno.web.pages.reasons import of_error, of_event, of_job
-from turno.web.pages.speech import Speech
 from turno.worker import crash_reasons
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE)}
-EN, ES = (Speech(language, NOW, catalogues(LOCALE)) for language in LANGUAGES)
+EN, ES = (Localizer(language, NOW, catalogues(LOCALE)) for language in LANGUAGES)
 
 
 def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
@@ -77,7 +77,7 @@ def test_every_language_has_the_same_messages(folder: Path) -> None:
 
 
 def test_an_application_speaks_before_turno_and_leaves_the_rest_to_it() -> None:
-    bare = Speech("en", NOW)
+    bare = Localizer("en", NOW)
     assert (bare.say("home"), EN.say("home")) == ("Jobs", "Invoicing")
     assert bare.say("skip") == EN.say("skip") == "Skip to the content"
     assert not bare.known("type batch_invoicing")
@@ -147,11 +147,11 @@ def test_what_turno_says_of_a_job_is_said_in_every_language(reason: str) -> None
 @pytest.mark.parametrize("phrase", WORDS)
 def test_what_is_stored_may_be_any_word_of_the_pages(phrase: str) -> None:
     for stored in {phrase, phrase.partition(" ")[2], f"{phrase} 7"} - {""}:
-        for speech in (EN, ES):
-            assert speech.title(stored)
-            assert of_error({"class": stored, "message": "odd"}, speech, operator=False)
-            assert of_error({"class": "Crash", "message": stored}, speech, operator=False)
-            assert of_job(stored, speech)
+        for localizer in (EN, ES):
+            assert localizer.title(stored)
+            assert of_error({"class": stored, "message": "odd"}, localizer, operator=False)
+            assert of_error({"class": "Crash", "message": stored}, localizer, operator=False)
+            assert of_job(stored, localizer)
 
 
 def test_a_job_type_is_called_by_its_name_unless_the_pages_have_a_better_one() -> None:
@@ -173,11 +173,11 @@ def test_what_somebody_else_says_is_shown_as_it_is() -> None:
 @pytest.mark.parametrize("name", ["Odd", "EmptyOrder", "Crash", "InvalidPayload"])
 def test_what_nobody_wrote_for_users_is_told_by_its_reference(name: str) -> None:
     bug = {"class": name, "message": "secret {n}", "traceback": "frames", "reference": "7f3a9c01"}
-    for speech, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):
-        told = of_error(bug, speech, operator=False, key="7")
+    for localizer, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):
+        told = of_error(bug, localizer, operator=False, key="7")
         assert told.startswith(words)
         assert "7f3a9c01" in told
-        assert of_error(bug, speech, operator=True) == f"{name}: secret {{n}} (7f3a9c01)"
+        assert of_error(bug, localizer, operator=True) == f"{name}: secret {{n}} (7f3a9c01)"
     del bug["reference"]
     assert "secret" not in of_error(bug, EN, operator=False)
 

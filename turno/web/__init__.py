@@ -22,7 +22,7 @@ from turno.web.api.notifications import notifications
 from turno.web.api.stream_tickets import stream_tickets
 from turno.web.api.streams import streams
 from turno.web.api.submit import submissions
-from turno.web.auth.cors import install_other_origins
+from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
 from turno.web.error_responses import install_error_responses
 from turno.web.http.json_answers import JsonAnswers
@@ -33,7 +33,7 @@ from turno.web.pages.catalogue import catalogues
 from turno.web.pages.commands import commands
 from turno.web.pages.home import home
 from turno.web.pages.job_page import job_page
-from turno.web.pages.notifications_menu import bell
+from turno.web.pages.notifications_menu import notification_pages
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import refused_by_framework
 from turno.web.pages.sign_in import sign_in
@@ -54,7 +54,7 @@ BLUEPRINTS = (
     health,
     docs,
 )
-PAGES = (sign_in, home, job_page, commands, bell)
+PAGES = (sign_in, home, job_page, commands, notification_pages)
 
 
 def create_app(**services: Any) -> Flask:
@@ -109,7 +109,7 @@ def install(
     install_error_responses(app, refused_by_framework)
     install_security_headers(app)
     install_host_check(app, settings.public_url)
-    install_other_origins(app)
+    install_cors(app)
     files = Blueprint("turno", __name__, static_folder="static", static_url_path="/static", template_folder="templates")
     # Of two pages at one address Flask shows the one that came first.
     for blueprint in (*pages, files, *BLUEPRINTS, *PAGES):

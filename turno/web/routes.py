@@ -10,7 +10,7 @@ from flask import Blueprint, Request, Response, g, request
 from turno.web.auth.csrf import SAFE
 from turno.web.auth.tenant_scope import Scope, require_operator, scope_of
 from turno.web.http.problems import Kind
-from turno.web.http.query_models import NoQuery, read_query
+from turno.web.http.query import NoQuery, read_query
 from turno.web.http.request_headers import correlation_id
 from turno.web.rate_limits import admit_command
 from turno.web.tenant_share import place_of

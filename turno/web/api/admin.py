@@ -14,7 +14,7 @@ from turno.web.api.job_id import read_id
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query_models import Flag, JobPageQuery, described
+from turno.web.http.query import Flag, JobPageQuery, described
 from turno.web.rate_limit_problems import over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services

@@ -18,7 +18,7 @@ from turno.web.api.jobs import find_job
 from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
-from turno.web.http.query_models import KeyCursor, PageSize
+from turno.web.http.query import KeyCursor, PageSize
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 

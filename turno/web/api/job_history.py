@@ -14,7 +14,7 @@ from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, no_such_job
-from turno.web.http.query_models import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described
+from turno.web.http.query import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 

@@ -6,7 +6,7 @@ from flask import Request, g
 
 from turno.store.api import stream_tickets
 from turno.store.api.stream_tickets import StreamTicket
-from turno.web.auth.credentials import principal_of
+from turno.web.auth.principal import principal_of
 from turno.web.auth.tenant_scope import HEADER, Scope, scope_within
 from turno.web.auth.tokens import Principal, refuse_token
 from turno.web.http.problems import Kind, Problem

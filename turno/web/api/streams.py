@@ -25,7 +25,7 @@ from turno.web.api.stream_events import RETRY, StreamEvents, Words, close_event,
 from turno.web.api.stream_response import StreamResponse
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.http.query_models import NOT_GIVEN, Text, described
+from turno.web.http.query import NOT_GIVEN, Text, described
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 

@@ -18,7 +18,7 @@ from turno.tenancy.identity.session import as_api
 from turno.web.http.large_body import one_at_a_time
 from turno.web.http.payloads import model_adapter, shape_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.http.query_models import NOT_GIVEN, described
+from turno.web.http.query import NOT_GIVEN, described
 from turno.web.http.request_body import read_json_object
 from turno.web.http.request_headers import idempotency_key, trace_context
 from turno.web.routes import Call

@@ -13,7 +13,7 @@ PREFIX = "/api/"
 CLIENT = "/static/turno-client.js"
 
 
-def install_other_origins(app: Flask) -> None:
+def install_cors(app: Flask) -> None:
     """Answer the questions that browsers ask before and after a request of an origin in ALLOWED_ORIGINS."""
     app.before_request(_preflight)
     app.after_request(_allow)

@@ -9,7 +9,7 @@ from turno.web.http.problems import Kind, Problem
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def require_own_site(request: Request) -> None:
+def require_same_origin(request: Request) -> None:
     """Raise Problem 403 unless a page of this very origin sends the request.
 
     A browser says so in Sec-Fetch-Site, which no page can forge; an older one, and any over plain HTTP, says

@@ -6,7 +6,7 @@ from flask import Request
 
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
-from turno.web.auth.credentials import principal_of
+from turno.web.auth.principal import principal_of
 from turno.web.auth.tokens import Principal, refuse_token
 from turno.web.http.problems import Kind, Problem
 from turno.web.services import services

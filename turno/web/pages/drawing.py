@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 from flask import Response, redirect, render_template, request
 
 from turno.web.pages.language import remember_language
-from turno.web.pages.visit import Visit, signed_in, speech
+from turno.web.pages.visit import Visit, localizer, signed_in
 from turno.web.public_url import asked_on_this_machine
 from turno.web.services import services
 
@@ -21,13 +21,13 @@ def draw(
     template: str, *, status: int = 200, visit: Visit | None = None, live: bool = True, **context: Any
 ) -> Response:
     """Return a page; `visit` is None where nobody is signed in, `live` says that a script keeps it up to date."""
-    spoken = visit.speech if visit else speech()
+    spoken = visit.localizer if visit else localizer()
     frame = {
         "visit": visit,
         "live": live and visit is not None,
         "signed_in": signed_in(),
         "say": spoken.say,
-        "speech": spoken,
+        "localizer": spoken,
         "here": _here,
     }
     text = render_template(template, **frame | context)

@@ -10,7 +10,7 @@ from flask import Response, request
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs
 from turno.store.api import notifications
-from turno.web.http.query_models import NOT_GIVEN, Text, read_query
+from turno.web.http.query import NOT_GIVEN, Text, read_query
 from turno.web.pages.drawing import draw
 from turno.web.pages.job_detail import JobDetail, job_detail
 from turno.web.pages.job_view import JobView, job_view

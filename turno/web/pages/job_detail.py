@@ -45,7 +45,7 @@ def job_detail(
 def _item(item: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
     operator = visit.scope.principal.operator
     trace = (item["error"] or {}).get("traceback") if operator else None
-    reason = of_error(item["error"], visit.speech, operator=operator, key=item["key"])
+    reason = of_error(item["error"], visit.localizer, operator=operator, key=item["key"])
     return {"key": item["key"], "ref": item["ref"], "reason": reason, "traceback": trace}
 
 
@@ -54,10 +54,10 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
     body = job.body
 
     def say(phrase: str, n: int | None = None) -> str:
-        return visit.speech.say(visit.speech.of(body.type, phrase), n=n)
+        return visit.localizer.say(visit.localizer.of(body.type, phrase), n=n)
 
-    error = of_error(row["error"], visit.speech, operator=visit.scope.principal.operator)
-    reason = of_job(row["reason"], visit.speech)
+    error = of_error(row["error"], visit.localizer, operator=visit.scope.principal.operator)
+    reason = of_job(row["reason"], visit.localizer)
     if body.status is Status.COMPLETED and body.progress.failed:
         happened, do = say("happened some", n=body.progress.failed), say("do mend")
     elif body.status is Status.FAILED:
@@ -73,6 +73,6 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
         return {}
     done = body.progress.done
     story = {"what happened": happened}
-    if body.progress.total or visit.speech.known(f"kept nothing {body.type}"):
+    if body.progress.total or visit.localizer.known(f"kept nothing {body.type}"):
         story |= {"what was kept": say("kept", n=done) if done else say("kept nothing")}
     return story | ({"what to do": do} if job.retryable else {})

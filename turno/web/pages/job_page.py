@@ -10,7 +10,7 @@ from turno.store.api import jobs as stored
 from turno.store.api import notifications
 from turno.web.api.job_id import read_id
 from turno.web.http.problems import no_such_job
-from turno.web.http.query_models import NOT_GIVEN, Text
+from turno.web.http.query import NOT_GIVEN, Text
 from turno.web.pages.drawing import draw
 from turno.web.pages.home import PageQuery, asked
 from turno.web.pages.job_detail import ItemState, job_detail
@@ -45,7 +45,9 @@ def show(visit: Visit, job_id: str) -> Response:
         events = stored.events(reader, wanted)
         unread = notifications.count_unread(reader, visit.user)
     told = of_job if visit.scope.principal.operator else of_event
-    history = [_changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.speech)} for event in events]
+    history = [
+        _changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.localizer)} for event in events
+    ]
     return draw("pages/job.html", visit=visit, asked=query, detail=detail, unread=unread, events=history)
 
 
@@ -54,4 +56,4 @@ def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any
     if event["new_status"] == Status.COMPLETED:
         return event | {"label": job.body.label, "state": job.state}
     label = "waiting" if event["new_status"] == Status.PENDING else event["new_status"]
-    return event | {"label": label, "state": visit.speech.say(label)}
+    return event | {"label": label, "state": visit.localizer.say(label)}

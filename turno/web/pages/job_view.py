@@ -56,11 +56,11 @@ class JobView:
 def job_view(row: dict[str, Any], visit: Visit) -> JobView:
     """Return a stored job as the visitor may see it."""
     body = job_body(row, operator=visit.scope.principal.operator)
-    speech, progress = visit.speech, body.progress
+    localizer, progress = visit.localizer, body.progress
     return JobView(
         body=body,
-        title=speech.title(body.type),
-        state=speech.say(body.label, n=progress.failed),
-        count=speech.say("count", done=speech.number(progress.done), total=speech.number(progress.total)),
-        failed_count=speech.say("failed count", n=progress.failed) if progress.failed else "",
+        title=localizer.title(body.type),
+        state=localizer.say(body.label, n=progress.failed),
+        count=localizer.say("count", done=localizer.number(progress.done), total=localizer.number(progress.total)),
+        failed_count=localizer.say("failed count", n=progress.failed) if progress.failed else "",
     )

@@ -10,13 +10,13 @@ from turno.store.api import notifications as stored
 from turno.web.api.job_id import read_id
 from turno.web.api.notifications import read, told_label
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query_models import NOT_GIVEN
+from turno.web.http.query import NOT_GIVEN
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.home import PageQuery, asked
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit, reading
 
-bell = Pages("bell", __name__)
+notification_pages = Pages("notification_pages", __name__)
 
 SHOWN = 30
 
@@ -28,7 +28,7 @@ class NotificationsQuery(PageQuery):
     before: UUID = NOT_GIVEN
 
 
-@bell.page("/notifications")
+@notification_pages.page("/notifications")
 def index(visit: Visit) -> Response:
     """Show the notifications, newest first."""
     query = asked(NotificationsQuery)
@@ -38,10 +38,10 @@ def index(visit: Visit) -> Response:
     page = rows[:SHOWN]
     before = page[-1]["id"] if len(rows) > len(page) else None
     told = [_told(row, visit) for row in page]
-    return draw("pages/bell.html", visit=visit, asked=query, notifications=told, before=before, unread=unread)
+    return draw("pages/notifications.html", visit=visit, asked=query, notifications=told, before=before, unread=unread)
 
 
-@bell.form("/notifications/<notification_id>/open")
+@notification_pages.form("/notifications/<notification_id>/open")
 def opened(visit: Visit, notification_id: str) -> Response:
     """Mark one as read and show its job."""
     unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
@@ -51,7 +51,7 @@ def opened(visit: Visit, notification_id: str) -> Response:
     return go(visit.to(f"/jobs/{job}"))
 
 
-@bell.form("/notifications/read")
+@notification_pages.form("/notifications/read")
 def read_all(visit: Visit) -> Response:
     """Mark those that the page showed as read."""
     unknown = Problem(Kind.NOT_FOUND, "There is no such notification.")
@@ -61,13 +61,13 @@ def read_all(visit: Visit) -> Response:
 
 
 def _told(row: dict[str, Any], visit: Visit) -> dict[str, Any]:
-    speech, data = visit.speech, row["data"]
+    localizer, data = visit.localizer, row["data"]
     label = told_label(row)
-    title = speech.title(data["type"])
+    title = localizer.title(data["type"])
     count = ""
     if data.get("total"):
-        count = speech.say("count", done=speech.number(data["done"]), total=speech.number(data["total"]))
+        count = localizer.say("count", done=localizer.number(data["done"]), total=localizer.number(data["total"]))
         if data.get("failed") and row["kind"] != "completed":  # whose word has the number already
-            count += ", " + speech.say("failed count", n=data["failed"])
-    state = speech.say(label, n=data.get("failed") or 0)
+            count += ", " + localizer.say("failed count", n=data["failed"])
+    state = localizer.say(label, n=data.get("failed") or 0)
     return {**row, "label": label, "state": state, "title": title, "count": count}

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Blueprint, Response, g, request
 
 from turno.web.auth import session_cookie
-from turno.web.auth.csrf import require_own_site
+from turno.web.auth.csrf import require_same_origin
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.problem_page import install_problem_pages
@@ -58,7 +58,7 @@ class Pages(Blueprint):
         def register(view: View) -> View:
             @wraps(view)
             def sent(**path: str) -> Response:
-                require_own_site(request)
+                require_same_origin(request)
                 _require_form_token()
                 g.may_be_sent_again = True
                 visit = begin_visit(request.form.get("branch"))

@@ -12,7 +12,7 @@ from turno.store.outage import OUTAGE, busy
 from turno.web.error_responses import BUSY_SECONDS
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import draw, local, sign_in_page
-from turno.web.pages.visit import speech, visit_after_all
+from turno.web.pages.visit import localizer, visit_after_all
 from turno.web.rate_limit_problems import over_limit
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def _problem_page(
     status: int, *, phrase: str | None = None, named: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return the page of a problem within the visitor's frame, as far as there is one."""
-    spoken, visit = speech(), visit_after_all()
+    spoken, visit = localizer(), visit_after_all()
     phrase = phrase or f"problem {status}"
     again, fields = _again() if status in PASSING else (None, [])
     response = draw(

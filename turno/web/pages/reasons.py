@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from turno.web.api.job_body import CRASH, error_body, for_users
-from turno.web.pages.speech import Speech
+from turno.web.pages.localizer import Localizer
 
 # What Turno itself stores as a reason is a code, some with a number in it: "time limit of 30 s".
 _CODE = re.compile(r"(?P<code>[^\d;]+?)(?: (?P<number>\d[\d.]*)\b.*|;.*)?", re.DOTALL)
 
 
-def of_error(error: Mapping[str, Any] | None, speech: Speech, *, operator: bool, key: str = "") -> str:
+def of_error(error: Mapping[str, Any] | None, localizer: Localizer, *, operator: bool, key: str = "") -> str:
     """Return why a job or the item `key` failed; an error's code is its class, a crash's is its cause.
 
     Of what nobody wrote for users they are told how to ask for it.
@@ -24,21 +24,23 @@ def of_error(error: Mapping[str, Any] | None, speech: Speech, *, operator: bool,
             named = f" ({body.reference})" if body.reference else ""
             return f"{body.class_}: {body.message}{named}"
         return (
-            speech.say("unexpected", reference=body.reference) if body.reference else speech.say("unexpected unnamed")
+            localizer.say("unexpected", reference=body.reference)
+            if body.reference
+            else localizer.say("unexpected unnamed")
         )
     if body.class_ == CRASH:
-        return of_job(body.message, speech)
+        return of_job(body.message, localizer)
     phrase = f"error {body.class_}"
-    return speech.say(phrase, message=body.message, key=key) if speech.known(phrase) else body.message
+    return localizer.say(phrase, message=body.message, key=key) if localizer.known(phrase) else body.message
 
 
-def of_job(reason: str | None, speech: Speech) -> str:
+def of_job(reason: str | None, localizer: Localizer) -> str:
     """Return why a job ended or was put off."""
-    return of_event(reason, speech) or reason or ""
+    return of_event(reason, localizer) or reason or ""
 
 
-def of_event(reason: str | None, speech: Speech) -> str:
+def of_event(reason: str | None, localizer: Localizer) -> str:
     """Return why a job changed if Turno itself says so; what is no code may be for operators only."""
     found = _CODE.fullmatch(reason or "")
     phrase = f"reason {found['code']}" if found else ""
-    return speech.say(phrase, number=found["number"]) if found and speech.known(phrase) else ""
+    return localizer.say(phrase, number=found["number"]) if found and localizer.known(phrase) else ""

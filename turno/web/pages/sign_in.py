@@ -5,7 +5,7 @@ import logging
 from flask import Response, request
 
 from turno.web.auth import session_cookie
-from turno.web.auth.csrf import require_own_site
+from turno.web.auth.csrf import require_same_origin
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import go, local, sign_in_page
 from turno.web.pages.page_routes import Pages
@@ -20,14 +20,14 @@ sign_in = Pages("sign_in", __name__)
 @sign_in.post("/sign-in")
 def with_token() -> Response:
     """Sign in with a token that was pasted."""
-    require_own_site(request)
+    require_same_origin(request)
     return _begin("".join(request.form.get("token", "").split()))
 
 
 @sign_in.post("/sign-in/demo")
 def with_demo() -> Response:
     """Sign in as the demo's user, where there is a demo."""
-    require_own_site(request)
+    require_same_origin(request)
     token = services().settings.demo_token
     # A site of somebody else's, whose name leads here for a while, is its own origin and may send any form.
     if not token or not asked_on_this_machine(request):
@@ -39,7 +39,7 @@ def with_demo() -> Response:
 def sign_out() -> Response:
     """End the session of this browser."""
     # No form token: who is signed out already may press it again, and another site is refused anyway.
-    require_own_site(request)
+    require_same_origin(request)
     response = go("/")
     session_cookie.end(request, response)
     return response

@@ -17,7 +17,7 @@ from turno.web.auth.tokens import Principal
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.branches import branches_of
 from turno.web.pages.language import language_of
-from turno.web.pages.speech import Speech
+from turno.web.pages.localizer import Localizer
 from turno.web.services import services
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Visit:
 
     scope: Scope
     branches: tuple[str, ...]
-    speech: Speech
+    localizer: Localizer
     form_token: str
 
     @property
@@ -60,9 +60,9 @@ def reading(visit: Visit) -> Iterator[Reader]:
         yield reader
 
 
-def speech() -> Speech:
+def localizer() -> Localizer:
     """Return the present reader's language."""
-    return Speech(language_of(request), services().clock(), services().catalogues)
+    return Localizer(language_of(request), services().clock(), services().catalogues)
 
 
 def begin_visit(branch: str | None) -> Visit:
@@ -75,7 +75,7 @@ def begin_visit(branch: str | None) -> Visit:
     visit = Visit(
         scope=_scope(principal, branch, branches),
         branches=branches,
-        speech=speech(),
+        localizer=localizer(),
         form_token=session_cookie.form_token(token),
     )
     g.visit = visit

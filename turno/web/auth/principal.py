@@ -3,7 +3,7 @@
 from flask import Request
 
 from turno.web.auth import session_cookie
-from turno.web.auth.csrf import SAFE, require_own_site
+from turno.web.auth.csrf import SAFE, require_same_origin
 from turno.web.auth.tokens import Principal
 from turno.web.services import services
 
@@ -19,5 +19,5 @@ def principal_of(request: Request) -> Principal:
         return services().tokens.principal(authorization, request.remote_addr)
     # A browser sends the cookie whoever made it ask; a header is sent by who has the token.
     if request.method not in SAFE:
-        require_own_site(request)
+        require_same_origin(request)
     return services().tokens.read(cookie, request.remote_addr)

@@ -20,7 +20,7 @@ _JUST_NOW = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Speech:
+class Localizer:
     """One language, at one moment."""
 
     language: Language
