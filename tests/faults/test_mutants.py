@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.mutants.catalogue import MUTANTS, tests_by_file
+from tests.mutants.catalogue import MUTANTS, named_tests
 from tests.mutants.hunt import Fate, hunt, what_fails_with_every_guard
 from tests.mutants.mutant import Mutant
 from tests.mutants.prepared_checkout import PreparedCheckout
 
-TESTS = tests_by_file(MUTANTS)
+TESTS = named_tests(MUTANTS)
 
 
 @pytest.mark.parametrize("file", TESTS)

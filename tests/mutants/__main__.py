@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from queue import SimpleQueue
 
-from tests.mutants.catalogue import MUTANTS, tests_by_file
+from tests.mutants.catalogue import MUTANTS, named_tests
 from tests.mutants.hunt import Fate, Verdict, hunt, what_fails_with_every_guard
 from tests.mutants.mutant import Mutant
 from tests.mutants.prepared_checkout import PreparedCheckout
@@ -43,7 +43,7 @@ def main(names: list[str]) -> int:
             finally:
                 idle.put(prepared)
 
-        if failing := "".join(threads.map(check, tests_by_file(chosen).values())):
+        if failing := "".join(threads.map(check, named_tests(chosen).values())):
             print(f"{failing}\nwith every guard in place, the tests above must pass first")
             return 1
         fates: Counter[Fate] = Counter()

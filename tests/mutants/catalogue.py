@@ -57,7 +57,7 @@ MUTANTS = (
 )
 
 
-def tests_by_file(mutants: Iterable[Mutant]) -> dict[str, list[str]]:
+def named_tests(mutants: Iterable[Mutant]) -> dict[str, list[str]]:
     """Return what must notice these mutants, each test once, under the name of its file."""
     tests: defaultdict[str, list[str]] = defaultdict(list)
     for test in sorted({test for mutant in mutants for test in mutant.tests}):

@@ -5,8 +5,6 @@ import dataclasses
 import pytest
 
 from tests.mutants.__main__ import main
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.copied_tree import ROOT
 from tests.mutants.hunt import Fate, hunt, what_fails_with_every_guard
 from tests.mutants.mutant import Mutant
 from tests.mutants.prepared_checkout import PreparedCheckout
@@ -70,54 +68,3 @@ def test_a_guard_is_back_after_its_hunt(prepared_checkout: PreparedCheckout) -> 
 def test_an_unknown_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no such name"]) == 2
     assert "no such mutant: no such name" in capsys.readouterr().out
-
-
-def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    lost = [mutant.name for mutant in MUTANTS if (ROOT / mutant.file).read_text().count(mutant.old) != 1]
-    assert not lost
-
-
-# What issue and design ask to be proved by a mutant, each with the mutants that do it.
-ASKED = {
-    "token check": {
-        "claim_hold does not compare the token",
-        "start does not ask for the claim",
-        "progress does not compare the token",
-        "items do not ask for the claim",
-        "a checkpoint does not ask for the claim",
-        "completion does not ask for the claim",
-        "failure does not ask for the claim",
-        "release does not ask for the claim",
-        "abandoning does not ask for the claim",
-        "a rescue does not compare the token",
-    },
-    "low-water mark": {
-        "what a claim walked over is not remembered",
-        "what was hopped over is believed for ever",
-        "what was marked is believed for ever",
-        "a mark is forgotten between two visits of its tenant",
-    },
-    "cap lock": {"two claims at once see the same room under a cap"},
-    "sweep": {"nobody is offered again"},
-    "repair": {"a lost ticket is not made again", "a running job that lost its ticket stays so"},
-    "unique keys": {
-        "an item may be entered twice",
-        "a job may have two notifications",
-        "a key may stand for two bodies",
-    },
-    "savepoint": {"a failed item keeps its writes"},
-    "turno.attempt": {
-        "the attempt's mark is not compared",
-        "a checkpoint does not ask for the attempt's mark",
-        "completion does not ask for the attempt's mark",
-    },
-    "connection refusal": {"a handler may commit", "a handler may roll back", "a handler may close its session"},
-    "catalog grants": {"a handler may call an inner function", "a handler may write jobs", "the engine may read jobs"},
-    "404 sameness": {"a malformed id is told from an unknown one", "users see each other's jobs"},
-}
-
-
-@pytest.mark.parametrize("guard", ASKED)
-def test_each_guard_that_was_asked_for_has_its_mutants(guard: str) -> None:
-    assert ASKED[guard] - {mutant.name for mutant in MUTANTS} == set()
