@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from importlib import import_module
+
+import click
 
 from benchmarks.benchmark import Benchmark, Options
 
@@ -33,19 +34,24 @@ NAMES = (
 )
 
 
-def main(arguments: list[str]) -> int:
-    """Print the report, its JSON line last; without a name print what there is. Returns 1 if something is broken."""
-    asked = _parser().parse_args(arguments)
-    if asked.name is None:
-        print(*(f"{name:<12} {_load(name).about}" for name in NAMES), sep="\n")
-        return 0
+@click.command()
+@click.argument("name", type=click.Choice(NAMES), required=False, metavar="[NAME]")
+@click.option("--json", "json_wanted", is_flag=True, help="Print the figures as one JSON line at the end.")
+@click.option("--quick", is_flag=True, help="Fewer samples, within a minute.")
+@click.option("--peers", is_flag=True, help="Install other systems in a folder of their own to compare.")
+def main(*, name: str | None, json_wanted: bool, quick: bool, peers: bool) -> None:
+    """Run the benchmark NAME; without a name, list them. Exit status 1 if something is broken."""
+    if name is None:
+        click.echo("\n".join(f"{one:<12} {_load(one).about}" for one in NAMES))
+        return
     # Ended from outside, it still stops its server and leaves no folder behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    report = _load(asked.name).run(Options(quick=asked.quick, peers=asked.peers))
-    print(*report.lines(), sep="\n")
-    if asked.json:
-        print(report.json(quick=asked.quick), flush=True)
-    return 1 if report.broken else 0
+    report = _load(name).run(Options(quick=quick, peers=peers))
+    click.echo("\n".join(report.lines()))
+    if json_wanted:
+        click.echo(report.json(quick=quick))
+    if report.broken:
+        raise SystemExit(1)
 
 
 def _load(name: str) -> Benchmark:
@@ -54,16 +60,5 @@ def _load(name: str) -> Benchmark:
     return Benchmark(about, module.run)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="?", choices=NAMES)
-    parser.add_argument("--json", action="store_true", help="print the figures as one JSON line at the end")
-    parser.add_argument("--quick", action="store_true", help="fewer samples, within a minute")
-    parser.add_argument(
-        "--peers", action="store_true", help="install other systems in a folder of their own to compare"
-    )
-    return parser
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(prog_name="python -m benchmarks")

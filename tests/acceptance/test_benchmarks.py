@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from benchmarks import __main__ as command
 from benchmarks.__main__ import NAMES
@@ -42,13 +43,12 @@ def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() ->
     assert found["pgqueuer"] == "left out: ask for it with --peers"
 
 
-def test_a_benchmark_that_found_something_broken_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_that_found_something_broken_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Report("siege", "ms", broken=["an attack: answered 500"])
     monkeypatch.setattr(command, "_load", lambda _name: Benchmark("", lambda _options: found))
-    assert command.main(["siege", "--json"]) == 1
-    told = capsys.readouterr().out.splitlines()
+    done = CliRunner().invoke(command.main, ["siege", "--json"])
+    assert done.exit_code == 1
+    told = done.stdout.splitlines()
     assert told[0] == "BROKEN: an attack: answered 500"
     assert json.loads(told[-1])["broken"] == found.broken
 
