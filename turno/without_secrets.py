@@ -1,4 +1,4 @@
-"""How a program begins that runs handlers, or runs beside them: no secret in its environment, no look into it."""
+"""Start what runs handlers, or runs beside them, without secrets in its environment and closed to ptrace."""
 
 from __future__ import annotations
 

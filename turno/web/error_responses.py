@@ -102,7 +102,7 @@ def _refused_by_framework(error: HTTPException) -> Response:
 
 
 def _asks_for_a_page() -> bool:
-    """Say whether somebody follows a link, or typed an address: their browser wants HTML before anything else."""
+    """Say whether the Accept header prefers HTML, as a browser's does for a link or a typed address."""
     return request.accept_mimetypes.best_match((MEDIA_TYPE, "application/json", PAGE)) == PAGE
 
 

@@ -1,4 +1,4 @@
-"""How a request is refused that is more than a user or a tenant may ask for."""
+"""The 429 answers of rate limits and quotas."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Count what a user and a tenant ask for before it is done."""
+"""Count a user's and a tenant's commands before they are carried out."""
 
 from turno.store.api import rate_limits
 from turno.tenancy.identity.tenant import Tenant

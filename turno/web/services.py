@@ -29,7 +29,7 @@ _NAME = "turno"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything outside this room that a route may use."""
+    """What a route may use: settings, handlers, database connections, the dispatcher and the hub."""
 
     settings: Settings
     registry: Registry

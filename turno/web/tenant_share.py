@@ -1,4 +1,4 @@
-"""Work on a request only within its tenant's share of the threads."""
+"""Refuse a request while its tenant's share of the threads is in use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from turno.web.thread_shares import PLACES, WANTED, ThreadShares
 
 @contextmanager
 def place_of(tenant: Tenant) -> Iterator[None]:
-    """Hold one of the tenant's places, on a server that has such; raises Problem 503 if all are taken.
+    """Hold a place of the tenant's share while a request is worked on; raises Problem 503 if all are taken.
 
     Nothing was done by then, so the server may ask again instead of answering: unless a ticket was used up.
     """

@@ -1,4 +1,4 @@
-"""A tenant's requests have at most half of what the others leave of a process's threads: one more finds one."""
+"""Shares of a process's threads: a tenant may use half of those that the others leave, so another tenant finds one."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class ThreadShares:
             return True
 
     def give_back(self, tenant: int) -> None:
-        """Let another request of the tenant have the place."""
+        """Return a place, so that another request may take it."""
         with self._lock:
             self._taken -= Counter((tenant,))
         self.freed()

@@ -46,7 +46,7 @@ def logins(settings: Settings) -> Logins:
 
 
 def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int] = lambda: 0) -> Sessions:
-    """Return what lends tenants' handler sessions, keeping up to `keep` of them open between jobs.
+    """Return the cache of tenants' handler sessions; up to `keep` stay open between jobs.
 
     Where `server_version` tells it, what only newer servers have is pinned, too.
     """
@@ -67,7 +67,7 @@ def engine_link(settings: Settings) -> EngineLink:
 
 
 def supervisor_link(settings: Settings, application: str = "turno-engine") -> EngineLink:
-    """Return an engine's connection that is given up before this worker would count as dead."""
+    """Return an engine connection with an answer timeout below DEAD_AFTER_SECONDS: a dead link is noticed in time."""
     known = logins(settings)
 
     def connect() -> TimeoutConnection:
@@ -135,7 +135,7 @@ def queue_named(name: str, settings: Settings, environment: Mapping[str, str] = 
 
 
 def liveness(settings: Settings) -> Liveness:
-    """Return what says that this process is ready and alive, to whoever started it."""
+    """Return what reports readiness and liveness: systemd's socket, and ALIVE_FILE."""
     return Liveness.of(os.environ, Path(settings.alive_file) if settings.alive_file else None)
 
 

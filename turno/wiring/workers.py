@@ -132,7 +132,7 @@ def _looks(
 
 
 def _drop(place: Slot | None = None) -> None:
-    """Let go, in what forks the children, of what is the supervisor's alone."""
+    """Close, in the fork server, the descriptors that belong to the supervisor only."""
     discard()
     if place is not None:
         place.close()

@@ -55,7 +55,7 @@ def open_jobs(reader: Reader, users: Collection[str] | None, limit: int) -> list
 
 
 def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str] | None) -> list[Row]:
-    """Return id, revision, whether it is due and what it lacks, of these jobs and of the open ones of these users."""
+    """Return id, revision, whether it is due and what no worker serves, of these jobs and these users' open ones."""
     reader.execute(
         """
         SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due,

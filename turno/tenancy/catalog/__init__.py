@@ -1,1 +1,1 @@
-"""Holding the live catalog to the design."""
+"""Check the live catalog against what provisioning and the matrix of rights say."""

@@ -1,4 +1,4 @@
-"""Hold the live catalog to the design, literally: what is found here is a hole, or soon a fault."""
+"""Compare the live catalog with the matrix of rights and the expected schemas, roles and settings."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Hold the database around our schemas to the design: everybody's rights in it, and our roles' outside our schemas."""
+"""Check PUBLIC's rights in the database, and our roles' rights outside our schemas."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -104,7 +104,7 @@ def _check_belongings(admin: Connection[Any], installation: Installation) -> Ite
 
 
 def _check_doors(admin: Connection[Any]) -> Iterator[Finding]:
-    """Yield ways out of the database, and ways to hold locks for ever."""
+    """Yield functions that reach out of the database, or hold advisory locks, and are open to our roles."""
     rows = admin.execute(
         "SELECT extname FROM pg_catalog.pg_extension WHERE extname = ANY (%s)", [list(FORBIDDEN_EXTENSIONS)]
     )

@@ -1,4 +1,4 @@
-"""Hold every role of the installation to the design: what it is, whom it is a member of, what it has set for itself."""
+"""Check every role of the installation: its attributes, its memberships and its own settings."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Hold every schema to the matrix: owners, rights, definer functions and their pinned paths, row-level security."""
+"""Check every schema against the matrix: owners, rights, definer functions and their paths, row-level security."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator

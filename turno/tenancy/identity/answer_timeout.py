@@ -1,4 +1,4 @@
-"""A session that waits for an answer only so long: a peer that lives and says nothing is no peer."""
+"""A connection with a time limit for each answer: it notices a server that accepts data and never answers."""
 
 from time import monotonic
 
@@ -35,7 +35,7 @@ class TimeoutConnection(psycopg.Connection[TupleRow]):
         return self._bounded
 
     def wait(self, gen: PQGen[RV], interval: float = LOOK_EVERY, timeout: float | None = None) -> RV:
-        """Wait for what psycopg asks the server, like any connection, but not for ever."""
+        """Wait as psycopg does, and raise AnswerOverdue after `answer_within` seconds."""
         return super().wait(self._until_answered(gen), interval, timeout)
 
     def _until_answered(self, gen: PQGen[RV]) -> PQGen[RV]:

@@ -1,4 +1,4 @@
-"""Load moments and days that PostgreSQL has and Python has not: a page that meets one is not to fail for it."""
+"""Load timestamps and dates beyond Python's range as the nearest ones it has, instead of raising."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -13,7 +13,7 @@ FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class _Bounded(Loader):
-    """Loads as psycopg does, and what psycopg refuses as the bound that it is beyond."""
+    """Loads as psycopg does; a value that psycopg refuses becomes the bound that it exceeds."""
 
     first: Any
     last: Any

@@ -139,7 +139,7 @@ def bound_temporary_files(admin: Connection[Any], roles: Iterable[str]) -> None:
 
 
 def close_defaults(admin: Connection[Any], owner: str) -> None:
-    """Keep functions that this owner will make from everybody, already while they are being made."""
+    """Revoke EXECUTE from PUBLIC by default for functions that this owner creates."""
     revoke = "ALTER DEFAULT PRIVILEGES FOR ROLE {} REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC"
     admin.execute(sql.SQL(revoke).format(sql.Identifier(owner)))
 
@@ -158,7 +158,7 @@ def _use(admin: Connection[Any], *, inherits: bool) -> sql.SQL:
 
 
 def join(admin: Connection[Any], role: str) -> None:
-    """Let a provisioner that is no superuser work as a role it has made; a superuser may anyway."""
+    """Grant a role to a provisioner that is no superuser, so that it may SET ROLE to it."""
     if admin.info.parameter_status("is_superuser") == "on":
         return
     use = sql.SQL(" WITH INHERIT TRUE, SET TRUE" if admin.info.server_version >= GRANT_OPTIONS_SINCE else "")

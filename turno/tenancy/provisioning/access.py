@@ -1,4 +1,4 @@
-"""Take access back: a login whose password or settings were changed, or tokens that were given out."""
+"""Restore a login whose password or settings were changed, and revoke tokens."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Make companies and tenants. Each act can be repeated until it has worked: it goes on where it was stopped."""
+"""Make companies and tenants. Each function is idempotent and continues where an earlier call was stopped."""
 
 import secrets
 from typing import Any

@@ -1,4 +1,4 @@
-"""Unmake a tenant: nobody finds it, its sessions end, its schema, tickets and roles go."""
+"""Remove a tenant: mark it as removed, end its sessions, drop its schema, tickets and roles."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ CLIENT = "/static/turno-client.js"
 
 
 def install_cors(app: Flask) -> None:
-    """Answer the questions that browsers ask before and after a request of an origin in ALLOWED_ORIGINS."""
+    """Answer preflight requests, and add CORS headers to answers, for the origins in ALLOWED_ORIGINS."""
     app.before_request(_preflight)
     app.after_request(_allow)
 

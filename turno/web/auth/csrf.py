@@ -1,4 +1,4 @@
-"""Tell our own pages' requests from those that another site makes a browser send."""
+"""CSRF: refuse requests that another site makes a browser send with our cookie."""
 
 from urllib.parse import urlsplit
 

@@ -17,7 +17,7 @@ def principal_of(request: Request) -> Principal:
     cookie = session_cookie.token_in(request)
     if authorization is not None or cookie is None:
         return services().tokens.principal(authorization, request.remote_addr)
-    # A browser sends the cookie whoever made it ask; a header is sent by who has the token.
+    # A cookie needs a CSRF check, because a browser sends it whichever site asks; a bearer header does not.
     if request.method not in SAFE:
         require_same_origin(request)
     return services().tokens.read(cookie, request.remote_addr)

@@ -36,12 +36,12 @@ def begin(request: Request, response: Response, token: str, principal: Principal
 
 
 def end(request: Request, response: Response) -> None:
-    """Take the cookie away; the token itself lives on until it expires or is revoked."""
+    """Delete the cookie; the token itself stays valid until it expires or is revoked."""
     response.delete_cookie(_name(request), path="/", httponly=True, samesite="Lax", secure=over_https(request))
 
 
 def form_token(token: str) -> str:
-    """Return what the forms of a session must send back: only who holds the session's token can make it."""
+    """Return the CSRF token of a session's forms, derived from the session's token."""
     return hmac.new(token.encode(), b"turno form", hashlib.sha256).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Decide who asks and within which tenant: the token says what is possible, the request chooses."""
+"""Find the user and the tenant of a request: the token lists the tenants that are allowed, the request names one."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ HEADER = "X-Schema"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One user within one tenant: nothing that a request does leaves it."""
+    """One user within one tenant; whatever a request does stays within it."""
 
     tenant: Tenant
     principal: Principal

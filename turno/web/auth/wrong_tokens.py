@@ -1,4 +1,4 @@
-"""Count the tokens that nobody issued, by the address that sent them."""
+"""Limit the tokens with a wrong signature that one address may send in a minute."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ OTHERS = "other addresses"
 
 
 class WrongTokens:
-    """Lets each address send `most` wrong tokens a minute, within this process; 0 is no limit.
+    """Counts wrong tokens by address within this process; `most` a minute are answered with 401, further ones with 429.
 
     Only wrong tokens are ever refused for it: behind one address there may be others, whose tokens are right.
     """

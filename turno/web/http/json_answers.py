@@ -30,7 +30,7 @@ class JsonAnswers(DefaultJSONProvider):
     compact = True
 
     def dumps(self, obj: Any, **_options: Any) -> str:
-        """Write JSON the one way."""
+        """Return `obj` as `dumps` of this module writes it."""
         return dumps(obj)
 
 

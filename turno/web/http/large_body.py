@@ -1,4 +1,4 @@
-"""Compute on one large body at a time, so that other requests find the interpreter."""
+"""Parse and check one large body at a time: the GIL would otherwise keep small requests waiting."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _computing = Lock()
 
 @contextmanager
 def one_at_a_time(request: Request) -> Iterator[None]:
-    """Hold back other threads that have a large body to check; who has a small one passes.
+    """Let one thread at a time check a large body; small ones are not held up.
 
     The interpreter runs one thread at a time anyway. But a request that comes back from the database waits for it
     behind every thread that computes: with eight large bodies, eight times as long as with one.

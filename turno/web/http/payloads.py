@@ -30,7 +30,7 @@ model_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
 
 
 class Payloads:
-    """Knows the payload of every handler it was given."""
+    """Holds a pydantic adapter for the payload of each handler."""
 
     def __init__(self, handlers: Sequence[type[JobHandler[Any]]]) -> None:
         self._adapters: dict[str, TypeAdapter[Any]] = {}

@@ -26,7 +26,7 @@ def _storable(text: str) -> str:
 
 
 def _digits(text: str) -> str:
-    """Let pass what is written in digits alone; pydantic takes `+1`, `1_0` and `1.0` for whole numbers, too."""
+    """Accept digits only: pydantic alone also takes `+1`, `1_0` and `1.0` for whole numbers."""
     if not re.fullmatch("[0-9]{1,19}", text):
         raise ValueError("must be a whole number")
     return text
@@ -61,7 +61,7 @@ class NoQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPageQuery:
-    """A page of jobs, or of what has a job's kind of id, after the last of the page before."""
+    """A page of entries whose ids are UUIDs, after the last one of the page before."""
 
     cursor: JobCursor = NOT_GIVEN
     limit: PageSize = 50

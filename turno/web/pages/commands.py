@@ -1,4 +1,4 @@
-"""The forms of a job: cancel, retry; each leads back to a page, so that reloading repeats nothing."""
+"""The forms that cancel and retry a job; each answers with a redirect, so that reloading repeats nothing."""
 
 import logging
 from uuid import UUID, uuid4
@@ -31,7 +31,7 @@ def cancel(visit: Visit, job_id: str) -> Response:
 
 @commands.form("/jobs/<job_id>/retry")
 def retry(visit: Visit, job_id: str) -> Response:
-    """Make a new job of what an ended one left."""
+    """Make a new job that does what the ended one left undone."""
     asked = read_id(job_id, no_such_job())
     verdict = services().dispatcher.retry(
         visit.scope.tenant, asked, user_id=visit.scope.visible_user, correlation_id=str(uuid4())

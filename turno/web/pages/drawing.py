@@ -1,4 +1,4 @@
-"""Draw pages in the reader's language, and lead from one to another."""
+"""Render pages in the reader's language, and redirect between them."""
 
 from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
@@ -39,7 +39,7 @@ def draw(
 
 
 def go(address: str) -> Response:
-    """Send the browser on to a page, so that reloading repeats no form."""
+    """Redirect with 303, so that reloading the page does not send the form again."""
     return cast("Response", redirect(address, SEE_OTHER))
 
 

@@ -1,4 +1,4 @@
-"""Say things in the reader's language: phrases, numbers, money and times."""
+"""Messages, numbers, dates and durations in the reader's language."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _JUST_NOW = 5
 
 @dataclass(frozen=True, slots=True)
 class Localizer:
-    """One language, at one moment."""
+    """Formats for one language; `now` is what times are relative to."""
 
     language: Language
     now: datetime
@@ -43,12 +43,12 @@ class Localizer:
         return self.raw(phrase) != phrase
 
     def of(self, job_type: str, phrase: str) -> str:
-        """Return the phrase that a job's type has in place of this one, or this one."""
+        """Return the name of the job type's own message if there is one, else `phrase`."""
         own = f"{phrase} {job_type}"
         return own if self.known(own) else phrase
 
     def title(self, job_type: str) -> str:
-        """Return what a job type is called. Whoever enqueues a job names its type, so that is no phrase by itself."""
+        """Return a job type's title; the prefix keeps a type that is named like a message from being taken for it."""
         phrase = f"type {job_type}"
         return self.say(phrase) if self.known(phrase) else job_type.replace("_", " ").capitalize()
 

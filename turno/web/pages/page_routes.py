@@ -1,4 +1,4 @@
-"""Pages and forms that cannot be added without a session, a branch and, for a form, proof that it is ours."""
+"""Register pages and forms; each requires a session and a branch, a form its CSRF token, too."""
 
 import hmac
 from collections.abc import Callable

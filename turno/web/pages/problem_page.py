@@ -1,4 +1,4 @@
-"""Tell on a page what went wrong, and the way on from there."""
+"""Show a problem as a page, with a way to go on."""
 
 import logging
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ MOST_FIELDS = 100  # of a form of ours; more is nothing that a page of ours has 
 
 
 def install_problem_pages(pages: Blueprint) -> None:
-    """Have whatever goes wrong in these views told on a page."""
+    """Answer errors of these views with a page."""
     pages.register_error_handler(Problem, _refused)
     pages.register_error_handler(RateLimited, lambda reached: _refused(over_limit(reached)))
     pages.register_error_handler(HTTPException, refused_by_framework)
@@ -34,7 +34,7 @@ def install_problem_pages(pages: Blueprint) -> None:
 
 
 def refused_by_framework(error: HTTPException) -> Response:
-    """Tell of what was refused before a view saw it, such as an address that there is not."""
+    """Answer what the framework refused before any view, such as an unknown address."""
     code = error.code or Kind.FAULT.status
     if code >= Kind.FAULT.status:
         return _fault(error)

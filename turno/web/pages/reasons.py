@@ -1,4 +1,4 @@
-"""Why something went as it did, in the reader's language: by the code it is stored with, else as it was written."""
+"""Reasons in the reader's language: looked up by the code that is stored, otherwise shown as stored."""
 
 import re
 from collections.abc import Mapping

@@ -49,7 +49,7 @@ class Visit:
 
     @property
     def session(self) -> str:
-        """A name for this session that tells nothing about it: what tabs of another one must not share."""
+        """An opaque name of this session: tabs with another name must not share a stream."""
         return self.form_token[:16]
 
 
@@ -61,7 +61,7 @@ def reading(visit: Visit) -> Iterator[Reader]:
 
 
 def localizer() -> Localizer:
-    """Return the present reader's language."""
+    """Return the localizer of the present request."""
     return Localizer(language_of(request), services().clock(), services().catalogues)
 
 
