@@ -60,6 +60,13 @@ def each_database(request: pytest.FixtureRequest) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(params=["cluster", pytest.param("postgres15", marks=pytest.mark.postgres15)])
+def each_new_database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of an empty database, new for each test: on the embedded server, and then on the oldest."""
+    with fresh_database(request.getfixturevalue(request.param)) as url:
+        yield url
+
+
 @contextmanager
 def a_browser() -> Iterator[Browser]:
     """Give a headless Chromium."""

@@ -15,6 +15,7 @@ REPORTS = "tests/integration/test_company_reports.py"
 SPY = "tests/faults/test_secrets.py"
 SECRETS = "attack 45: no secret can be read in /proc"
 PUBLIC = "turno/tenancy/rights/public_rights.py"
+HOSTS = "tests/integration/test_host_roles.py"
 
 MUTANTS = (
     Mutant(
@@ -309,5 +310,29 @@ MUTANTS = (
         '    "role": "none",\n',
         "",
         (f"{ATTACKS}::test_a_role_set_as_a_default_is_not_even_taken_by_a_member",),
+    ),
+    Mutant(
+        "what everybody had is kept by nobody",
+        "decision 0045: no role that was in the database loses anything",
+        "turno/tenancy/provisioning/install.py",
+        "        keep_for_hosts(admin, logins)\n",
+        "",
+        (f"{HOSTS}::test_no_role_that_was_here_loses_what_everybody_could_do[cluster]",),
+    ),
+    Mutant(
+        "a role that inherits nothing keeps nothing before PostgreSQL 16",
+        "decision 0045: no role that was in the database loses anything",
+        "turno/tenancy/rights/host_rights.py",
+        "    if not host.inherits:\n",
+        "    if False:\n",
+        (f"{HOSTS}::test_no_role_that_was_here_loses_what_everybody_could_do[postgres15]",),
+    ),
+    Mutant(
+        "a login of Turno's own is taken for one that was here",
+        APART,
+        "turno/tenancy/rights/host_rights.py",
+        "AND rolname !~ '^turno_[a-z0-9]{1,12}_' ",
+        "",
+        (f"{HOSTS}::test_turno_s_own_logins_are_no_hosts[cluster]",),
     ),
 )

@@ -10,12 +10,15 @@ from turno.commands.output.migrate_report import Report, print_findings, print_s
 from turno.environment import read_settings
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
+from turno.tenancy.rights.host_rights import hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
 from turno.wiring.shared import logins, migrations
 
 if TYPE_CHECKING:
+    from turno.settings import Settings
     from turno.tenancy.schema_migrations.one_schema import Outcome
 
 COUNT = click.IntRange(min=1)
@@ -31,6 +34,8 @@ COUNT = click.IntRange(min=1)
 @click.option("--canary", metavar="SLUG", help="Migrate this tenant first, and no other if it fails.")
 @click.option("--redefine", is_flag=True, help="Make all functions and rights anew, not only where their text changed.")
 @click.option("--jobs", type=COUNT, default=4, show_default=True, metavar="N", help="Tenants at a time.")
+@click.option("--plan", is_flag=True, help="Only show the roles and rights that would change, in words and as SQL.")
+@click.option("--yes", is_flag=True, help="Do not ask where other roles live in this database.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
     """Install what is missing, then apply every pending migration to every schema.
@@ -58,11 +63,38 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         return report(
             all_schemas.rollback(connect, known, steps=steps, to=to, slugs=slugs, application=of_application, **shared)
         )
+    if options["plan"]:
+        return show(_plan(settings))
     if not options["dry_run"]:
+        _ask(settings, agreed=options["yes"])
         with opened(connect) as admin:
             progress.control(install(admin, known))
     canary, redefine = options["canary"], options["redefine"]
     return report(all_schemas.migrate(connect, known, canary=canary, redefine=redefine, **shared))
+
+
+def show(plan: InstallationPlan) -> int:
+    """Print the plan in words and as SQL."""
+    for sentence in plan.sentences:
+        click.echo(f"- {sentence}")
+    for statement in plan.statements:
+        click.echo(f"{statement};")
+    return 0
+
+
+def _plan(settings: Settings) -> InstallationPlan:
+    with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
+        return InstallationPlan.of(admin, logins(settings), migrations=migrations(settings))
+
+
+def _ask(settings: Settings, *, agreed: bool) -> None:
+    """Have a person agree before a database is changed in which somebody else lives."""
+    with opened(provisioner(settings)) as admin:
+        others = bool(public_rights(admin)) and bool(hosts(admin))
+    if others and not agreed:
+        for sentence in _plan(settings).sentences:
+            click.echo(f"- {sentence}")
+        click.confirm("Other roles live in this database; install Turno beside them (--yes says so)?", abort=True)
 
 
 def report(outcomes: list[Outcome]) -> int:

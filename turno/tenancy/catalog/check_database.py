@@ -31,7 +31,8 @@ def _check_database_rights(admin: Connection[Any], installation: Installation) -
         """
     )
     wanted = {(spec.name, "CONNECT", False) for spec in installation.roles.values() if spec.login}
-    found = {row for row in rows if row[0] == PUBLIC or row[0] in installation.roles}
+    ours = installation.roles.keys() - {installation.logins.host}  # which has what everybody had
+    found = {row for row in rows if row[0] == PUBLIC or row[0] in ours}
     database = f"database {admin.info.dbname}"
     for role, privilege, _ in sorted(found - wanted):
         yield Finding(database, f"{role} may {privilege}", f"REVOKE it; {INSTALL}" if role == PUBLIC else "REVOKE it")
@@ -53,7 +54,8 @@ def _check_functions(admin: Connection[Any], installation: Installation) -> Iter
     )
     allowed = open_functions(installation.logins)
     for signature, grantees in rows:
-        ours = {grantee for grantee in grantees if grantee == PUBLIC or grantee in installation.roles}
+        known = installation.roles.keys() - {installation.logins.host}
+        ours = {grantee for grantee in grantees if grantee == PUBLIC or grantee in known}
         wanted = allowed.get(signature, frozenset())
         for role in sorted(ours - wanted):
             remedy = INSTALL if signature in CLOSED_FUNCTIONS else "this server is newer than Turno: REVOKE it by hand"
@@ -83,6 +85,8 @@ def _check_elsewhere(admin: Connection[Any], installation: Installation) -> Iter
         [installation.prefix, [schema.name for schema in installation.schemas], list(CLOSED_FUNCTIONS)],
     )
     for role, thing in rows:
+        if role == installation.logins.host and thing == "schema public":
+            continue
         yield Finding(thing, f"{role} has rights on it", f"REVOKE ALL … FROM {role}")
 
 

@@ -55,7 +55,13 @@ def _check_roles(admin: Connection[Any], installation: Installation) -> Iterator
 def _check_memberships(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
     options = admin.info.server_version >= GRANT_OPTIONS_SINCE
     rows = admin.execute(_MEMBERSHIPS_WITH_OPTIONS if options else _MEMBERSHIPS, [installation.prefix] * 3)
-    found = {Membership(role, member, inherits): (sets, admins) for role, member, inherits, sets, admins in rows}
+    host = installation.logins.host
+    found = {
+        Membership(role, member, inherits): (sets, admins)
+        for role, member, inherits, sets, admins in rows
+        # Who lives in this database besides Turno is no finding; a role of ours there would be.
+        if role != host or member.startswith(installation.prefix)
+    }
     for membership in sorted(found.keys() - installation.memberships):
         yield Finding(
             f"role {membership.member}", f"is a member of {membership.role}", f"REVOKE {membership.role} from it"

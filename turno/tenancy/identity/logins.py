@@ -113,6 +113,11 @@ class Logins:
         return self.role("owners")
 
     @property
+    def host(self) -> str:
+        """The group of the roles that were in the database before: it holds what everybody had."""
+        return self.role("host")
+
+    @property
     def engine(self) -> str:
         """The role that claims, rescues and sweeps."""
         return self.role("engine")

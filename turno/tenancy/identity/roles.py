@@ -42,6 +42,7 @@ def service_roles(logins: Logins) -> list[RoleSpec]:
     return [
         RoleSpec(logins.control),
         RoleSpec(logins.owners),
+        RoleSpec(logins.host),
         RoleSpec(logins.engine, login=True),
         RoleSpec(logins.web, login=True),
         RoleSpec(logins.operator, login=True),

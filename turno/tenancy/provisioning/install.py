@@ -7,6 +7,7 @@ from psycopg import Connection, sql
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import bound_temporary_files, close_defaults, ensure_roles, join, service_roles
 from turno.tenancy.provisioning.installation import read_installation
+from turno.tenancy.rights.host_rights import keep_for_hosts
 from turno.tenancy.rights.public_rights import close_database, grant_connect
 from turno.tenancy.rights.schemas import control_schema
 from turno.tenancy.schema_migrations.files import Migrations
@@ -18,7 +19,7 @@ def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | 
     """Install or mend the installation; return the versions of the control schema that were applied.
 
     `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from
-    everybody stays open, and the catalog check names it.
+    everybody stays open, and the catalog check names it. The roles that were here before keep what everybody loses.
     """
     control = control_schema(logins)
     with admin.transaction():
@@ -31,6 +32,7 @@ def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | 
                 sql.Identifier(control.name), sql.Identifier(control.owner)
             )
         )
+        keep_for_hosts(admin, logins)
         close_database(admin, logins)
         grant_connect(admin, logins.engine, logins.web, logins.operator)
     applied = bring_up(admin, control, migrations)

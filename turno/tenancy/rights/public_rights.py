@@ -59,18 +59,18 @@ def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
 def close_database(admin: Connection[Any], logins: Logins) -> None:
     """Revoke from everybody what nobody needs; what `admin` may not revoke is left for the catalog check to tell."""
     database = sql.Identifier(admin.info.dbname)
-    _try(admin, sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
+    attempt(admin, sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(database))
     if admin.execute("SELECT FROM pg_namespace WHERE nspname = 'public'").rowcount:
-        _try(admin, sql.SQL("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
+        attempt(admin, sql.SQL("REVOKE ALL ON SCHEMA public FROM PUBLIC"))
     here = admin.execute(
         "SELECT s FROM unnest(%s::text[]) WITH ORDINALITY AS u (s, n) WHERE to_regprocedure(s) IS NOT NULL ORDER BY n",
         [list(CLOSED_FUNCTIONS)],
     )
     closed = sql.SQL(", ").join(sql.SQL(signature) for (signature,) in here)
-    _try(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(closed))
+    attempt(admin, sql.SQL("REVOKE ALL ON FUNCTION {} FROM PUBLIC").format(closed))
     for signature, roles in open_functions(logins).items():
         names = sql.SQL(", ").join(sql.Identifier(role) for role in sorted(roles))
-        _try(admin, sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(signature), names))
+        attempt(admin, sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(signature), names))
 
 
 def grant_connect(admin: Connection[Any], *roles: str) -> None:
@@ -83,7 +83,8 @@ def grant_connect(admin: Connection[Any], *roles: str) -> None:
     admin.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(admin.info.dbname), names))
 
 
-def _try(admin: Connection[Any], statement: sql.SQL | sql.Composed) -> None:
+def attempt(admin: Connection[Any], statement: sql.SQL | sql.Composed) -> None:
+    """Run a statement that `admin` may not be allowed to run; then it is as if it had not been tried."""
     try:
         with admin.transaction():
             admin.execute(statement)

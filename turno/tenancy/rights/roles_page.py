@@ -20,6 +20,7 @@ tenants and companies are random, because everybody who can log in can read the 
 | owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the group below \
 and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
+| host | no | the group of the roles that were in the database before Turno: it has what everybody had |
 | handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing, owns nothing |
 | api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
@@ -34,7 +35,7 @@ S is SELECT, I INSERT, U UPDATE, D DELETE, E EXECUTE, u USAGE.
 AROUND = """\
 ## Around them
 
-Revoked from everybody: CONNECT and TEMP on the database, everything on the schema `public`, all advisory-lock
+Revoked from everybody, and kept by the roles that were there before (`host`): CONNECT and TEMP on the database, everything on the schema `public`, all advisory-lock
 functions (the owners and control keep what quotas and migrations need), the functions that make large objects, and
 those that write messages into the write-ahead log. A handler's and a report's session has a bound of temporary files.
 Each login has CONNECT by name. What an owner will make is closed to everybody from the start (default privileges).

@@ -1,0 +1,187 @@
+"""An application that lives in the database before Turno loses nothing that its roles could do."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from turno.commands.main import main
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.rights.host_rights import hosts, join_host, public_rights
+from turno.tenancy.schema_migrations.all_schemas import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = b"the tests' own master key, 32 or more"
+REFUSED = psycopg.errors.InsufficientPrivilege
+
+
+class Application:
+    """The roles of an application: one as PostgreSQL makes them, and one that inherits nothing."""
+
+    def __init__(self, url: str, admin: psycopg.Connection[Any]) -> None:
+        self.url, self.admin = url, admin
+        key = secrets.token_hex(4)
+        self.usual, self.plain, self.later = (f"{name}_{key}" for name in ("erp", "erp_plain", "erp_later"))
+        self.make(self.usual)
+        self.make(self.plain, "NOINHERIT")
+
+    def make(self, role: str, *attributes: str) -> None:
+        words = sql.SQL(" ").join(map(sql.SQL, attributes))
+        self.admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' {}").format(sql.Identifier(role), words))
+
+    def connect(self, role: str) -> psycopg.Connection[Any]:
+        return psycopg.connect(make_conninfo(self.url, user=role, password="x"), autocommit=True)
+
+    def works(self, role: str) -> None:
+        """What any role could do: connect, lock, and make a temporary table."""
+        with self.connect(role) as session:
+            session.execute("SELECT pg_advisory_lock(7), pg_advisory_unlock(7)")
+            session.execute("CREATE TEMP TABLE scratch (id integer)")
+
+    def drop(self) -> None:
+        for role in (self.usual, self.plain, self.later):
+            name = sql.Identifier(role)
+            if self.admin.execute("SELECT FROM pg_roles WHERE rolname = %s", [role]).rowcount:
+                self.admin.execute(sql.SQL("DROP OWNED BY {}").format(name))
+                self.admin.execute(sql.SQL("DROP ROLE {}").format(name))
+
+
+@pytest.fixture
+def application(each_new_database: str) -> Iterator[Application]:
+    with psycopg.connect(each_new_database, autocommit=True) as admin:
+        made = Application(each_new_database, admin)
+        yield made
+        made.drop()
+
+
+@pytest.fixture
+def logins(each_new_database: str) -> Logins:
+    return Logins(each_new_database, KEY)
+
+
+def test_no_role_that_was_here_loses_what_everybody_could_do(application: Application, logins: Logins) -> None:
+    for role in (application.usual, application.plain):
+        application.works(role)
+    install(application.admin, logins)
+    assert not public_rights(application.admin)
+    for role in (application.usual, application.plain):
+        application.works(role)
+    assert check(application.admin, logins) == []
+
+
+def test_a_role_that_comes_later_is_let_in_by_name(application: Application, logins: Logins) -> None:
+    install(application.admin, logins)
+    application.make(application.later, "NOINHERIT")
+    install(application.admin, logins)
+    with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+        application.connect(application.later)
+    (found,) = (one for one in hosts(application.admin) if one.name == application.later)
+    join_host(application.admin, logins, found)
+    application.works(application.later)
+    assert check(application.admin, logins) == []
+
+
+def test_turno_s_own_logins_are_no_hosts(application: Application, logins: Logins) -> None:
+    install(application.admin, logins)
+    add_company(application.admin, logins, "acme", "Acme")
+    tenant = add_tenant(application.admin, logins, "suc0001", "acme")
+    names = {one.name for one in hosts(application.admin)}
+    assert {application.usual, application.plain} <= names
+    assert not {name for name in names if name.startswith("turno_")}
+    may = "SELECT has_function_privilege(%s, 'pg_advisory_lock(bigint)', 'EXECUTE')"
+    assert application.admin.execute(may, [tenant.handler_role]).fetchone() == (False,)
+    application.admin.execute(
+        sql.SQL("GRANT {} TO {}").format(sql.Identifier(logins.host), sql.Identifier(tenant.handler_role))
+    )
+    assert any(f"is a member of {logins.host}" in str(finding) for finding in check(application.admin, logins))
+
+
+def test_an_application_at_work_hears_no_refusal_while_turno_is_installed_and_upgraded(
+    application: Application, logins: Logins
+) -> None:
+    stop, refused, rounds = threading.Event(), [], []
+
+    def work(role: str) -> None:
+        while not stop.is_set():
+            try:
+                application.works(role)
+            except psycopg.Error as error:
+                refused.append(error)
+            rounds.append(role)
+
+    working = [threading.Thread(target=work, args=[role]) for role in (application.usual, application.plain)]
+    for thread in working:
+        thread.start()
+    try:
+        for _ in range(2):
+            install(application.admin, logins)
+            add_company(application.admin, logins, "acme", "Acme")
+            add_tenant(application.admin, logins, "suc0001", "acme")
+            migrate(lambda: psycopg.connect(application.url, autocommit=True), logins, redefine=True)
+    finally:
+        stop.set()
+        for thread in working:
+            thread.join()
+    assert refused == []
+    assert len(rounds) > 1
+
+
+def test_a_plan_tells_what_would_change_and_changes_nothing(application: Application, logins: Logins) -> None:
+    with PlanningConnection.connect(application.url, autocommit=True) as admin:
+        plan = InstallationPlan.of(admin, logins)
+        again = InstallationPlan.of(admin, logins)
+    told = "\n".join(plan.sentences)
+    assert f"everybody loses CONNECT, TEMPORARY on the database {plan.database}" in told
+    assert application.usual in told
+    assert application.plain in told
+    assert any(one.startswith(f'CREATE ROLE "{logins.engine}"') for one in plan.statements)
+    assert any(one == f'REVOKE ALL ON DATABASE "{plan.database}" FROM PUBLIC' for one in plan.statements)
+    assert "SCRAM" not in "".join(plan.statements)
+    assert again.statements == plan.statements
+    assert public_rights(application.admin)
+    assert not application.admin.execute("SELECT FROM pg_namespace WHERE nspname = 'turno'").rowcount
+
+
+def test_after_an_installation_nothing_is_left_to_take(application: Application, logins: Logins) -> None:
+    install(application.admin, logins)
+    with PlanningConnection.connect(application.url, autocommit=True) as admin:
+        told = InstallationPlan.of(admin, logins).sentences
+    assert told == ["no role is made", "everybody (PUBLIC) has nothing left here that Turno would take away"]
+
+
+def test_migrate_asks_where_somebody_else_lives(application: Application, logins: Logins) -> None:
+    environment = {
+        "DATABASE_URL": application.url,
+        "ADMIN_DATABASE_URL": application.url,
+        "MASTER_KEY": KEY.decode(),
+        "TURNO_DOTENV": "read",
+    }
+    asked = CliRunner().invoke(main, ["migrate"], env=environment, input="n\n")
+    assert asked.exit_code == 1
+    assert f"kept, as members of {logins.host}, by: " in asked.output
+    assert public_rights(application.admin)
+    planned = CliRunner().invoke(main, ["migrate", "--plan"], env=environment)
+    assert (planned.exit_code, "REVOKE ALL ON SCHEMA public FROM PUBLIC;" in planned.output) == (0, True)
+    agreed = CliRunner().invoke(main, ["migrate", "--yes"], env=environment)
+    assert agreed.exit_code == 0, agreed.output
+    application.make(application.later)
+    added = CliRunner().invoke(main, ["host", "add", application.later], env=environment)
+    assert (added.exit_code, added.output) == (
+        0, f"{application.later} may do what everybody could before Turno was installed\n"
+    )  # fmt: skip
+    application.works(application.later)
+    unknown = CliRunner().invoke(main, ["host", "add", "nobody"], env=environment)
+    assert (unknown.exit_code, "no role of an application is called 'nobody'" in unknown.stderr) == (1, True)

@@ -1,0 +1,127 @@
+"""What everybody had in the database before Turno took it away: the roles that were here keep it, through one group."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection, sql
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE
+from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, attempt
+
+
+@dataclass(frozen=True, slots=True)
+class PublicRights:
+    """What PUBLIC may do of what an installation revokes from it."""
+
+    database: tuple[str, ...]
+    schema: tuple[str, ...]  # named public
+    functions: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to revoke."""
+        return bool(self.database or self.schema or self.functions)
+
+    def statements(self, database: str, grantee: str) -> list[sql.Composed]:
+        """Return what gives all of it to a role by name."""
+        to = sql.Identifier(grantee)
+        grants = []
+        if self.database:
+            words = sql.SQL(", ").join(map(sql.SQL, self.database))
+            grants.append(sql.SQL("GRANT {} ON DATABASE {} TO {}").format(words, sql.Identifier(database), to))
+        if self.schema:
+            words = sql.SQL(", ").join(map(sql.SQL, self.schema))
+            grants.append(sql.SQL("GRANT {} ON SCHEMA public TO {}").format(words, to))
+        if self.functions:
+            names = sql.SQL(", ").join(map(sql.SQL, self.functions))
+            grants.append(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(names, to))
+        return grants
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A role of the application that lives in this database; `inherits` says that it has its groups' rights at once."""
+
+    name: str
+    inherits: bool
+
+
+def public_rights(admin: Connection[Any]) -> PublicRights:
+    """Return what PUBLIC still has."""
+    rows = admin.execute(
+        """
+        SELECT 'database', a.privilege_type
+        FROM pg_catalog.pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+        WHERE d.datname = current_database() AND a.grantee = 0
+        UNION ALL
+        SELECT 'schema', a.privilege_type FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a
+        WHERE n.nspname = 'public' AND a.grantee = 0
+        UNION ALL
+        SELECT 'function', s
+        FROM unnest(%s::text[]) AS s
+        JOIN pg_catalog.pg_proc p ON p.oid = to_regprocedure(s),
+             aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+        WHERE a.grantee = 0
+        """,
+        [list(CLOSED_FUNCTIONS)],
+    ).fetchall()
+    database, schema, functions = (
+        tuple(sorted(what for kind, what in rows if kind == wanted)) for wanted in ("database", "schema", "function")
+    )
+    return PublicRights(database, schema, functions)
+
+
+def hosts(admin: Connection[Any]) -> list[Host]:
+    """Return the roles of the cluster that are neither the server's, nor a superuser's, nor Turno's."""
+    rows = admin.execute(
+        r"""
+        SELECT rolname, rolinherit FROM pg_catalog.pg_roles
+        WHERE NOT rolsuper AND rolname !~ '^pg_' AND rolname !~ '^turno_[a-z0-9]{1,12}_' AND rolname <> current_user
+        ORDER BY 1
+        """
+    )
+    return [Host(name, inherits) for name, inherits in rows]
+
+
+def keep_for_hosts(admin: Connection[Any], logins: Logins) -> None:
+    """Give what PUBLIC is about to lose to the group of the roles that are here, in the caller's transaction.
+
+    Where PUBLIC has lost it already nobody gets anything: roles that came later never had it.
+    """
+    rights = public_rights(admin)
+    if not rights:
+        return
+    for statement in rights.statements(admin.info.dbname, logins.host):
+        attempt(admin, statement)
+    for host in hosts(admin):
+        join_host(admin, logins, host)
+
+
+def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
+    """Let a role do what the group may; before PostgreSQL 16 a role with NOINHERIT gets the rights by name."""
+    group, name = sql.Identifier(logins.host), sql.Identifier(host.name)
+    if admin.info.server_version >= GRANT_OPTIONS_SINCE:
+        admin.execute(sql.SQL("GRANT {} TO {} WITH INHERIT TRUE, SET FALSE").format(group, name))
+        return
+    admin.execute(sql.SQL("GRANT {} TO {}").format(group, name))
+    if not host.inherits:
+        for statement in _of_group(admin, logins).statements(admin.info.dbname, host.name):
+            attempt(admin, statement)
+
+
+def _of_group(admin: Connection[Any], logins: Logins) -> PublicRights:
+    """Return what the group may."""
+    group = logins.host
+    words = admin.execute(
+        """
+        SELECT array(SELECT w FROM unnest('{CONNECT,CREATE,TEMPORARY}'::text[]) w
+                     WHERE has_database_privilege(%(group)s, current_database(), w)),
+               array(SELECT w FROM unnest('{CREATE,USAGE}'::text[]) w
+                     WHERE has_schema_privilege(%(group)s, to_regnamespace('public'), w)),
+               array(SELECT s FROM unnest(%(functions)s::text[]) s
+                     WHERE to_regprocedure(s) IS NOT NULL AND has_function_privilege(%(group)s, s, 'EXECUTE'))
+        """,
+        {"group": group, "functions": list(CLOSED_FUNCTIONS)},
+    ).fetchone()
+    assert words is not None, "a query without a table has one row"  # noqa: S101
+    return PublicRights(*map(tuple, words))
