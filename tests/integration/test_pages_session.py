@@ -13,7 +13,7 @@ from tests.greetings import valid_body
 from tests.problems import problem_of
 from tests.visitor import OURS, Visitor
 from turno.settings import Settings
-from turno.web.auth.session_cookie import LONGEST
+from turno.web.auth.session_cookie import MAX_COOKIE_BYTES
 
 if TYPE_CHECKING:
     from tests.api import Service
@@ -92,7 +92,7 @@ def test_a_planted_session_is_replaced_at_the_sign_in(visitor: Visitor) -> None:
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize("given", ["", "x", "ey.ey.ey", "a" * (LONGEST + 1)])
+@pytest.mark.parametrize("given", ["", "x", "ey.ey.ey", "a" * (MAX_COOKIE_BYTES + 1)])
 def test_a_token_that_is_none_starts_no_session(visitor: Visitor, given: str) -> None:
     answer = visitor.post("/sign-in", {"token": given})
     assert answer.status_code in {400, 401}

@@ -93,7 +93,7 @@ MUTANTS = (
         "every later job launches a worker",
         BY_ITSELF,
         "turno/dispatch/dispatcher.py",
-        " and self._clock() >= self._hinted_at + HINT_EVERY",
+        " and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS",
         "",
         ("tests/integration/test_api_jobs.py::test_later_jobs_are_hinted_at_now_and_then",),
     ),

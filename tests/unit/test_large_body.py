@@ -8,14 +8,14 @@ from threading import Event
 import pytest
 from flask import Request
 
-from turno.web.http.large_body import SMALL, one_at_a_time
+from turno.web.http.large_body import SMALL_BODY_BYTES, one_at_a_time
 
 
 def request_of(size: int | None) -> Request:
     return Request({"REQUEST_METHOD": "POST"} | ({} if size is None else {"CONTENT_LENGTH": str(size)}))
 
 
-@pytest.mark.parametrize("size", [SMALL + 1, None])
+@pytest.mark.parametrize("size", [SMALL_BODY_BYTES + 1, None])
 def test_a_large_body_waits_for_another_and_a_small_one_passes(size: int | None) -> None:
     first_is_done, second_began = Event(), Event()
 
@@ -25,9 +25,9 @@ def test_a_large_body_waits_for_another_and_a_small_one_passes(size: int | None)
             return first_is_done.is_set()
 
     with ThreadPoolExecutor(1) as threads:
-        with one_at_a_time(request_of(SMALL + 1)):
+        with one_at_a_time(request_of(SMALL_BODY_BYTES + 1)):
             waiting = threads.submit(second)
-            with one_at_a_time(request_of(SMALL)):
+            with one_at_a_time(request_of(SMALL_BODY_BYTES)):
                 assert not second_began.wait(0.1)
             first_is_done.set()
         assert waiting.result(10)

@@ -28,7 +28,7 @@ from turno.tenancy.identity.tenant import Tenant
 
 log = logging.getLogger(__name__)
 
-HINT_EVERY = 10.0  # seconds after which a later job is hinted at too: about the period of a sweep
+HINT_AGAIN_SECONDS = 10.0  # seconds after which a later job is hinted at too: about the period of a sweep
 
 # Told of a job that changed, by its tenant's number; must not wait.
 Announce = Callable[[int, UUID], None]
@@ -158,7 +158,7 @@ class Dispatcher:
         return Verdict(row["verdict"], job_id)
 
     def _nobody_came(self, queue: QueueInterface) -> bool:
-        return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_EVERY
+        return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS
 
     def _hint(self, queue: QueueInterface, tenant: Tenant, verdict: Verdict) -> None:
         assert verdict.job_id is not None  # noqa: S101 - an accepted job has an id

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from turno.http_server.incoming_request import IncomingRequest
 
 # Seconds a client has for a request, or to take an answer, beside the time its bytes take at the slowest pace.
-PATIENCE = 5.0
-SLOWEST = 4096  # bytes a second
-LINGER = 2.0  # seconds in which a client that was told the end may hang up first, so that it can read what was sent
-MOST_AT_ONCE = 65_536  # bytes read from one client before the others have their turn
+CLIENT_TIMEOUT_SECONDS = 5.0
+MIN_BYTES_PER_SECOND = 4096  # bytes a second
+LINGER_SECONDS = (
+    2.0  # seconds in which a client that was told the end may hang up first, so that it can read what was sent
+)
+MAX_READ_BYTES = 65_536  # bytes read from one client before the others have their turn
 
 
 class ClientSocket:
@@ -105,7 +107,7 @@ class Phase(ABC):
     @property
     def due(self) -> float:
         """Until when it may last: who keeps the slowest pace has all the time it takes."""
-        return min(self.latest, self.began + PATIENCE + self.moved / SLOWEST)
+        return min(self.latest, self.began + CLIENT_TIMEOUT_SECONDS + self.moved / MIN_BYTES_PER_SECOND)
 
     @property
     def held(self) -> int:
@@ -145,7 +147,7 @@ class Receiving(Phase):
     def advance(self, client: ClientSocket) -> bool:
         """Read what is here, and once tell a client to go on that waits to be told."""
         try:
-            data = self._begun or client.recv(MOST_AT_ONCE)
+            data = self._begun or client.recv(MAX_READ_BYTES)
         except BlockingIOError:
             return False
         if not data:
@@ -186,20 +188,20 @@ class Closing(Phase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.latest = self.began + LINGER
+        self.latest = self.began + LINGER_SECONDS
 
     def advance(self, client: ClientSocket) -> bool:
         """Drop what is still sent, up to a limit."""
         try:
-            data = client.recv(MOST_AT_ONCE)
+            data = client.recv(MAX_READ_BYTES)
         except BlockingIOError:
             return False
         self.moved += len(data)
-        return not data or self.moved > MOST_AT_ONCE
+        return not data or self.moved > MAX_READ_BYTES
 
 
 class Connection(TConn):  # type: ignore[misc]  # gunicorn has no types
-    """A connection whose requests are handed to a thread when they are whole; `close_later` closes it after LINGER."""
+    """A connection whose requests are handed to a thread when complete; `close_later` closes it after a while."""
 
     def __init__(
         self, cfg: Any, raw: socket.socket, client: Any, server: Any, close_later: Callable[[Connection], None]

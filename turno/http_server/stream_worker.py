@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from turno.http_server.client_connection import Phase
 
 LOOK_SECONDS = 0.5  # between two looks at who is overdue
-LONGEST_WAIT = 2.0  # seconds a request waits until its tenant has a place
-LONGEST_LINE = 100  # requests of one tenant that wait for that
+PLACE_WAIT_SECONDS = 2.0  # seconds a request waits until its tenant has a place
+MAX_WAITING_REQUESTS = 100  # requests of one tenant that wait for that
 # Bytes of requests and answers that are kept for all clients; beyond it the client with the most is given up.
-MOST_HELD = 64 * 1024 * 1024
+MAX_HELD_BYTES = 64 * 1024 * 1024
 NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
 GONE_ALREADY = {errno.EAGAIN, errno.ECONNABORTED}
 
@@ -128,14 +128,14 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             if now >= phase.due:
                 self._give_up(conn, phase.overdue_answer)
         for tenant, line in list(self._postponed.items()):
-            while line and line[0].postponed_at + LONGEST_WAIT <= now:
+            while line and line[0].postponed_at + PLACE_WAIT_SECONDS <= now:
                 line[0].sock.patient = False
                 self._resume(tenant)
 
     def _postpone(self, conn: Connection, tenant: int) -> None:
-        """Have a request wait until its tenant has a place, for LONGEST_WAIT at most: then it is refused."""
+        """Have a request wait until its tenant has a place, for PLACE_WAIT_SECONDS at most: then it is refused."""
         now, line = monotonic(), self._postponed.setdefault(tenant, deque())
-        if len(line) >= LONGEST_LINE:
+        if len(line) >= MAX_WAITING_REQUESTS:
             conn.sock.patient = False
             self._begin(conn)
         elif not conn.postponed_at:
@@ -188,7 +188,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             self._give_up(conn, refusal(error.status, error.reason))
             return
         self._hold(conn, phase.held)
-        if self._held > max(MOST_HELD, 4 * self.wsgi.largest_body):
+        if self._held > max(MAX_HELD_BYTES, 4 * self.wsgi.largest_body):
             self._give_up(max(self._waiting, key=lambda one: one.held), refusal(503, "Service Unavailable"))
         if over and conn in self._waiting:
             self._leave(conn)

@@ -7,7 +7,7 @@ from typing import Self
 from uuid import UUID
 
 SCHEMA = re.compile(r"t_[0-9a-f]{12}")
-LARGEST = 512  # bytes; what is longer was not written by a relay
+MAX_MESSAGE_BYTES = 512  # bytes; what is longer was not written by a relay
 
 
 class Undecodable(ValueError):
@@ -29,7 +29,7 @@ class Message:
     @classmethod
     def decode(cls, body: bytes) -> Self:
         """Read a body; raises Undecodable with a sentence for whoever looks into the quarantine."""
-        if len(body) > LARGEST:
+        if len(body) > MAX_MESSAGE_BYTES:
             raise Undecodable(f"{len(body)} bytes are more than any message has")
         try:
             said = json.loads(body)

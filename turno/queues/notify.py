@@ -8,7 +8,9 @@ from turno.jobs.job import JobRef
 
 log = logging.getLogger(__name__)
 
-BREATH = 0.005  # seconds between two notifications of one process: a commit with a notification takes a global lock
+PAUSE_SECONDS = (
+    0.005  # seconds between two notifications of one process: a commit with a notification takes a global lock
+)
 
 
 class PoolQueue:
@@ -52,7 +54,7 @@ class PoolQueue:
             except Exception as error:  # noqa: BLE001 - a lost hint is no error
                 log.warning("workers not woken: %s", error)
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, BREATH)
+                self._changed.wait_for(lambda: self._closed, PAUSE_SECONDS)
         self._hang_up()
 
     def _next(self) -> bool:

@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 Connection = psycopg.Connection[Any]
 
-SWEEP = 2.0  # seconds between two looks at a tenant's watched jobs, in case a hint was lost
-SHARE = 4  # looking takes at most one part in so many and one of the time
+SWEEP_SECONDS = 2.0  # seconds between two looks at a tenant's watched jobs, in case a hint was lost
+LOOK_SHARE = 4  # looking takes at most one part in so many and one of the time
 READ_PAUSE = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
 ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
-RETRY = 0.5  # seconds between two tries to reach a database that is away
+RECONNECT_SECONDS = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
-READ_AT_MOST = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
+JOBS_PER_READ = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
 
 
 class ServerFull(TurnoError):
@@ -62,7 +62,7 @@ class Hub:
         most: int,
         most_per_tenant: int,
         most_per_user: int,
-        sweep: float = SWEEP,
+        sweep: float = SWEEP_SECONDS,
     ) -> None:
         self._connect = connect
         self._render = render
@@ -144,7 +144,7 @@ class Hub:
                 log.warning("live streams wait for the database: %s", error)
             except Exception:
                 log.exception("live streams begin anew")
-            self._rest(None, RETRY)
+            self._rest(None, RECONNECT_SECONDS)
 
     def _serve(self, listener: Listener, connection: Connection) -> None:
         while not self._stopping:
@@ -186,7 +186,7 @@ class Hub:
         return [(audience, jobs) for audience, jobs in audiences if jobs]
 
     def _show(self, connection: Connection, audience: TenantSubscribers, job_ids: set[UUID]) -> None:
-        some = list(job_ids)[:READ_AT_MOST]
+        some = list(job_ids)[:JOBS_PER_READ]
         with as_api(connection, audience.tenant) as reader:
             rows = watched_jobs.named(reader, some)
             # A job that waits for a person has no time to run at; its user was told that, as of an end.
@@ -207,7 +207,7 @@ class Hub:
         audience.miss(followed - {row["id"] for row in standings})
         if changed := audience.changed(standings, just_ended):
             self._show(connection, audience, changed)
-        self._sweeps_due = monotonic() + SHARE * (monotonic() - began)
+        self._sweeps_due = monotonic() + LOOK_SHARE * (monotonic() - began)
 
     def _guarded(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
         """Run one tenant's work: its lock timeout or fault is logged and ends here, a lost connection is raised."""

@@ -14,12 +14,12 @@ from turno.store import changes
 log = logging.getLogger(__name__)
 
 # Any role may notify, and to read what a notification names takes longer than to send it.
-FLOOD = 1_000_000  # bytes of notifications within a second
+FLOOD_BYTES_PER_SECOND = 1_000_000  # bytes of notifications within a second
 CLOSED_SECONDS = 1.0
 
 
 class Listener:
-    """Returns the jobs that notifications name; ends its session for a second when more than FLOOD bytes come in one.
+    """Returns the jobs that notifications name; a flood of notifications ends its session for a second.
 
     The session runs no other statement: PostgreSQL delivers what is notified during a statement all at once with its
     answer, and that would have to fit into memory. A new session receives only what is notified after its LISTEN.
@@ -77,4 +77,4 @@ class Listener:
         if now >= self._second_ends:
             self._second_ends, self._bytes = now + 1.0, 0
         self._bytes += heard
-        return self._bytes > FLOOD
+        return self._bytes > FLOOD_BYTES_PER_SECOND

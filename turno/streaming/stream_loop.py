@@ -24,7 +24,7 @@ SLOW_SECONDS = 20.0
 LOOK_SECONDS = 0.5  # between two looks at the clock
 SEND_BUFFER = 65536  # bytes the kernel keeps for one reader
 UNACKNOWLEDGED_MS = 30_000  # after which the kernel gives up a reader whose network is gone
-FAREWELL_SECONDS = 0.5  # for which the streams' last bytes may take at the server's end
+CLOSE_SECONDS = 0.5  # for which the streams' last bytes may take at the server's end
 FINISH_SECONDS = 5.0  # by far longer: where processors are short, a thread waits for its turn
 
 
@@ -238,7 +238,7 @@ class StreamLoop:
             if not stream.held:
                 with self._alone(stream):
                     self._serve(stream)
-        end = monotonic() + FAREWELL_SECONDS
+        end = monotonic() + CLOSE_SECONDS
         while self._streams and monotonic() < end:
             self._wait(end)
         for stream in list(self._streams.values()):

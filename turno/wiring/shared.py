@@ -31,7 +31,7 @@ from turno.without_secrets import WORKERS_NEED
 from turno.worker.liveness import Liveness
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
-LEAST_PATIENCE = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
+MIN_ANSWER_SECONDS = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
 
 
 def logins(settings: Settings) -> Logins:
@@ -72,7 +72,7 @@ def supervisor_link(settings: Settings, application: str = "turno-engine") -> En
 
     def connect() -> TimeoutConnection:
         connection = service_session(known, known.engine, application=application)
-        connection.answer_within = max(LEAST_PATIENCE, settings.dead_after_seconds / 2)
+        connection.answer_within = max(MIN_ANSWER_SECONDS, settings.dead_after_seconds / 2)
         return connection
 
     return EngineLink(connect, rest=RETRY)

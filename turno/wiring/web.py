@@ -35,10 +35,10 @@ from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_n
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
 # does not answer, and the caller should hear of that soon.
-PATIENCE = 2.0
+POOL_TIMEOUT_SECONDS = 2.0
 # Seconds after which the pool gives up until the next request asks: its own pauses grow to minutes, and a database
 # that is back would not be noticed for as long.
-RECONNECT = 2.0
+POOL_RECONNECT_SECONDS = 2.0
 SPARE_DESCRIPTORS = 1000
 
 
@@ -172,8 +172,8 @@ def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
         check=ConnectionPool.check_connection,
         min_size=min(2, settings.web_threads),
         max_size=settings.web_threads,
-        timeout=PATIENCE,
-        reconnect_timeout=RECONNECT,
+        timeout=POOL_TIMEOUT_SECONDS,
+        reconnect_timeout=POOL_RECONNECT_SECONDS,
         name="web",
         open=True,
     )

@@ -13,7 +13,7 @@ from turno.queues.rabbitmq.topology import QUEUE
 
 log = logging.getLogger(__name__)
 
-HOLD = 0.1  # seconds a message may be kept from other consumers while every child here is busy
+RETURN_AFTER_SECONDS = 0.1  # seconds a message may be kept from other consumers while every child here is busy
 
 
 class Receiver(Link):
@@ -114,7 +114,7 @@ class Receiver(Link):
 
     def _return_soon(self) -> None:
         if self._returning is None:
-            self._returning = self._loop.call_later(HOLD, self._return_held)
+            self._returning = self._loop.call_later(RETURN_AFTER_SECONDS, self._return_held)
 
     def _return_held(self) -> None:
         """Give back what still waits here, and consume again only as much as there is credit for."""

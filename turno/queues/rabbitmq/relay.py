@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=5)
 KEEP_EVERY = LEASE.total_seconds() / 4
-BATCH = 256
+PUBLISH_BATCH = 256
 SHORTEST, LONGEST = 0.005, 1.0  # seconds between two looks while nothing is to be published
-STANDBY = 1.0  # seconds between two looks whether the one who publishes is gone
-LOOK_FOR_LOST = 5.0  # seconds between two looks for messages that got lost
+LEASE_POLL_SECONDS = 1.0  # seconds between two looks whether the one who publishes is gone
+LOST_CHECK_SECONDS = 5.0  # seconds between two looks for messages that got lost
 LOST_IN_A_FULL_QUEUE = timedelta(minutes=5)  # what is said of an empty queue may not be said of one in which much waits
 
 
@@ -68,15 +68,15 @@ class Relay:
                 if self._keep():
                     self._engine.run(self._wait, self.turn())
                 else:
-                    stopped.wait(STANDBY)
+                    stopped.wait(LEASE_POLL_SECONDS)
             except psycopg.Error as error:
                 log.warning("nothing published: the database does not answer: %s", error)
-                stopped.wait(STANDBY * (0.5 + self._chance()))
+                stopped.wait(LEASE_POLL_SECONDS * (0.5 + self._chance()))
             except TurnoError as error:
                 log.warning("nothing published: %s", error)
                 # Another host may reach the broker; hints do not shorten the pause.
                 self._leave()
-                stopped.wait(STANDBY * (1 + self._chance()))
+                stopped.wait(LEASE_POLL_SECONDS * (1 + self._chance()))
         self._leave()
         self._engine.close()
 
@@ -98,7 +98,7 @@ class Relay:
         return 0.0 if published else self._rest
 
     def _publish(self) -> bool:
-        outgoing = self._engine.run(broker.unpublished, self._window, BATCH)
+        outgoing = self._engine.run(broker.unpublished, self._window, PUBLISH_BATCH)
         if outgoing:
             sent = self._publisher.publish(outgoing)
             crash_points.reach("published")
@@ -109,7 +109,7 @@ class Relay:
         """Publish again what should be in the broker and is not, or was not taken out for very long."""
         if monotonic() < self._look_for_lost_at:
             return
-        self._look_for_lost_at = monotonic() + LOOK_FOR_LOST
+        self._look_for_lost_at = monotonic() + LOST_CHECK_SECONDS
         lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
         if lost := self._engine.run(broker.unpublish, lost_after):
             log.warning("published again: %s messages were not taken in %s", lost, lost_after)

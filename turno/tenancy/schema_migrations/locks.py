@@ -11,10 +11,10 @@ from typing import Any, LiteralString, TypeVar
 
 from psycopg import Connection, errors
 
-TRIES = 5
+LOCK_TRIES = 5
 LOCK_TIMEOUT = "2s"
-PATIENCE = 2.0
-POLL = 0.02
+LOCK_TIMEOUT_SECONDS = 2.0
+LOCK_POLL_SECONDS = 0.02
 Result = TypeVar("Result")
 
 _ROLES = -1
@@ -49,11 +49,11 @@ def _take(admin: Connection[Any], statement: LiteralString, schema: str) -> None
 
     The two would wait for each other, and what the deadlock leaves behind is an invalid index.
     """
-    give_up = time.monotonic() + PATIENCE
+    give_up = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while admin.execute(statement, [_SCHEMA, schema]).fetchone() != (True,):
         if time.monotonic() > give_up:
             raise errors.LockNotAvailable(f"{schema} is being migrated by somebody else")
-        time.sleep(POLL)
+        time.sleep(LOCK_POLL_SECONDS)
 
 
 def impatient(admin: Connection[Any]) -> None:
@@ -63,7 +63,7 @@ def impatient(admin: Connection[Any]) -> None:
 
 def insistently(work: Callable[[], Result]) -> Result:
     """Return what `work` returns; try it again a few times while others hold the locks that it needs."""
-    for attempt in range(1, TRIES):
+    for attempt in range(1, LOCK_TRIES):
         try:
             return work()
         except (errors.LockNotAvailable, errors.DeadlockDetected):

@@ -9,7 +9,7 @@ from turno.web.auth.tokens import Principal
 from turno.web.public_url import over_https
 
 # Browsers drop a cookie that is larger than 4096 bytes with its name and attributes.
-LONGEST = 3800
+MAX_COOKIE_BYTES = 3800
 _PLAIN, _SECURE = "turno", "__Host-turno"
 
 

@@ -6,7 +6,7 @@ from threading import Lock
 
 from flask import Request
 
-SMALL = 16 * 1024  # bytes, checked within a millisecond
+SMALL_BODY_BYTES = 16 * 1024  # bytes, checked within a millisecond
 _computing = Lock()
 
 
@@ -17,7 +17,7 @@ def one_at_a_time(request: Request) -> Iterator[None]:
     The interpreter runs one thread at a time anyway. But a request that comes back from the database waits for it
     behind every thread that computes: with eight large bodies, eight times as long as with one.
     """
-    if request.content_length is not None and request.content_length <= SMALL:
+    if request.content_length is not None and request.content_length <= SMALL_BODY_BYTES:
         yield
         return
     with _computing:

@@ -51,7 +51,7 @@ def _begin(token: str) -> Response:
             "sign-in refused: it came over HTTP from %s, which TRUSTED_PROXIES may have to name", request.remote_addr
         )
         return sign_in_page(status=403, notice="not over https")
-    if len(token) > session_cookie.LONGEST:
+    if len(token) > session_cookie.MAX_COOKIE_BYTES:
         return sign_in_page(status=400, notice="token too long")
     try:
         principal = services().tokens.read(token, request.remote_addr)
