@@ -14,7 +14,7 @@ from benchmarks import processor_time
 from benchmarks.report import Report
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from nemesis.environment import open_stage
+from nemesis.environment import open_environment
 from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from nemesis.environment import Stage
+    from nemesis.environment import Environment
     from turno.tenancy.identity.answer_timeout import TimeoutConnection
     from turno.tenancy.identity.tenant import Tenant
 
@@ -98,9 +98,9 @@ class Branch:
 
 @dataclass(slots=True)
 class Bench:
-    """A stage, its branches, and the one who asks for batches."""
+    """An environment, its branches, and the one who asks for batches."""
 
-    stage: Stage
+    environment: Environment
     branches: list[Branch]
     web: TimeoutConnection
 
@@ -119,7 +119,7 @@ class Bench:
                 self._ask(branch)
 
     def _ask(self, branch: Branch) -> None:
-        orders = self.stage.new_orders(branch.tenant, ORDERS)
+        orders = self.environment.new_orders(branch.tenant, ORDERS)
         payload = {"order_ids": orders, "point_of_sale": 1}
         job = NewJob(
             type=BatchInvoicing.type,
@@ -169,16 +169,16 @@ def run(options: Options) -> Report:
 
 @contextmanager
 def _open_bench() -> Iterator[Bench]:
-    with open_stage() as stage, ExitStack() as stack:
-        branches = [Branch(tenant, stack.enter_context(stage.admin(tenant))) for tenant in stage.tenants]
+    with open_environment() as environment, ExitStack() as stack:
+        branches = [Branch(tenant, stack.enter_context(environment.admin(tenant))) for tenant in environment.tenants]
         for branch in branches:
             branch.admin.execute(FORGIVEN)
-        yield Bench(stage, branches, stack.enter_context(stage.web()))
+        yield Bench(environment, branches, stack.enter_context(environment.web()))
 
 
 def _kill(bench: Bench, step: str, *, until: int, end: float) -> None:
     killer = Killer(Random(until))  # noqa: S311 - when a child dies is no secret
-    with _pools(bench.stage, step) as pools:
+    with _pools(bench.environment, step) as pools:
         while bench.killed() < until and time.perf_counter() < end:
             bench.ask_for_more()
             for _ in range(LOOKS):
@@ -211,15 +211,15 @@ class Killer:
 
 
 def _finish(bench: Bench) -> None:
-    with _pools(bench.stage, AT_RANDOM):
+    with _pools(bench.environment, AT_RANDOM):
         while bench.left():
             time.sleep(0.1)
 
 
 @contextmanager
-def _pools(stage: Stage, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def _pools(environment: Environment, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Run pools as the product does, whose children kill themselves at a step."""
-    environment = stage.environment("pool") | {
+    variables = environment.variables("pool") | {
         "LOG_LEVEL": "ERROR",
         "POOL_MIN_CHILDREN": str(CHILDREN),
         "POOL_MAX_CHILDREN": str(CHILDREN),
@@ -229,13 +229,13 @@ def _pools(stage: Stage, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
         "DEAD_AFTER_SECONDS": "60",
     }
     if step:
-        environment["TURNO_CRASH_AT"] = step
-    with (stage.folder / "workers.log").open("ab") as log:
+        variables["TURNO_CRASH_AT"] = step
+    with (environment.folder / "workers.log").open("ab") as log:
         pools = [
             subprocess.Popen(
                 [sys.executable, str(ROOT / "cli" / "worker_pool.py")],
                 cwd=ROOT,
-                env=environment,
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -21,8 +21,8 @@ from turno.testing.client_log import Asked
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from nemesis.environment import Stage
-    from nemesis.http_client import Door
+    from nemesis.environment import Environment
+    from nemesis.http_client import HttpClient
     from nemesis.wishes import Wishes
     from turno.queues.interface import QueueInterface
     from turno.tenancy.identity.tenant import Tenant
@@ -41,19 +41,19 @@ class Client(Thread):
         self,
         number: int,
         seed: int,
-        stage: Stage,
+        environment: Environment,
         *,
         wishes: Wishes,
-        door: Door,
+        http_client: HttpClient,
         told: ClientLog,
         leak_detector: LeakDetector,
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._user = f"user-{number}"
         self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
-        self._stage = stage
+        self._environment = environment
         self._wishes = wishes
-        self._door = door
+        self._http_client = http_client
         self._told = told
         self._leak_detector = leak_detector
         self._over = Event()
@@ -71,12 +71,12 @@ class Client(Thread):
                     self._ask()
 
     def _open_jobs(self) -> int:
-        with self._stage.admin() as session:
+        with self._environment.admin() as session:
             return int(session.execute("SELECT count(*) FROM turno.tickets").fetchall()[0][0])
 
     def _ask(self) -> None:
-        tenant = self._chance.choice(self._stage.tenants)
-        handler, payload = self._wishes.draw(self._chance, lambda n: self._stage.new_orders(tenant, n))
+        tenant = self._chance.choice(self._environment.tenants)
+        handler, payload = self._wishes.draw(self._chance, lambda n: self._environment.new_orders(tenant, n))
         if handler is not Invoicing:
             payload["note"] = self._leak_detector.of(tenant)
         self._asked += 1
@@ -94,7 +94,7 @@ class Client(Thread):
         while not self._over.is_set():
             path = f"/api/jobs/{asked.type}"
             try:
-                job_id = self._door.ask(
+                job_id = self._http_client.ask(
                     self._user, tenant, path, body, key=asked.key, chance=self._chance
                 ).job_id  # fmt: skip
             except NoAnswer as error:
@@ -110,20 +110,20 @@ class Client(Thread):
         """Cancel, and perhaps want it after all; whoever gets no answer leaves it at that."""
         self._over.wait(self._chance.uniform(0, 1.5))
         with suppress(NoAnswer):
-            self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
+            self._http_client.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
             if self._chance.choice((True, False)):
-                again = self._door.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
+                again = self._http_client.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
                 if again is not None:
                     self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
 
 
-def leave_unheard(stage: Stage, queue: QueueInterface, told: ClientLog) -> None:
+def leave_unheard(environment: Environment, queue: QueueInterface, told: ClientLog) -> None:
     """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
-    for tenant in stage.tenants:
+    for tenant in environment.tenants:
         asked = Asked(tenant.slug, "last", Plain.type, "the last")
         wanted = Submission(handler=Plain, payload=asdict(Work()), user_id="last", idempotency_key=asked.key)
         told.ask(asked)
         unheard = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
-        job_id = Dispatcher(connection=stage.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
+        job_id = Dispatcher(connection=environment.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
         if job_id is not None:
             told.answer(asked, job_id)

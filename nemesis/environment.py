@@ -71,7 +71,7 @@ SELECT new_id FROM chosen
 """
 
 
-class Stage:
+class Environment:
     """A server, an installation with tenants, and the environment of every process of the run."""
 
     def __init__(self, cluster: Cluster, url: str, folder: Path, tenants: list[Tenant]) -> None:
@@ -86,7 +86,7 @@ class Stage:
         self.logs.mkdir()
         self._orders = count(1_000_000, 1000)
 
-    def environment(self, backend: str, url: str = "") -> dict[str, str]:
+    def variables(self, backend: str, url: str = "") -> dict[str, str]:
         """Return the variables of a worker; each carries the folder as its mark."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNO_")}
         return {
@@ -107,9 +107,9 @@ class Stage:
             MARK: str(self.folder),
         }
 
-    def web_environment(self) -> dict[str, str]:
+    def web_variables(self) -> dict[str, str]:
         """Return the variables of the web; it is no worker, and those that it launches are marked by it."""
-        kept = {name: value for name, value in self.environment("pool").items() if name != MARK}
+        kept = {name: value for name, value in self.variables("pool").items() if name != MARK}
         return {**kept, FOLDER: str(self.folder)}
 
     @property
@@ -119,7 +119,7 @@ class Stage:
 
     def settings(self, backend: str) -> Settings:
         """Return the settings of this process as one of the run's."""
-        return Settings.read(self.environment(backend))
+        return Settings.read(self.variables(backend))
 
     @contextmanager
     def web(self) -> Iterator[TimeoutConnection]:
@@ -142,7 +142,7 @@ class Stage:
 
 
 @contextmanager
-def open_stage() -> Iterator[Stage]:
+def open_environment() -> Iterator[Environment]:
     """Start the server, install, add the tenants; in the end all of it is gone."""
     folder = Path(tempfile.mkdtemp(prefix="turno-nemesis-"))
     try:
@@ -150,16 +150,16 @@ def open_stage() -> Iterator[Stage]:
             with psycopg.connect(cluster.url, autocommit=True) as first:
                 first.execute("CREATE DATABASE nemesis")
             url = cluster.url_of("nemesis")
-            yield Stage(cluster, url, folder, _install(url))
+            yield Environment(cluster, url, folder, _install(url))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def set_off(stage: Stage) -> None:
+def set_off(environment: Environment) -> None:
     """Give each tenant another backend to begin with, so that every one has work even if none is ever changed."""
-    backends = ("exec", "pool", "rabbitmq" if stage.broker_url else "exec")
-    with stage.admin() as session:
-        for tenant, backend in zip(stage.tenants, backends, strict=True):
+    backends = ("exec", "pool", "rabbitmq" if environment.broker_url else "exec")
+    with environment.admin() as session:
+        for tenant, backend in zip(environment.tenants, backends, strict=True):
             session.execute("UPDATE turno.tenants SET backend = %s WHERE id = %s", (backend, tenant.id))
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from nemesis.broker import StrickenBroker
-    from nemesis.environment import Stage
+    from nemesis.environment import Environment
     from nemesis.network import Network
-    from nemesis.processes import Crew
+    from nemesis.processes import Processes
     from nemesis.schedule import Fault
     from turno.tenancy.identity.tenant import Tenant
 
@@ -65,9 +65,11 @@ class Undo(NamedTuple):
 class Faults:
     """Does what the schedule says, and undoes what lasts when its time has come."""
 
-    def __init__(self, stage: Stage, crew: Crew, network: Network | None, broker: StrickenBroker | None) -> None:
-        self._stage = stage
-        self._crew = crew
+    def __init__(
+        self, environment: Environment, run_processes: Processes, network: Network | None, broker: StrickenBroker | None
+    ) -> None:
+        self._environment = environment
+        self._processes = run_processes
         self._network = network
         self._broker = broker
         self._to_heal: list[Undo] = []
@@ -77,17 +79,17 @@ class Faults:
         """Do it; returns how many were struck, 0 when there was nobody."""
         match fault.kind:
             case "restart database":
-                self._stage.cluster.restart_immediate()
+                self._environment.cluster.restart_immediate()
                 return 1
             case "kill database":
-                self._stage.cluster.kill()
-                self._stage.cluster.start()
+                self._environment.cluster.kill()
+                self._environment.cluster.start()
                 return 1
             case "end session":
                 return self._end_session(fault.whom)
             case "stop cron":
-                self._crew.cron_rests.set()
-                self._later(fault.hold, self._crew.cron_rests.clear)
+                self._processes.cron_rests.set()
+                self._later(fault.hold, self._processes.cron_rests.clear)
                 return 1
             case "blackhole":
                 return self._blackhole(fault)
@@ -111,7 +113,7 @@ class Faults:
             self._broker.heal()
 
     def _signal(self, fault: Fault) -> int:
-        workers = self._crew.workers()
+        workers = self._processes.workers()
         verb, _, whom = fault.kind.partition(" ")
         if whom == "child":
             child = _pick([child for children in workers.values() for child in children], fault.whom)
@@ -166,7 +168,7 @@ class Faults:
         self._later(WAKES_LATER, lambda: processes.resume(supervisor))
 
     def _holders(self) -> list[Holder]:
-        with suppress(psycopg.Error), self._stage.admin() as session:
+        with suppress(psycopg.Error), self._environment.admin() as session:
             return [Holder(*row) for row in session.execute(HOLDERS).fetchall()]
         return []
 
@@ -182,17 +184,17 @@ class Faults:
             if time.monotonic() < looked + LOOK_EVERY:
                 return False
             looked = time.monotonic()
-            return any(self._started_anew(tenant, frozen) for tenant in self._stage.tenants)
+            return any(self._started_anew(tenant, frozen) for tenant in self._environment.tenants)
 
         return look
 
     def _started_anew(self, tenant: Tenant, frozen: Holder) -> bool:
-        with suppress(psycopg.Error), self._stage.admin(tenant) as session:
+        with suppress(psycopg.Error), self._environment.admin(tenant) as session:
             return session.execute(STARTED_ANEW, (frozen.jobs, frozen.tokens)).rowcount > 0
         return False
 
     def _end_session(self, whom: float) -> int:
-        with suppress(psycopg.Error), self._stage.admin() as session:
+        with suppress(psycopg.Error), self._environment.admin() as session:
             pid = _pick([pid for (pid,) in session.execute(SESSIONS)], whom)
             if pid is not None:
                 session.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -207,7 +209,7 @@ class Faults:
         return 1
 
     def _end_web(self, fault: Fault) -> int:
-        found = self._crew.web_processes()
+        found = self._processes.web_processes()
         if fault.kind == "terminate web":
             return len(processes.terminate(*found[:1]))
         victim = _pick(found, fault.whom)
@@ -219,12 +221,12 @@ class Faults:
     def _change_backend(self, whom: float) -> int:
         """Do what an operator does, for all tenants, for half of them or for one."""
         names = ("exec", "pool", *(("rabbitmq",) if self._broker is not None else ()))
-        some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._stage.tenants)]
+        some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._environment.tenants)]
         orders = [(name,) for name in names] + [(name, *one) for name in (*names, "default") for one in some]
         order = orders[int(whom * len(orders))]
         command = [sys.executable, "-m", "turno.commands.main", "backend", "set", *order]
-        environment = self._stage.web_environment()
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        variables = self._environment.web_variables()
+        done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
         log.info("backend set %s: %s%s", " ".join(order), done.stdout, done.stderr)
         return int(done.returncode == 0)
 

@@ -44,7 +44,7 @@ class Answer(NamedTuple):
         return UUID(self.body["job_id"]) if self.status == HTTPStatus.ACCEPTED else None
 
 
-class Door:
+class HttpClient:
     """Asks the web at a port, and remembers what it said to whom; safe to share between threads."""
 
     def __init__(self, port: int, settings: Settings, *, leak_detector: LeakDetector) -> None:

@@ -23,7 +23,7 @@ from turno.wiring.shared import ROOT, engine_link
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nemesis.environment import Stage
+    from nemesis.environment import Environment
     from nemesis.network import Network
     from turno.queues.exec.launcher import ExecQueue
 
@@ -37,27 +37,27 @@ log = logging.getLogger(__name__)
 WEB = "web"
 
 
-class Crew:
+class Processes:
     """Everything that runs jobs, from `start` to `stop`."""
 
-    def __init__(self, stage: Stage, *, network: Network | None) -> None:
-        """`network` is what the first pool reaches the database by; consumers come where the stage has a broker."""
-        self._stage = stage
+    def __init__(self, environment: Environment, *, network: Network | None) -> None:
+        """`network` is how the first pool reaches the database; there are consumers if there is a broker."""
+        self._environment = environment
         self._network = network
-        self._port = network.forward(stage.cluster.port) if network else 0
+        self._port = network.forward(environment.cluster.port) if network else 0
         self._starts: dict[str, Callable[[], subprocess.Popen[bytes]]] = {WEB: self._start_web}
         self._starts |= {f"pool {number}": self._start_pool for number in range(POOLS)}
         if network is not None:
             self._starts["pool 0"] = self._start_far_pool
-        if stage.broker_url:
+        if environment.broker_url:
             self._starts |= {f"consumer {number}": self._start_consumer for number in range(CONSUMERS)}
         self._residents: dict[str, subprocess.Popen[bytes]] = {}
         self._over = Event()
         self._keeping = Event()
         self._keeper, self._cron = Thread(target=self._keep_residents), Thread(target=self._be_cron)
         self.cron_rests = Event()
-        self._log = stage.workers_log.open("ab")
-        self._web_log = (stage.logs / "web.log").open("ab")
+        self._log = environment.workers_log.open("ab")
+        self._web_log = (environment.logs / "web.log").open("ab")
 
     def start(self) -> None:
         """Start the residents and cron; each resident is started again when it has ended, as an init system would."""
@@ -89,11 +89,11 @@ class Crew:
 
     def exec_queue(self) -> ExecQueue:
         """Return what launches a worker for a job."""
-        return exec_queue(self._stage.settings("exec"), self._stage.environment("exec"))
+        return exec_queue(self._environment.settings("exec"), self._environment.variables("exec"))
 
     def everybody(self) -> list[int]:
         """Return every process of the run's workers."""
-        marked = set(processes.marked(MARK, str(self._stage.folder)))
+        marked = set(processes.marked(MARK, str(self._environment.folder)))
         # A child that shows a title has written it over its environment, the mark with it.
         return sorted(marked | {child for pid in marked for child in processes.children(pid)})
 
@@ -123,22 +123,22 @@ class Crew:
             self._over.wait(LOOK_EVERY)
 
     def _start_pool(self) -> subprocess.Popen[bytes]:
-        return self._start_worker("pool", self._stage.environment("pool"))
+        return self._start_worker("pool", self._environment.variables("pool"))
 
     def _start_far_pool(self) -> subprocess.Popen[bytes]:
         assert self._network is not None  # noqa: S101 - it is started where there is one
-        here, there = f"127.0.0.1:{self._stage.cluster.port}", f"{self._network.our_ip}:{self._port}"
-        environment = self._stage.environment("pool", self._stage.url.replace(here, there))
-        return self._start_worker("pool", environment, self._network.prefix())
+        here, there = f"127.0.0.1:{self._environment.cluster.port}", f"{self._network.our_ip}:{self._port}"
+        variables = self._environment.variables("pool", self._environment.url.replace(here, there))
+        return self._start_worker("pool", variables, self._network.prefix())
 
     def _start_consumer(self) -> subprocess.Popen[bytes]:
-        return self._start_worker("consume", self._stage.environment("rabbitmq"))
+        return self._start_worker("consume", self._environment.variables("rabbitmq"))
 
     def _start_web(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "nemesis.web"],
             cwd=ROOT,
-            env=self._stage.web_environment(),
+            env=self._environment.web_variables(),
             stdin=subprocess.DEVNULL,
             stdout=self._web_log,
             stderr=self._web_log,
@@ -146,12 +146,12 @@ class Crew:
         )
 
     def _start_worker(
-        self, program: str, environment: dict[str, str], prefix: Sequence[str] = ()
+        self, program: str, variables: dict[str, str], prefix: Sequence[str] = ()
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [*prefix, sys.executable, "-m", "turno.commands.main", program],
             cwd=ROOT,
-            env=environment,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -159,7 +159,7 @@ class Crew:
         )
 
     def _be_cron(self) -> None:
-        settings = self._stage.settings("exec")
+        settings = self._environment.settings("exec")
         passes = Maintenance(
             engine=engine_link(settings),
             queue=self.exec_queue(),

@@ -18,11 +18,11 @@ import psycopg
 from nemesis.broker import StrickenBroker
 from nemesis.clients import Client, leave_unheard
 from nemesis.effects import EFFECTS
-from nemesis.environment import open_stage, set_off
+from nemesis.environment import open_environment, set_off
 from nemesis.faults import Faults
-from nemesis.http_client import Door
+from nemesis.http_client import HttpClient
 from nemesis.network import Network
-from nemesis.processes import Crew
+from nemesis.processes import Processes
 from nemesis.schedule import BROKER, NETWORK
 from turno.servers.private_rabbitmq import Node, NodeError
 from turno.servers.wait import wait_until
@@ -33,7 +33,7 @@ from turno.testing.leak_detector import LeakDetector
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nemesis.environment import Stage
+    from nemesis.environment import Environment
     from nemesis.schedule import Schedule
     from nemesis.wishes import Wishes
 
@@ -72,7 +72,7 @@ class Verdict:
 
 
 class Run:
-    """Plays a schedule on a stage of its own."""
+    """Plays a schedule on a environment of its own."""
 
     def __init__(self, schedule: Schedule, wishes: Wishes, *, patience: float) -> None:
         """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
@@ -86,31 +86,33 @@ class Run:
         """Return what became of it; every process is gone by then."""
         with ExitStack() as held:
             network = self._network(held)
-            stage = held.enter_context(open_stage())
-            broker = self._broker(held, stage)
-            logging.basicConfig(filename=stage.logs / "nemesis.log", level=logging.INFO)
-            set_off(stage)
-            crew = Crew(stage, network=network)
-            faults = Faults(stage, crew, network, broker)
-            self._checker = Checker(stage.url, stage.tenants, log=self._told, effects=EFFECTS)
-            self._leak_detector = LeakDetector(stage.url, stage.tenants, stage.logs)
-            self._door = Door(stage.web_port, stage.settings("pool"), leak_detector=self._leak_detector)
-            crew.start()
+            environment = held.enter_context(open_environment())
+            broker = self._broker(held, environment)
+            logging.basicConfig(filename=environment.logs / "nemesis.log", level=logging.INFO)
+            set_off(environment)
+            run_processes = Processes(environment, network=network)
+            faults = Faults(environment, run_processes, network, broker)
+            self._checker = Checker(environment.url, environment.tenants, log=self._told, effects=EFFECTS)
+            self._leak_detector = LeakDetector(environment.url, environment.tenants, environment.logs)
+            self._http_client = HttpClient(
+                environment.web_port, environment.settings("pool"), leak_detector=self._leak_detector
+            )
+            run_processes.start()
             try:
-                wait_until(self._door.answers_at_all, within=READY_WITHIN, every=0.2)
-                self._strike(stage, faults)
+                wait_until(self._http_client.answers_at_all, within=READY_WITHIN, every=0.2)
+                self._strike(environment, faults)
                 faults.heal(everything=True)
-                if not self.verdict.violations and self._drained(stage):
+                if not self.verdict.violations and self._drained(environment):
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
-                    wait_until(crew.only_residents_are_left, within=GONE_WITHIN, every=0.1)
-                    leave_unheard(stage, crew.exec_queue(), self._told)
-                    if self._drained(stage):
-                        crew.dismiss()
-                        wait_until(lambda: not self._workers(stage), within=GONE_WITHIN, every=0.2)
+                    wait_until(run_processes.only_residents_are_left, within=GONE_WITHIN, every=0.1)
+                    leave_unheard(environment, run_processes.exec_queue(), self._told)
+                    if self._drained(environment):
+                        run_processes.dismiss()
+                        wait_until(lambda: not self._workers(environment), within=GONE_WITHIN, every=0.2)
             finally:
                 faults.heal(everything=True)
-                crew.stop()
-            self._judge_the_end(stage)
+                run_processes.stop()
+            self._judge_the_end(environment)
         return self.verdict
 
     def _network(self, held: ExitStack) -> Network | None:
@@ -126,16 +128,16 @@ class Run:
         held.callback(network.down)
         return network
 
-    def _broker(self, held: ExitStack, stage: Stage) -> StrickenBroker | None:
+    def _broker(self, held: ExitStack, environment: Environment) -> StrickenBroker | None:
         if not self._wanted((*BROKER, "change backend")):
             return None
-        node = Node(folder=stage.folder / "broker")
+        node = Node(folder=environment.folder / "broker")
         try:
             held.enter_context(node)
         except NodeError as error:
             self._left_out((*BROKER, "change backend"), str(error))
             return None
-        stage.broker_url = node.url
+        environment.broker_url = node.url
         broker = StrickenBroker(node)
         held.callback(broker.close)
         held.callback(lambda: self.verdict.not_done.extend(broker.refusals))
@@ -148,14 +150,14 @@ class Run:
         scheduled = {fault.kind for fault in self._schedule.faults}
         self.verdict.not_done += [f"{kind}: {why}" for kind in kinds if kind in scheduled]
 
-    def _strike(self, stage: Stage, faults: Faults) -> None:
+    def _strike(self, environment: Environment, faults: Faults) -> None:
         people = [
             Client(
                 number,
                 self._schedule.seed,
-                stage,
+                environment,
                 wishes=self._wishes,
-                door=self._door,
+                http_client=self._http_client,
                 told=self._told,
                 leak_detector=self._leak_detector,
             )
@@ -182,20 +184,20 @@ class Run:
             for one in people:
                 one.join()
             self.verdict.faults, self.verdict.asked = dict(struck), len(self._told)
-            self.verdict.answers = dict(self._door.answers)
+            self.verdict.answers = dict(self._http_client.answers)
 
     def _judge(self) -> None:
         """Look while it goes on: what must always hold, holds between any two commits."""
         with suppress(psycopg.OperationalError):
-            self.verdict.violations = self._checker.violations() + self._door.faults
+            self.verdict.violations = self._checker.violations() + self._http_client.faults
             self.verdict.judged += 1
 
-    def _drained(self, stage: Stage) -> bool:
+    def _drained(self, environment: Environment) -> bool:
         """Wait until every job has ended, as long as anything happens at all; False when something is stuck."""
         began = moved = time.monotonic()
         last: list[Any] = []
         while True:
-            left, now = self._state(stage)
+            left, now = self._state(environment)
             if left == 0 or time.monotonic() > moved + self._patience:
                 break
             if now != last:
@@ -204,36 +206,36 @@ class Run:
         self.verdict.drain_seconds = round(self.verdict.drain_seconds + time.monotonic() - began, 1)
         return left == 0
 
-    def _state(self, stage: Stage) -> tuple[int, list[Any]]:
-        with stage.admin() as session:
+    def _state(self, environment: Environment) -> tuple[int, list[Any]]:
+        with environment.admin() as session:
             left = session.execute(OPEN).fetchall()[0][0]
             events = []
-            for tenant in stage.tenants:
-                with stage.admin(tenant) as inside:
+            for tenant in environment.tenants:
+                with environment.admin(tenant) as inside:
                     events += inside.execute("SELECT max(id), (SELECT count(*) FROM background_job_items), "
                                              "(SELECT max(updated_at) FROM background_job_checkpoints) "
                                              "FROM background_job_events").fetchall()  # fmt: skip
         return int(left), events
 
-    def _workers(self, stage: Stage) -> int:
-        with stage.admin() as session:
+    def _workers(self, environment: Environment) -> int:
+        with environment.admin() as session:
             return int(session.execute("SELECT count(*) FROM turno.workers").fetchall()[0][0])
 
     def _nothing_lingers(self) -> bool:
         self.verdict.violations = self._checker.violations(settled=True)
-        self.verdict.violations += [*self._door.faults, *(f"I4: {leak}" for leak in self._leak_detector.leaks())]
+        self.verdict.violations += [*self._http_client.faults, *(f"I4: {leak}" for leak in self._leak_detector.leaks())]
         kinds = {violation[:2] for violation in self.verdict.violations}
         return "I7" not in kinds or "I6" in kinds
 
-    def _judge_the_end(self, stage: Stage) -> None:
+    def _judge_the_end(self, environment: Environment) -> None:
         if not self.verdict.violations:
             # A backend sees that its client has gone at its next look, a moment later.
             wait_until(self._nothing_lingers, within=GONE_WITHIN, every=0.5)
             self.verdict.judged += 1
         for name, query in FIGURES.items():
             total = Counter[str]()
-            for tenant in stage.tenants:
-                with stage.admin(tenant) as session:
+            for tenant in environment.tenants:
+                with environment.admin(tenant) as session:
                     total.update(dict(session.execute(query.encode()).fetchall()))
             if name == "invoices":
                 self.verdict.invoices = total["invoices"]
