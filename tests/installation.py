@@ -17,6 +17,7 @@ from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.jobs.handler import JobHandler
 from turno.store.api.commands import NewJob
 from turno.tenancy.identity.tenant import Tenant
+from turno.testing import build
 from turno.testing import installation as kit
 from turno.testing.installation import KEY
 from turno.wiring.shared import ROOT
@@ -74,7 +75,7 @@ class ExampleInstallation(kit.Installation):
 def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[ExampleInstallation]:
     """Install, add a tenant for each share of the Northwind orders, and load them."""
     fill = {slug: partial(load_orders, share=share) for slug, share in shares.items()}
-    with kit.build_world(url, folder, fill, ExampleInstallation, TABLES) as world:
+    with build.build_world(url, folder, fill, ExampleInstallation, TABLES) as world:
         yield world
 
 

@@ -24,7 +24,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import HurriedSync, StoppedSync
 from turno.servers.wait import wait_until
 from turno.store.api import effect_review
-from turno.testing.installation import FOREVER
+from turno.testing.build import FOREVER
 
 log = logging.getLogger(__name__)
 

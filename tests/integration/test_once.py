@@ -18,7 +18,7 @@ from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
 from turno.store.api import effect_review
 from turno.store.engine import recovery
 from turno.store.handler import effects
-from turno.testing.installation import FOREVER
+from turno.testing.build import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

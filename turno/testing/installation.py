@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import errors, sql
 from psycopg.rows import dict_row
-from psycopg.types.datetime import TimestamptzLoader
 
 from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload import rebuild
 from turno.settings import Settings
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
-from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import call_as_api, service_session
+from turno.tenancy.identity.session import call_as_api
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
-from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.clock import FROZEN, REAL, FrozenClock
 from turno.testing.in_process_worker import InProcessWorker
+from turno.testing.worker_processes import WorkerProcesses
 from turno.wiring.shared import ROOT, inline_runner, maintenance
 from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from psycopg.abc import Buffer
-
     from turno.jobs.handler import JobHandler
+    from turno.tenancy.identity.logins import Logins
 
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
@@ -48,11 +41,10 @@ UPDATE background_jobs SET run_at = {}
 WHERE status = 'pending' AND run_at < 'infinity' AND id IN (SELECT job_id FROM turno.tickets WHERE state = 'scheduled')
 RETURNING id, run_at
 """
-W = TypeVar("W", bound="Installation")
 
 
 @dataclass
-class Installation:
+class Installation(WorkerProcesses):
     """One installation, two tenants of one company that look alike, and short names for what tests do.
 
     `registry` is where the workers of this world find their handlers, as `package.module:NAME`.
@@ -68,7 +60,6 @@ class Installation:
     extra: dict[str, str] = field(default_factory=dict)
     registry: str = ""
     backend: str = "exec"
-    workers: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clock = FrozenClock(lambda: self.admin)
@@ -240,46 +231,6 @@ class Installation:
         """Return how the tenant's handlers log in."""
         return HandlerLogin.of(tenant or self.one)
 
-    def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
-        """Start a worker on a job, in a session of its own."""
-        environment = self.environment | extra
-        if crash_at:
-            environment["TURNO_CRASH_AT"] = crash_at
-        return self._start("turno.commands.background_worker", str(job_id), environment=environment)
-
-    def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
-        """Start a resident worker."""
-        return self._start("turno.commands.main", "pool", *arguments, environment=self.environment | extra)
-
-    def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
-        """Start a consumer of the broker that `extra` names, as with `start_pool`."""
-        return self._start("turno.commands.main", "consume", *arguments, environment=self.environment | extra)
-
-    def start(self, command: str, **extra: str) -> subprocess.Popen[str]:
-        """Start a command of `turno`."""
-        return self._start("turno.commands.main", command, environment=self.environment | extra)
-
-    def _start(self, module: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
-        return self._spawn([sys.executable, "-m", module, *arguments], environment)
-
-    def _spawn(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
-        worker = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            text=True,
-        )
-        self.workers.append(worker)
-        return worker
-
-    def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
-        """Run the real worker to its end and return what it logged."""
-        output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
-        return output
-
     def sweep(self, *, dry_run: bool = False, **extra: str) -> dict[str, int]:
         """Run every pass of cron once, in this process; what it offers is run by real workers."""
         environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
@@ -304,12 +255,6 @@ class Installation:
         self.make_due()
         alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
         self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
-
-    def stop_workers(self) -> None:
-        """Kill whatever this world's tests have started; children die with their parent."""
-        while self.workers:
-            with self.workers.pop() as worker:
-                worker.kill()
 
     def forget(self) -> None:
         """Back to no jobs, no workers, and nothing in the tables that were empty when the world was made."""
@@ -351,45 +296,3 @@ class Installation:
 
 FORGOTTEN = ("tickets", "workers", "exec_hosts", "outcomes", "leases")
 FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
-FOREVER = datetime.max.replace(tzinfo=UTC)
-
-
-class UntilForever(TimestamptzLoader):
-    """Reads the run_at of a job that is parked for a person, for which Python has no date."""
-
-    def load(self, data: Buffer) -> datetime:
-        """Return the moment, or FOREVER for infinity."""
-        return FOREVER if bytes(data) == b"infinity" else super().load(data)
-
-
-@contextmanager
-def build_world(
-    url: str,
-    folder: Path,
-    fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]],
-    kind: type[W],
-    tables: Path | None = None,
-) -> Iterator[W]:
-    """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables.
-
-    `tables` is the folder of the application's migrations.
-    """
-    logins = Logins(url, KEY.encode())
-    migrations = packaged(tables)
-    with psycopg.connect(url, autocommit=True) as admin:
-        admin.adapters.register_loader("timestamptz", UntilForever)
-        install(admin, logins)
-        add_company(admin, logins, "northwind", "Northwind Traders")
-        tenants = {}
-        for slug, fill_tables in fill.items():
-            tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind", migrations=migrations)
-            with admin.transaction():
-                admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
-                fill_tables(admin)
-        with (
-            service_session(logins, logins.web, application="test-web") as web,
-            service_session(logins, logins.engine, application="test-engine") as engine,
-        ):
-            world = kind(url, folder, logins, tenants, admin, web, engine)
-            yield world
-            world.stop_workers()

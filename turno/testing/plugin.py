@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from turno.environment import said
+from turno.testing.build import build_world
 from turno.testing.checker import Checker
-from turno.testing.installation import Installation, build_world
+from turno.testing.installation import Installation
 from turno.testing.leak_detector import LeakDetector
 
 if TYPE_CHECKING:

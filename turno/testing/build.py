@@ -1,0 +1,68 @@
+"""Install into an empty database, with tenants whose tables are filled."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg import sql
+from psycopg.types.datetime import TimestamptzLoader
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.schema_migrations.files import packaged
+from turno.testing.installation import KEY, Installation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from psycopg.abc import Buffer
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+W = TypeVar("W", bound=Installation)
+
+
+class UntilForever(TimestamptzLoader):
+    """Reads the run_at of a job that is parked for a person, for which Python has no date."""
+
+    def load(self, data: Buffer) -> datetime:
+        """Return the moment, or FOREVER for infinity."""
+        return FOREVER if bytes(data) == b"infinity" else super().load(data)
+
+
+@contextmanager
+def build_world(
+    url: str,
+    folder: Path,
+    fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]],
+    kind: type[W],
+    tables: Path | None = None,
+) -> Iterator[W]:
+    """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables.
+
+    `tables` is the folder of the application's migrations.
+    """
+    logins = Logins(url, KEY.encode())
+    migrations = packaged(tables)
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.adapters.register_loader("timestamptz", UntilForever)
+        install(admin, logins)
+        add_company(admin, logins, "northwind", "Northwind Traders")
+        tenants = {}
+        for slug, fill_tables in fill.items():
+            tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind", migrations=migrations)
+            with admin.transaction():
+                admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
+                fill_tables(admin)
+        with (
+            service_session(logins, logins.web, application="test-web") as web,
+            service_session(logins, logins.engine, application="test-engine") as engine,
+        ):
+            world = kind(url, folder, logins, tenants, admin, web, engine)
+            yield world
+            world.stop_workers()

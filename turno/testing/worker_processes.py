@@ -1,0 +1,70 @@
+"""The real processes of an installation under test: they are started as in production, and killed at the test's end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+
+@dataclass(kw_only=True)
+class WorkerProcesses:
+    """Starts Turno's programs in the environment of an installation."""
+
+    workers: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a process that belongs to the installation."""
+        raise NotImplementedError
+
+    def start_worker(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> subprocess.Popen[str]:
+        """Start a worker on a job, in a session of its own."""
+        environment = self.environment | extra
+        if crash_at:
+            environment["TURNO_CRASH_AT"] = crash_at
+        return self._start("turno.commands.background_worker", str(job_id), environment=environment)
+
+    def start_pool(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a resident worker."""
+        return self._start("turno.commands.main", "pool", *arguments, environment=self.environment | extra)
+
+    def start_consumer(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a consumer of the broker that `extra` names, as with `start_pool`."""
+        return self._start("turno.commands.main", "consume", *arguments, environment=self.environment | extra)
+
+    def start(self, command: str, **extra: str) -> subprocess.Popen[str]:
+        """Start a command of `turno`."""
+        return self._start("turno.commands.main", command, environment=self.environment | extra)
+
+    def _start(self, module: str, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        return self._spawn([sys.executable, "-m", module, *arguments], environment)
+
+    def _spawn(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        worker = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+        self.workers.append(worker)
+        return worker
+
+    def work(self, job_id: UUID, *, crash_at: str | None = None, **extra: str) -> str:
+        """Run the real worker to its end and return what it logged."""
+        output, _ = self.start_worker(job_id, crash_at=crash_at, **extra).communicate(timeout=60)
+        return output
+
+    def stop_workers(self) -> None:
+        """Kill whatever this world's tests have started; children die with their parent."""
+        while self.workers:
+            with self.workers.pop() as worker:
+                worker.kill()
