@@ -294,3 +294,10 @@ def test_a_name_that_is_not_public_is_found() -> None:
     assert public("turno.pages.Visit")
     assert not public("turno.wiring.web.Turno")
     assert not public("turno.store.api.jobs")
+
+
+@pytest.mark.parametrize("ring", ["unit", "integration"])
+def test_tests_stand_in_folders_named_like_the_rooms(ring: str) -> None:
+    rooms = {path.name for top in (ROOT, ROOT / "turno") for path in top.iterdir() if path.is_dir()}
+    folders = {path.name for path in (ROOT / "tests" / ring).iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders <= rooms

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from tests.integration.test_streams import ask, headers_of, web_of
+from tests.integration.streaming.test_streams import ask, headers_of, web_of
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:

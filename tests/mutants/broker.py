@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-RELAY = "tests/integration/test_relay_sql.py"
-BACKENDS = "tests/integration/test_backends.py"
+RELAY = "tests/integration/store/test_relay_sql.py"
+BACKENDS = "tests/integration/dispatch/test_backends.py"
 CONSUMER = "tests/acceptance/test_consumer.py"
 DECIDES = "section 7: a message proves nothing, the claim decides"
 WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
@@ -14,7 +14,7 @@ ONE = "section 7: one relay at a time, by lease"
 FAIR = "promise 8: no tenant delays another, whatever priority it claims"
 KNOWN = "promise 7: jobs of types nobody here runs cost the others nothing"
 FLIP = "promise 6: switching the backend loses and doubles nothing"
-NODES = "tests/unit/test_broker_url.py"
+NODES = "tests/unit/queues/test_broker_url.py"
 ANY_NODE = "row 50 of the faults: one node of the broker's cluster is away, and the others serve"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 
@@ -25,7 +25,7 @@ MUTANTS = (
         "turno/worker/sources/broker.py",
         "        elif self._here:\n",
         "        elif False:\n",
-        ("tests/unit/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
+        ("tests/unit/worker/test_broker_source.py::test_between_two_looks_a_broker_that_is_there_may_speak_first",),
     ),
     Mutant(
         "a message is believed about its tenant",
@@ -138,7 +138,7 @@ MUTANTS = (
         "turno/worker/sources/broker.py",
         "if self._clock() >= self._look_at else []",
         "if self._clock() >= self._quiet_at else []",
-        ("tests/unit/test_broker_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
+        ("tests/unit/worker/test_broker_source.py::test_while_it_hears_it_looks_for_one_job_now_and_then",),
     ),
     Mutant(
         "a late mark hides the next attempt from the relay",
@@ -194,7 +194,7 @@ MUTANTS = (
         "turno/worker/sources/broker.py",
         "if self._clock() >= self._look_at else []",
         "if False else []",
-        ("tests/unit/test_broker_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
+        ("tests/unit/worker/test_broker_source.py::test_after_a_silence_it_looks_for_all_that_are_free",),
     ),
     Mutant(
         "junk is thrown away",
@@ -210,7 +210,7 @@ MUTANTS = (
         "turno/queues/rabbitmq/topology.py",
         "            case code if code == DIFFERENT:",
         "            case code if code == -1:",
-        ("tests/integration/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
+        ("tests/integration/queues/test_topology.py::test_what_is_made_differently_is_named_with_what_to_do",),
     ),
     Mutant(
         "one node of several is used",

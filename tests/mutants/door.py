@@ -6,17 +6,17 @@ from tests.mutants.mutant import Mutant
 
 SCOPE = "turno/web/auth/tenant_scope.py"
 TOKENS = "turno/web/auth/tokens.py"
-JOBS = "tests/integration/test_api_jobs.py"
-TURNS = "tests/integration/test_turns.py"
-REFUSALS = "tests/integration/test_api_refusals.py"
-FOREIGN = "tests/integration/test_api_isolation.py"
-LARGE = "tests/integration/test_large_bodies.py"
-CONNECTIONS = "tests/integration/test_connections.py"
-BUSY = "tests/integration/test_busy_tenant.py"
+JOBS = "tests/integration/web/test_api_jobs.py"
+TURNS = "tests/integration/store/test_turns.py"
+REFUSALS = "tests/integration/web/test_api_refusals.py"
+FOREIGN = "tests/integration/web/test_api_isolation.py"
+LARGE = "tests/integration/web/test_large_bodies.py"
+CONNECTIONS = "tests/integration/http_server/test_connections.py"
+BUSY = "tests/integration/web/test_busy_tenant.py"
 SHARED = "tests/faults/test_tenants_share_the_web.py"
-HOSTILE = "tests/integration/test_hostile_rows.py"
+HOSTILE = "tests/integration/web/test_hostile_rows.py"
 SLOW = "tests/faults/test_slow_clients.py"
-FORGED = "tests/unit/test_tokens.py::test_forged_tokens_are_refused"
+FORGED = "tests/unit/web/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
 HELD = "promise 9: one tenant's requests hold the web for nobody else"
@@ -119,7 +119,7 @@ MUTANTS = (
         "turno/web/http/query.py",
         'if not re.fullmatch("[0-9]{1,19}", text):',
         "if False:",
-        ("tests/integration/test_api_jobs.py::test_a_wrong_query_is_refused[limit=1_0]",),
+        ("tests/integration/web/test_api_jobs.py::test_a_wrong_query_is_refused[limit=1_0]",),
     ),
     Mutant(
         "a name that stands twice is looked for in quadratic time",
@@ -167,7 +167,7 @@ MUTANTS = (
         "turno/jobs/payload.py",
         "if unknown := set(value) - hints.keys():",
         "value = {name: value[name] for name in hints if name in value}\n        if unknown := ():",
-        ("tests/unit/test_payload.py::test_a_field_of_another_version_is_refused_by_name",),
+        ("tests/unit/jobs/test_payload.py::test_a_field_of_another_version_is_refused_by_name",),
     ),
     Mutant(
         "a user may have any number of jobs waiting",
@@ -247,7 +247,7 @@ MUTANTS = (
         "turno/web/http/large_body.py",
         "    with _computing:\n        yield",
         "    yield",
-        ("tests/unit/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
+        ("tests/unit/web/test_large_body.py::test_a_large_body_waits_for_another_and_a_small_one_passes",),
     ),
     Mutant(
         "two tenants may have every thread",
@@ -255,7 +255,7 @@ MUTANTS = (
         "turno/web/thread_shares.py",
         "left = self._threads - (self._taken.total() - own)",
         "left = self._threads",
-        ("tests/unit/test_places.py::test_each_tenant_may_have_half_of_what_the_others_leave",),
+        ("tests/unit/web/test_thread_shares.py::test_each_tenant_may_have_half_of_what_the_others_leave",),
     ),
     Mutant(
         "a burst is refused",

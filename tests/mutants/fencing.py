@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/integration/test_fencing.py"
+TESTS = "tests/integration/store/test_fencing.py"
 PROMISE = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
 ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"

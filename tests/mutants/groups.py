@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
 ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
 GROUP = "turno/runner/batch_executor.py"
-TESTS = "tests/integration/test_groups.py"
+TESTS = "tests/integration/runner/test_groups.py"
 FAULTS = "tests/faults/test_groups_that_break.py"
 EACH = "section 6: grouped types share a transaction, each job under a savepoint"
 ALONE = "section 6: a ticket with crashes > 0 runs alone"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 INVOICING = "handlers/services/invoicing.py"
-TESTS = "tests/integration/test_invoicing.py"
+TESTS = "tests/integration/handlers/test_invoicing.py"
 GAP_FREE = "section 10: gap-free numbers per point of sale and letter under concurrency"
 
 MUTANTS = (
@@ -23,7 +23,9 @@ MUTANTS = (
         "handlers/batch_invoicing.py",
         "job.each(sorted(payload.order_ids))",
         "job.each(payload.order_ids)",
-        ("tests/integration/test_batch_invoicing.py::test_orders_are_invoiced_in_ascending_order_as_given_or_not",),
+        (
+            "tests/integration/handlers/test_batch_invoicing.py::test_orders_are_invoiced_in_ascending_order_as_given_or_not",
+        ),
     ),
     Mutant(
         "a second invoice of an order is a fault",
@@ -39,7 +41,7 @@ MUTANTS = (
         "handlers/services/money.py",
         "_EXACT = Context(prec=60, rounding=ROUND_HALF_UP)",
         '_EXACT = Context(prec=60, rounding="ROUND_HALF_EVEN")',
-        ("tests/unit/test_money.py::test_known_lines",),
+        ("tests/unit/handlers/test_money.py::test_known_lines",),
     ),
     Mutant(
         "letter C charges IVA",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 ATTACKS = "tests/faults/test_isolation_sql.py"
-CATALOG = "tests/integration/test_catalog.py::test_a_fresh_installation_is_as_designed"
+CATALOG = "tests/integration/tenancy/test_catalog.py::test_a_fresh_installation_is_as_designed"
 REFUSED = f"{ATTACKS}::test_an_attack_is_refused"
 APART = "promise 5: no tenant can read or change another's data, even with SQL of its own choosing"
 GRANTS = "turno/tenancy/rights/grants.py"
 SESSION = "turno/tenancy/identity/session.py"
 LOGINS = "turno/tenancy/identity/logins.py"
-REPORTS = "tests/integration/test_company_reports.py"
+REPORTS = "tests/integration/runner/test_company_reports.py"
 SPY = "tests/faults/test_secrets.py"
 SECRETS = "attack 45: no secret can be read in /proc"
 PUBLIC = "turno/tenancy/rights/public_rights.py"
-HOSTS = "tests/integration/test_host_roles.py"
+HOSTS = "tests/integration/tenancy/test_host_roles.py"
 
 MUTANTS = (
     Mutant(
@@ -67,8 +67,8 @@ MUTANTS = (
         '"job_enqueue": _roles("api")',
         '"job_enqueue": _roles("api report")',
         (
-            "tests/integration/test_report_login.py::test_a_report_submits_nothing_in_anybody_s_name",
-            "tests/integration/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",
+            "tests/integration/tenancy/test_report_login.py::test_a_report_submits_nothing_in_anybody_s_name",
+            "tests/integration/tenancy/test_report_login.py::test_a_report_calls_none_of_our_functions_and_writes_nowhere",
         ),
     ),
     Mutant(
@@ -109,7 +109,7 @@ MUTANTS = (
         "turno/commands/output/tables.py",
         'return printable(" ".join(str(cell).split()))',
         'return " ".join(str(cell).split())',
-        ("tests/unit/test_tables.py::test_what_was_stored_does_not_steer_the_terminal",),
+        ("tests/unit/commands/test_tables.py::test_what_was_stored_does_not_steer_the_terminal",),
     ),
     Mutant(
         "a master key may be short",
@@ -117,7 +117,7 @@ MUTANTS = (
         LOGINS,
         "len(self.master_key) < 32",
         "len(self.master_key) < 16",
-        ("tests/unit/test_logins.py::test_what_is_missing_is_said",),
+        ("tests/unit/tenancy/test_logins.py::test_what_is_missing_is_said",),
     ),
     Mutant(
         "secrets stand in the environment of what runs handlers",
@@ -141,7 +141,7 @@ MUTANTS = (
         "turno/environment.py",
         "interpolate=False",
         "interpolate=True",
-        ("tests/unit/test_main_command.py::test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins",),
+        ("tests/unit/commands/test_main_command.py::test_an_env_file_stands_in_for_dotenv_and_what_is_set_wins",),
     ),
     Mutant(
         "passwords of the broker's users stand in arguments",
@@ -213,7 +213,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/provision.py",
         "if tenant is not None and any(existing_roles(",
         "if False and any(existing_roles(",
-        ("tests/integration/test_provision.py::test_a_removal_that_was_stopped_can_go_on[True]",),
+        ("tests/integration/tenancy/test_provision.py::test_a_removal_that_was_stopped_can_go_on[True]",),
     ),
     Mutant(
         "a login that was mended is left without its bound",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-RATES = "tests/integration/test_rate_limits.py"
+RATES = "tests/integration/web/test_rate_limits.py"
 TAKE = "turno/migrations/control/functions/rate_take.sql"
 PROMISED = "section 4: `rate_limits`; promise 9: one tenant's trouble stays that tenant's"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 EFFECTS = "turno/runner/outside_call.py"
-TESTS = "tests/integration/test_once.py"
-API = "tests/integration/test_api_effects.py"
+TESTS = "tests/integration/runner/test_once.py"
+API = "tests/integration/web/test_api_effects.py"
 FAULTS = "tests/faults/test_outside_effects.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
 DOUBT = f"{TESTS}::test_what_follows_from_doubt"

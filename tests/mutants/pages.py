@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-SESSION = "tests/integration/test_pages_session.py"
-PAGES = "tests/integration/test_pages.py"
-PUBLIC = "tests/integration/test_public_url.py"
-ORIGINS = "tests/integration/test_other_origins.py"
-GREEN = "tests/integration/test_green.py"
-TOLD = "tests/integration/test_told_errors.py"
-PROBLEMS = "tests/integration/test_problem_pages.py"
+SESSION = "tests/integration/web/test_pages_session.py"
+PAGES = "tests/integration/web/test_pages.py"
+PUBLIC = "tests/integration/web/test_public_url.py"
+ORIGINS = "tests/integration/web/test_other_origins.py"
+GREEN = "tests/integration/web/test_green.py"
+TOLD = "tests/integration/runner/test_told_errors.py"
+PROBLEMS = "tests/integration/web/test_problem_pages.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
@@ -166,7 +166,7 @@ MUTANTS = (
         "turno/web/api/jobs.py",
         'f"{body.etag}.operator" if operator else body.etag',
         "body.etag",
-        ("tests/integration/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
+        ("tests/integration/web/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
     ),
     Mutant(
         "whatever somebody sent is offered to be sent again",
@@ -214,7 +214,7 @@ MUTANTS = (
         "turno/web/api/submit.py",
         "        if not wanted.handler.is_for_users(error):\n",
         "        if False:\n",
-        ("tests/integration/test_api_service.py::test_switched_off_a_failing_service_is_told",),
+        ("tests/integration/web/test_api_service.py::test_switched_off_a_failing_service_is_told",),
     ),
     Mutant(
         "a batch is done though some of it failed",
@@ -246,6 +246,6 @@ MUTANTS = (
         "turno/web/pages/catalogue.py",
         "    return own\n",
         "    return found\n",
-        ("tests/unit/test_catalogues.py::test_an_application_speaks_before_turno_and_leaves_the_rest_to_it",),
+        ("tests/unit/web/test_catalogues.py::test_an_application_speaks_before_turno_and_leaves_the_rest_to_it",),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/integration/test_forged_records.py"
+TESTS = "tests/integration/store/test_forged_records.py"
 FENCED = "promise 3: only who holds the claim writes"
 ONCE = "promise 2: what a job does happens exactly once"
 OWN = "promise 9: one tenant's trouble stays that tenant's"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-FENCING = "tests/integration/test_fencing.py"
-MAINTENANCE = "tests/integration/test_maintenance.py"
+FENCING = "tests/integration/store/test_fencing.py"
+MAINTENANCE = "tests/integration/maintenance/test_maintenance.py"
 NETWORK = "tests/faults/test_network_without_answers.py"
 ENDED = "tests/faults/test_ended_sessions.py"
-COST = "tests/integration/test_sweep_cost.py"
+COST = "tests/integration/store/test_sweep_cost.py"
 OFFERED = "section 6: no worker is launched for nothing"
-ORPHANS = "tests/integration/test_orphans.py"
+ORPHANS = "tests/integration/maintenance/test_orphans.py"
 OUTAGE = "section 7: the database's clock decides, and an outage is nobody's fault"
 ONE_TENANTS = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
@@ -176,7 +176,7 @@ MUTANTS = (
         "turno/jobs/outcome.py",
         "if errors + 1 >= max_attempts:",
         "if errors >= max_attempts:",
-        ("tests/unit/test_outcome.py::test_what_follows_from_an_outcome",),
+        ("tests/unit/jobs/test_outcome.py::test_what_follows_from_an_outcome",),
     ),
     Mutant(
         "a job may end twice",

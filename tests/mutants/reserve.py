@@ -7,10 +7,10 @@ from tests.mutants.mutant import Mutant
 SHARED = "promise 8: one busy tenant does not delay another"
 BOUNDED = "decision 0040: the reserve is bounded, and for others only"
 CAPACITY = "turno/worker/capacity.py"
-CAPACITIES = "tests/unit/test_capacity.py"
+CAPACITIES = "tests/unit/worker/test_capacity.py"
 POOL = "tests/acceptance/test_pool.py"
-SLOTS = "tests/unit/test_slots.py"
-EXEC = "tests/integration/test_exec_queue.py"
+SLOTS = "tests/unit/queues/test_slots.py"
+EXEC = "tests/integration/queues/test_exec_queue.py"
 
 MUTANTS = (
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         " AND slug <> ALL (p_without)",
         "",
-        ("tests/integration/test_fair_claiming.py::test_a_tenant_that_is_left_out_has_no_turn",),
+        ("tests/integration/store/test_fair_claiming.py::test_a_tenant_that_is_left_out_has_no_turn",),
     ),
     Mutant(
         "short jobs open the reserve",
@@ -59,7 +59,7 @@ MUTANTS = (
         "turno/worker/sources/polling.py",
         "self._for_others if without else self._usual",
         "self._usual",
-        ("tests/unit/test_pool_source.py::test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting",),
+        ("tests/unit/worker/test_pool_source.py::test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting",),
     ),
     Mutant(
         "a place in reserve is for whoever comes first",
@@ -107,7 +107,9 @@ MUTANTS = (
         "turno/maintenance/passes.py",
         "                without=refused,\n",
         "",
-        ("tests/integration/test_maintenance.py::test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered",),
+        (
+            "tests/integration/maintenance/test_maintenance.py::test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered",
+        ),
     ),
     Mutant(
         "a consumer fills its reserve with whatever the broker sends",
@@ -115,6 +117,6 @@ MUTANTS = (
         "turno/worker/sources/broker.py",
         "        if without:\n",
         "        if False:\n",
-        ("tests/unit/test_broker_source.py::test_for_the_reserve_it_looks_and_takes_no_message",),
+        ("tests/unit/worker/test_broker_source.py::test_for_the_reserve_it_looks_and_takes_no_message",),
     ),
 )

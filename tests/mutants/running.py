@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-LEDGER = "tests/integration/test_ledger.py"
+LEDGER = "tests/integration/runner/test_ledger.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
 REFUSED = f"{MISBEHAVE}::test_what_trying_again_cannot_mend_fails_at_once_by_name"
-START = "tests/integration/test_attempt_start.py"
+START = "tests/integration/runner/test_attempt_start.py"
 POOL = "tests/acceptance/test_pool.py"
 SIGNS = "tests/acceptance/test_signs_of_life.py"
-EXEC = "tests/integration/test_exec_queue.py"
-SERIALISE = "tests/unit/test_serialise.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
+EXEC = "tests/integration/queues/test_exec_queue.py"
+SERIALISE = "tests/unit/runner/test_result_json.py::test_what_cannot_be_stored_is_refused_before_the_last_statement"
 ONCE = "promise 2: each piece of work commits together with its own record"
 BLAME = "section 6: a transient error is no item's fault"
 HANDLERS_SESSION = "section 6: the handler's connection refuses commit, rollback and close"
@@ -22,7 +22,7 @@ RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last 
 NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
 PLACES = "section 7: at most EXEC_MAX_PROCESSES workers on a host, the rest waits"
 
-LOOKUPS = "tests/integration/test_lookups.py"
+LOOKUPS = "tests/integration/store/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: what is done for one job does not depend on how many others wait"
 
 MUTANTS = (
@@ -272,7 +272,7 @@ MUTANTS = (
         "turno/queues/exec/slots.py",
         "        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "        pass\n",
-        ("tests/unit/test_slots.py::test_no_more_slots_than_the_limit_over_all_processes",),
+        ("tests/unit/queues/test_slots.py::test_no_more_slots_than_the_limit_over_all_processes",),
     ),
     Mutant(
         "a worker leaves without a last look",
@@ -328,7 +328,7 @@ MUTANTS = (
         "turno/runner/session_cache.py",
         "            believe_confined(connection.cleaned, login.role)\n",
         "",
-        ("tests/integration/test_tenant_sessions.py::test_a_session_of_or_under_another_role_is_ended[of]",),
+        ("tests/integration/runner/test_tenant_sessions.py::test_a_session_of_or_under_another_role_is_ended[of]",),
     ),
     Mutant(
         "a session that was clean once counts as clean for ever",
@@ -336,7 +336,7 @@ MUTANTS = (
         "turno/runner/session_cache.py",
         "        connection.cleaned = None\n",
         "",
-        ("tests/integration/test_tenant_sessions.py::test_a_session_is_cleaned_after_each_use",),
+        ("tests/integration/runner/test_tenant_sessions.py::test_a_session_is_cleaned_after_each_use",),
     ),
     Mutant(
         "a listener that came back under its old number is not heard",
@@ -368,7 +368,7 @@ MUTANTS = (
         "turno/worker/idle_children.py",
         "return self.idle[: max(0, staying - self._fewest)]",
         "return self.idle",
-        ("tests/unit/test_idle_children.py::test_the_fewest_are_left_alone_however_long_they_idle",),
+        ("tests/unit/worker/test_idle_children.py::test_the_fewest_are_left_alone_however_long_they_idle",),
     ),
     Mutant(
         "one goes too many while another is leaving",
@@ -376,7 +376,7 @@ MUTANTS = (
         "turno/worker/idle_children.py",
         "staying = sum(not child.leaving for child in self._children.values())",
         "staying = len(self._children)",
-        ("tests/unit/test_idle_children.py::test_who_is_spare_goes_and_nobody_in_his_place",),
+        ("tests/unit/worker/test_idle_children.py::test_who_is_spare_goes_and_nobody_in_his_place",),
     ),
     Mutant(
         "two processes maintain at once",

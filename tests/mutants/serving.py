@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-UNSERVED = "tests/integration/test_unserved.py"
+UNSERVED = "tests/integration/maintenance/test_unserved.py"
 TOLD = "issue 12, A7: a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
@@ -79,6 +79,6 @@ MUTANTS = (
         "turno/web/api/job_body.py",
         'return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label',
         "return self.label",
-        ("tests/integration/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),
+        ("tests/integration/web/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),
     ),
 )

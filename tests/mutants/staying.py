@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-EXEC = "tests/integration/test_exec_queue.py"
+EXEC = "tests/integration/queues/test_exec_queue.py"
 BY_ITSELF = "issue 12, A8: with exec, recovery is on by default"
 SOURCE, WORTH = "turno/worker/sources/spawned.py", "turno/migrations/control/functions/worth_staying.sql"
 
@@ -71,7 +71,9 @@ MUTANTS = (
         "turno/wiring/workers.py",
         "    registry.load_all()  # before it claims anything: it is refused by name, like every other worker\n",
         "",
-        ("tests/unit/test_worker_commands.py::test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start",),
+        (
+            "tests/unit/commands/test_worker_commands.py::test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start",
+        ),
     ),
     Mutant(
         "a launched worker does not sweep",
@@ -95,7 +97,7 @@ MUTANTS = (
         "turno/dispatch/dispatcher.py",
         " and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS",
         "",
-        ("tests/integration/test_api_jobs.py::test_later_jobs_are_hinted_at_now_and_then",),
+        ("tests/integration/web/test_api_jobs.py::test_later_jobs_are_hinted_at_now_and_then",),
     ),
     Mutant(
         "the list of workers does not say that nobody sweeps by itself",
@@ -103,6 +105,8 @@ MUTANTS = (
         "turno/commands/workers.py",
         "        if not steady:\n",
         "        if False:\n",
-        ("tests/integration/test_unserved.py::test_the_status_of_backends_and_the_list_of_workers_tell_it",),
+        (
+            "tests/integration/maintenance/test_unserved.py::test_the_status_of_backends_and_the_list_of_workers_tell_it",
+        ),
     ),
 )

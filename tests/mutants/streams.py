@@ -8,13 +8,13 @@ SUBSCRIBER, SUBSCRIBERS, HUB, LISTENER, LOOP = (
     f"turno/streaming/{name}.py" for name in ("subscriber", "tenant_subscribers", "hub", "listener", "stream_loop")
 )
 ACCESS = "turno/web/api/stream_access.py"
-OF_HUB = "tests/integration/test_hub.py"
-OF_TICKETS = "tests/integration/test_stream_tickets.py"
-OF_STREAMS = "tests/integration/test_streams.py"
+OF_HUB = "tests/integration/streaming/test_hub.py"
+OF_TICKETS = "tests/integration/web/test_stream_tickets.py"
+OF_STREAMS = "tests/integration/streaming/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
-OF_SUBSCRIBER = "tests/unit/test_subscriber.py"
-OF_LOOP = "tests/unit/test_stream_loop.py"
-OF_WORKER = "tests/unit/test_stream_worker.py"
+OF_SUBSCRIBER = "tests/unit/streaming/test_subscriber.py"
+OF_LOOP = "tests/unit/streaming/test_stream_loop.py"
+OF_WORKER = "tests/unit/http_server/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
@@ -36,7 +36,7 @@ MUTANTS = (
         "turno/web/api/streams.py",
         "        require_operator(call.scope)\n",
         "        pass\n",
-        ("tests/integration/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
+        ("tests/integration/streaming/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
     ),
     Mutant(
         "a stream shows every user's jobs",
@@ -308,7 +308,7 @@ MUTANTS = (
         "turno/web/api/streams.py",
         "        opened.give_up()\n",
         "        pass\n",
-        ("tests/integration/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
+        ("tests/integration/web/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
     ),
     Mutant(
         "streams are not told to end",
@@ -340,7 +340,7 @@ MUTANTS = (
         "turno/tenancy/provisioning/readiness.py",
         "    if lacking:\n",
         "    if False:\n",
-        ("tests/integration/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),
+        ("tests/integration/web/test_readiness.py::test_pending_migrations_are_told[a step is missing]",),
     ),
     Mutant(
         "nobody watching hears that a job waits for a person",

@@ -9,15 +9,15 @@ CRASHES = "section 3: errors and crashes are counted apart"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
 NO_FAULT = "section 7: an outage is nobody's fault"
 ONE_TENANT = "tests/faults/test_trouble_of_one_tenant.py"
-RESCUER = "tests/unit/test_rescuer.py"
-LINK = "tests/unit/test_engine_link.py"
-JANITOR = "tests/unit/test_maintenance_process.py"
-ENDS = "tests/integration/test_attempt_ends.py"
+RESCUER = "tests/unit/worker/test_rescuer.py"
+LINK = "tests/unit/store/test_engine_link.py"
+JANITOR = "tests/unit/worker/test_maintenance_process.py"
+ENDS = "tests/integration/runner/test_attempt_ends.py"
 ENDED = "tests/faults/test_ended_sessions.py"
-SESSIONS = "tests/integration/test_tenant_sessions.py"
-ONCE = "tests/integration/test_once.py"
+SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
+ONCE = "tests/integration/runner/test_once.py"
 RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
-FENCING = "tests/integration/test_fencing.py"
+FENCING = "tests/integration/store/test_fencing.py"
 
 MUTANTS = (
     Mutant(
@@ -186,7 +186,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         "        if FULL.search(said):\n",
         "        if False:\n",
-        ("tests/integration/test_provision.py::test_a_handler_has_only_so_many_sessions",),
+        ("tests/integration/tenancy/test_provision.py::test_a_handler_has_only_so_many_sessions",),
     ),
     Mutant(
         "a login that found no place blames the job",
@@ -234,7 +234,9 @@ MUTANTS = (
         "turno/queues/notify.py",
         "            return offered\n",
         "            return offered and not self._closed\n",
-        ("tests/unit/test_pool_queue.py::test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops",),
+        (
+            "tests/unit/queues/test_pool_queue.py::test_a_hint_given_while_another_is_sent_is_sent_although_the_process_stops",
+        ),
     ),
     Mutant(
         "after an attempt there is no limit of memory",
@@ -242,7 +244,7 @@ MUTANTS = (
         "turno/runner/resource_limits.py",
         "resource.setrlimit(resource.RLIMIT_DATA, (before, most))",
         "resource.setrlimit(resource.RLIMIT_DATA, (most, most))",
-        ("tests/unit/test_limits.py::test_after_an_attempt_the_limit_is_what_it_was_before",),
+        ("tests/unit/runner/test_resource_limits.py::test_after_an_attempt_the_limit_is_what_it_was_before",),
     ),
     Mutant(
         "a handler is loaded before its attempt is started",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-CLAIMING = "tests/integration/test_claiming.py"
-FENCING = "tests/integration/test_fencing.py"
+CLAIMING = "tests/integration/store/test_claiming.py"
+FENCING = "tests/integration/store/test_fencing.py"
 FENCED = "promise 3: every claim has a fresh random token"
 ONCE = "section 6: one ticket is taken once"
 ALIVE = "promise 4: a worker is dead when its heartbeat is missing"
@@ -21,7 +21,7 @@ BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
 NEXT = "    WHERE t.job_id = (SELECT r.job_id FROM tickets r\n"
 OLDEST = "ORDER BY r.run_at, r.job_id LIMIT 1\n                      FOR UPDATE SKIP LOCKED)"
 ACTIVE = "WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL AND slug"
-FAIRLY = "tests/integration/test_fair_claiming.py"
+FAIRLY = "tests/integration/store/test_fair_claiming.py"
 
 MUTANTS = (
     Mutant(
@@ -30,7 +30,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_end.sql",
         "waited_until - least(job.run_at, waited_until)",
         "waited_until - job.created_at",
-        ("tests/integration/test_outcomes.py::test_a_job_cancelled_before_its_time_never_waited",),
+        ("tests/integration/store/test_outcomes.py::test_a_job_cancelled_before_its_time_never_waited",),
     ),
     Mutant(
         "a completed job's wait counts from its creation",
@@ -38,7 +38,9 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_complete.sql",
         "closed.started_at - c.run_at",
         "closed.started_at - (SELECT created_at FROM background_jobs WHERE id = p_job)",
-        ("tests/integration/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",),
+        (
+            "tests/integration/store/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",
+        ),
     ),
     Mutant(
         "a claim by id has a token that can be guessed",

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 SUPERVISOR = "turno/worker/supervisor.py"
 STOP = "turno/runner/stop_request.py"
 TURNS = "tests/acceptance/test_turns.py"
-LENGTHS = "tests/unit/test_turn_lengths.py"
+LENGTHS = "tests/unit/worker/test_batch_sizer.py"
 ALONE = "decision 0030: who dies or is overdue takes nobody along"
 NOT_LONG = "decision 0030: nobody waits for long"
 
@@ -66,7 +66,7 @@ MUTANTS = (
         "turno/runner/session.py",
         "        if following is None or session.begun is not None:\n            (session",
         "        if True:\n            (session",
-        ("tests/integration/test_tenant_sessions.py::test_a_next_job_that_somebody_else_has_is_not_begun",),
+        ("tests/integration/runner/test_tenant_sessions.py::test_a_next_job_that_somebody_else_has_is_not_begun",),
     ),
     Mutant(
         "what lies before a child is given back as if nobody had it",
@@ -82,7 +82,9 @@ MUTANTS = (
         STOP,
         "reason != self.TIME_LIMIT or number == self._number",
         "True",
-        ("tests/unit/test_stop.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next",),
+        (
+            "tests/unit/runner/test_stop_request.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next",
+        ),
     ),
     Mutant(
         "a lone job waits until it is known that there is no other",
@@ -90,7 +92,7 @@ MUTANTS = (
         "turno/worker/sources/polling.py",
         "slots = free if looks.plenty else 1",
         "slots = free",
-        ("tests/unit/test_pool_source.py::test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free",),
+        ("tests/unit/worker/test_pool_source.py::test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free",),
     ),
     Mutant(
         "a slow job is believed to be fast",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/integration/test_limits_of_values.py"
+TESTS = "tests/integration/store/test_limits_of_values.py"
 REFUSED = f"{TESTS}::test_a_job_beyond_a_limit_is_refused_under_the_field_s_name"
 WRITTEN = f"{TESTS}::test_what_an_attempt_writes_beyond_a_limit_is_refused_by_name"
 OWN = "promise 9: one tenant's trouble stays that tenant's"

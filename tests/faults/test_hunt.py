@@ -1,0 +1,70 @@
+"""The hunt for mutants tells a test that noticed from one that did not, and from one that never ran."""
+
+import dataclasses
+
+import pytest
+
+from tests.mutants.__main__ import main
+from tests.mutants.hunt import Fate, hunt, what_fails_with_every_guard
+from tests.mutants.mutant import Mutant
+from tests.mutants.prepared_checkout import PreparedCheckout
+
+pytestmark = pytest.mark.deep
+
+NOTICED = Mutant(
+    "four attempts are five",
+    "a rule for this test",
+    "turno/jobs/outcome.py",
+    "if errors + 1 >= max_attempts:",
+    "if errors >= max_attempts:",
+    ("tests/unit/jobs/test_outcome.py::test_a_handler_that_is_never_retried_fails_at_its_first_error",),
+)
+UNNOTICED = ("tests/unit/jobs/test_outcome.py::test_running_again_at_a_time_needs_the_clock",)
+
+
+def test_a_test_that_fails_without_the_guard_kills(prepared_checkout: PreparedCheckout) -> None:
+    verdict = hunt(NOTICED, prepared_checkout)
+    assert verdict.fate is Fate.KILLED, verdict.output
+    assert verdict.line.startswith("killed ")
+
+
+def test_a_test_that_passes_without_the_guard_lets_it_survive(prepared_checkout: PreparedCheckout) -> None:
+    assert hunt(dataclasses.replace(NOTICED, tests=UNNOTICED), prepared_checkout).fate is Fate.SURVIVED
+
+
+def test_each_of_the_named_tests_must_notice(prepared_checkout: PreparedCheckout) -> None:
+    both = dataclasses.replace(NOTICED, tests=NOTICED.tests + UNNOTICED)
+    assert hunt(both, prepared_checkout).fate is Fate.SURVIVED
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tests": ("tests/unit/jobs/test_outcome.py::test_that_is_not_there",)},
+        {"old": "a guard that is not there"},
+        {"old": "return"},
+        {"new": "if errors >="},
+        {"new": "if errors >= most_attempts:"},
+        {"new": "if errors >= max_attempts:\n        from nowhere import anything"},
+    ],
+    ids=["no such test", "no such guard", "not one guard", "no Python", "no such name", "no such module"],
+)
+def test_what_says_nothing_is_broken(changed: dict[str, object], prepared_checkout: PreparedCheckout) -> None:
+    verdict = hunt(dataclasses.replace(NOTICED, **changed), prepared_checkout)  # type: ignore[arg-type]
+    assert verdict.fate is Fate.BROKEN, verdict.output
+
+
+def test_what_fails_with_every_guard_is_told(prepared_checkout: PreparedCheckout) -> None:
+    assert what_fails_with_every_guard(NOTICED.tests, prepared_checkout) == ""
+    assert "not_there" in what_fails_with_every_guard(["tests/unit/test_not_there.py"], prepared_checkout)
+
+
+def test_a_guard_is_back_after_its_hunt(prepared_checkout: PreparedCheckout) -> None:
+    for _ in range(2):
+        assert hunt(NOTICED, prepared_checkout).fate is Fate.KILLED
+        assert what_fails_with_every_guard(NOTICED.tests, prepared_checkout) == ""
+
+
+def test_an_unknown_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["no such name"]) == 2
+    assert "no such mutant: no such name" in capsys.readouterr().out

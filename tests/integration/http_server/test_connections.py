@@ -1,0 +1,145 @@
+"""What goes over one connection to the real server: several requests, bodies of every kind, none taken for another."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.streaming.test_streams import headers_of, web_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
+
+LIMIT = 20_000
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+BODY = b'{"payload": {"order_ids": [1]}}'
+
+
+@pytest.fixture(scope="module")
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_world, MAX_BODY_BYTES=str(LIMIT)) as running:
+        yield running
+
+
+def post(world: ExampleInstallation, *more: str, path: str = "/api/jobs/batch_invoicing") -> bytes:
+    headers = headers_of(world) | {"Content-Type": "application/json"}
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {text}" for name, text in headers.items()), *more]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def chunks(*parts: bytes) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
+
+
+class Client:
+    """A socket, and the answers that come over it."""
+
+    def __init__(self, web: DemoWeb) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", web.port), timeout=15)
+        self._file = self.socket.makefile("rb")
+
+    def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self.socket.sendall(part)
+
+    def status(self) -> int | None:
+        """The next answer's status, once all of the answer is here; None at the end of the connection."""
+        try:
+            first = self._file.readline()
+        except ConnectionResetError:
+            return None
+        if not first:
+            return None
+        headers = {}
+        while line := self._file.readline().strip():
+            name, _, value = line.partition(b":")
+            headers[name.lower()] = value.strip()
+        self._file.read(int(headers.get(b"content-length", 0)))
+        return int(first.split()[1])
+
+
+@pytest.fixture
+def client(web: DemoWeb) -> Iterator[Client]:
+    made = Client(web)
+    yield made
+    made._file.close()
+    made.socket.close()
+
+
+def test_requests_that_come_together_are_answered_in_order(world: ExampleInstallation, client: Client) -> None:
+    submit = post(world, f"Content-Length: {len(BODY)}") + BODY
+    client.send(HEALTH + submit + HEALTH + HEALTH[:10], HEALTH[10:])
+    assert [client.status() for _ in range(4)] == [200, 202, 200, 200]
+
+
+def test_a_body_may_come_in_pieces(world: ExampleInstallation, client: Client) -> None:
+    for head, body in (
+        (post(world, f"Content-Length: {len(BODY)}"), BODY),
+        (post(world, "Transfer-Encoding: chunked"), chunks(BODY[:5], BODY[5:])),
+    ):
+        client.send(head[:50], head[50:], body[:3], body[3:10], body[10:])
+        assert client.status() == 202
+    client.send(HEALTH)
+    assert client.status() == 200
+
+
+def test_who_waits_to_be_told_to_go_on_is_told(world: ExampleInstallation, client: Client) -> None:
+    client.send(post(world, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
+    assert client.status() == 100
+    client.send(BODY)
+    while (status := client.status()) == 100:
+        pass
+    assert status == 202
+
+
+def test_a_body_that_nobody_reads_is_not_the_next_request(world: ExampleInstallation, client: Client) -> None:
+    client.send(post(world, f"Content-Length: {len(HEALTH)}", path="/api/jobs/unknown") + HEALTH)
+    client.send(post(world, "Transfer-Encoding: chunked", path="/api/jobs/unknown") + chunks(HEALTH))
+    client.send(HEALTH)
+    assert [client.status() for _ in range(3)] == [422, 422, 200]
+
+
+@pytest.mark.parametrize("path", ["/api/jobs/batch_invoicing", "/api/jobs/unknown", "/nowhere"])
+def test_of_a_body_that_is_too_large_nothing_is_taken_for_a_request(
+    world: ExampleInstallation, client: Client, path: str
+) -> None:
+    refused = {"/nowhere": 404, "/api/jobs/unknown": 422}.get(path, 413)
+    client.send(post(world, f"Content-Length: {LIMIT + 1}", path=path) + HEALTH)
+    assert client.status() == refused
+    with suppress(OSError):
+        client.send(HEALTH * (LIMIT // len(HEALTH)))
+    assert client.status() is None
+
+
+def test_a_large_body_in_chunks_is_refused(world: ExampleInstallation, client: Client) -> None:
+    client.send(post(world, "Transfer-Encoding: chunked") + b"%x\r\n" % (10 * LIMIT) + b" " * (LIMIT + 1))
+    assert [client.status(), client.status()] == [413, None]
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (["Content-Length: 5", "Content-Length: 6"], b""),
+        (["Content-Length: 5", "Transfer-Encoding: chunked"], b"0\r\n\r\n"),
+        (["Content-Length: x"], b""),
+        (["Content-Length : 49"], b""),
+        (["Transfer-Encoding: chunked"], b"zz\r\n"),
+        (["Transfer-Encoding: chunked, gzip"], b"0\r\n\r\n"),
+        (["X: " + "y" * 100_000], b""),
+    ],
+    ids=lambda part: str(part)[:40],
+)
+def test_what_makes_no_sense_is_refused_and_ends_the_connection(
+    world: ExampleInstallation, client: Client, head: list[str], body: bytes
+) -> None:
+    client.send(post(world, *head) + body + HEALTH)
+    status = client.status()
+    assert status is not None
+    assert 400 <= status < 502
+    assert client.status() is None

@@ -1,0 +1,182 @@
+"""How an attempt ends whose handler cannot be loaded, whose settings would reach its record, whose commit collides."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.attempt_here import attempt, claim_here
+from tests.grouped_here import claim_groups_here, execute_group_here
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import TRIES, Odd, OddGrouped, OddPayload
+from turno.errors import NotStarted
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.outcome import Cancel, Reschedule
+from turno.jobs.registry import Registry
+from turno.runner.executor import COLLISIONS
+from turno.runner.session import HandlerConnection, JobTransaction
+from turno.runner.session_cache import Sessions
+from turno.runner.stop_request import StopRequest
+from turno.tenancy.identity.session import LoginRefused, handler_session
+from turno.testing.in_process_worker import InProcessWorker
+from turno.wiring.shared import sessions
+
+
+class Unmade(JobHandler[OddPayload]):
+    """A handler that cannot be made."""
+
+    type = "unmade"
+
+    def __init__(self) -> None:
+        raise KeyError("its configuration")
+
+    def handle(self, job: JobContext, payload: OddPayload) -> dict[str, Any] | Reschedule | Cancel:
+        """Never called."""
+        raise NotImplementedError
+
+
+BROKEN = {
+    "unmade": ("tests.integration.runner.test_attempt_ends:Unmade", "KeyError"),
+    "missing": ("tests.no_such_module:Missing", "ModuleNotFoundError"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_handler_that_cannot_be_loaded_is_an_error_and_counted(world: ExampleInstallation, name: str) -> None:
+    place, error = BROKEN[name]
+    world.odd = True
+    job_id = world.enqueue({"how": "ok"}, handler=Odd, max_attempts=2)
+    world.rows("UPDATE background_jobs SET type = %s", name)
+    world.rows("UPDATE turno.tickets SET type = %s", name)
+    here = InProcessWorker(world, Registry({name: place}))
+    for status, errors in (("pending", 1), ("failed", 2)):
+        world.make_due()
+        claim = here.claim(job_id)
+        assert claim is not None
+        assert here.execute(claim) == status
+        job = world.job(job_id)
+        assert (job["status"], job["errors"], job["crashes"], job["error"]["class"]) == (status, errors, 0, error)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "SET default_transaction_read_only = on",
+        "SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = on",
+    ],
+)
+def test_what_a_handler_sets_in_its_session_does_not_reach_its_record(
+    world: ExampleInstallation, settings: str
+) -> None:
+    world.odd = True
+    job_id = world.enqueue({"how": "leave_settings", "text": settings}, handler=Odd)
+    job = attempt(world, job_id)
+    assert (job["status"], job["errors"], job["error"]["class"]) == ("pending", 1, "ValueError")
+
+
+@pytest.fixture
+def meeting(world: ExampleInstallation) -> Iterator[ExampleInstallation]:
+    """A tenant with a table that refuses every commit as a collision."""
+    world.odd = True
+    TRIES.clear()
+    world.rows(
+        """
+        CREATE TABLE met_at_commit (n integer);
+        CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'met' USING ERRCODE = '40001'; END $$;
+        CREATE CONSTRAINT TRIGGER meet AFTER INSERT ON met_at_commit DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION meet();
+        """
+    )
+    world.rows(f"GRANT INSERT ON met_at_commit TO {world.one.handler_role}")
+    yield world
+    world.rows("DROP TABLE met_at_commit; DROP FUNCTION meet")
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+
+
+def test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing(meeting: ExampleInstallation) -> None:
+    job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "a", "number": 2}, handler=Odd))
+    assert (job["status"], job["errors"], job["attempt"]) == ("completed", 0, 1)
+    assert job["result"] == {"runs": 3}
+    assert len(meeting.rows("SELECT 1 FROM notifications")) == 1
+
+
+def test_what_collides_each_time_is_an_error(meeting: ExampleInstallation) -> None:
+    job = attempt(meeting, meeting.enqueue({"how": "collide_at_commit", "text": "b", "number": 99}, handler=Odd))
+    assert (job["status"], job["errors"], job["error"]["sqlstate"]) == ("pending", 1, "40001")
+    assert TRIES["b"] == COLLISIONS
+
+
+def test_a_job_of_a_group_that_goes_on_alone_begins_no_other(meeting: ExampleInstallation) -> None:
+    """The session is the next member's: what was begun in it would be lost."""
+    meeting.backend = "pool"
+    jobs = [
+        meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=OddGrouped) for name in ("ALFA", "BETA")
+    ]
+    meeting.rows("UPDATE background_jobs SET payload = payload || '{\"number\": 1}' WHERE id = %s", jobs[0])
+    (claims,) = claim_groups_here(meeting)
+
+    def none_may_follow() -> tuple[()]:
+        raise AssertionError("a group is alone in its turn")
+
+    statuses = execute_group_here(meeting, claims, following=none_may_follow)
+    assert set(statuses.values()) == {"completed"}, [meeting.job(job) for job in jobs]
+
+
+def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
+    world: ExampleInstallation, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.odd = True
+    insert = "INSERT INTO customers SELECT * FROM customers LIMIT 1"
+    job_id = world.enqueue({"how": "run_sql", "text": insert}, handler=Odd, max_attempts=1)
+    with caplog.at_level(logging.INFO):
+        job = attempt(world, job_id)
+    assert "DETAIL" in job["error"]["message"]
+    (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert record.getMessage() == "job failed, no attempts left: UniqueViolation"
+    said = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
+    assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "odd", "attempt": 1}
+
+
+@pytest.fixture
+def lent(world: ExampleInstallation) -> Iterator[Sessions]:
+    lent = sessions(world.settings, keep=2)
+    yield lent
+    lent.close()
+
+
+def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(
+    world: ExampleInstallation, lent: Sessions
+) -> None:
+    claim = claim_here(world, world.enqueue({"order_ids": [1]}))
+    with (
+        closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction,
+        psycopg.connect(world.url) as rival,
+    ):
+        rival.execute("SELECT 1 FROM turno.tickets WHERE job_id = %s FOR UPDATE", (claim.job_id,))
+        # Shorter than a handler's own statements wait for a lock: others wait for this child.
+        transaction.connection.execute("SET statement_timeout = '5s'")
+        with pytest.raises(NotStarted) as refused:
+            transaction.start()
+    assert isinstance(refused.value.__cause__, psycopg.errors.LockNotAvailable)
+    assert world.job(claim.job_id)["status"] == "pending"
+
+
+def test_a_login_that_is_refused_is_told_from_a_server_that_is_away(world: ExampleInstallation) -> None:
+    def log_in(logins: Any, password_epoch: int = 0) -> None:
+        login = world.handler_login()
+        login = type(login)(slug=login.slug, schema=login.schema, role=login.role, epoch=login.epoch + password_epoch)
+        psycopg.Connection.close(handler_session(logins, login, application="test", kind=HandlerConnection))
+
+    log_in(world.logins)
+    with pytest.raises(LoginRefused):
+        log_in(world.logins, password_epoch=1)
+    away = type(world.logins)("postgresql://127.0.0.1:1/turno", world.logins.master_key, world.logins.installation)
+    with pytest.raises(psycopg.OperationalError) as error:
+        log_in(away)
+    assert not isinstance(error.value, LoginRefused)

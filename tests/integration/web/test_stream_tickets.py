@@ -1,0 +1,159 @@
+"""Tickets for streams: used once, for seconds, by one user for one thing, and written nowhere."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.api import Caller
+from tests.integration.streaming.test_streams import ask, headers_of, web_of
+from tests.problems import problem_of
+from tests.stream_client import StreamClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.demo.web import DemoWeb
+    from tests.api import Service
+    from tests.installation import ExampleInstallation
+
+
+@pytest.fixture(scope="module")
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_world) as running:
+        yield running
+
+
+def ticket(world: ExampleInstallation, web: DemoWeb, body: str | None = None, **options: Any) -> str:
+    status, answer = ask(web, "POST", "/api/stream-tickets", headers_of(world, **options), body)
+    assert (status, answer["expires_in"]) == (200, 30), answer
+    return str(answer["ticket"])
+
+
+def refused(web: DemoWeb, path: str) -> bool:
+    with StreamClient(web.port, path, {"Connection": "close"}) as answer:
+        return answer.status == 401 and json.loads(answer.body())["type"] == "/docs#not-authenticated"
+
+
+def test_a_ticket_opens_its_stream_once(world: ExampleInstallation, web: DemoWeb) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    for body, path in ((None, "/api/stream"), (f'{{"job_id": "{job_id}"}}', f"/api/jobs/{job_id}/stream")):
+        secret = ticket(world, web, body)
+        with StreamClient(web.port, f"{path}?ticket={secret}") as stream:
+            assert [event["job_id"] for _, event in stream.first_state()] == [str(job_id)]
+            assert refused(web, f"{path}?ticket={secret}")
+        assert refused(web, f"{path}?ticket={secret}")
+
+
+def test_a_ticket_is_good_for_half_a_minute_at_most(world: ExampleInstallation, web: DemoWeb) -> None:
+    ticket(world, web)
+    [left] = world.rows("DELETE FROM turno.stream_tickets RETURNING expires_at - clock_timestamp() AS time")
+    assert left["time"] <= timedelta(seconds=30)
+
+
+def test_a_ticket_is_bound_to_its_job_and_tenant_and_a_wrong_use_is_its_last(
+    world: ExampleInstallation, web: DemoWeb
+) -> None:
+    job_id, other = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [2]})
+    of_job = f'{{"job_id": "{job_id}"}}'
+    for body, wrong, right in (
+        (of_job, f"/api/jobs/{other}/stream", f"/api/jobs/{job_id}/stream"),
+        (of_job, "/api/stream", f"/api/jobs/{job_id}/stream"),
+        (None, f"/api/jobs/{job_id}/stream", "/api/stream"),
+        (None, "/api/stream?schema=suc0002", "/api/stream"),
+    ):
+        secret = ticket(world, web, body)
+        assert refused(web, f"{wrong}{'&' if '?' in wrong else '?'}ticket={secret}")
+        assert refused(web, f"{right}?ticket={secret}")
+
+
+def test_a_ticket_for_what_is_another_s_is_not_issued(world: ExampleInstallation, web: DemoWeb) -> None:
+    bens = world.enqueue({"order_ids": [1]}, user_id="ben")
+    for asked in (f'"{bens}"', '"x"'):
+        assert ask(web, "POST", "/api/stream-tickets", headers_of(world), f'{{"job_id": {asked}}}')[0] == 404
+    for body in ('{"job_id": 7}', '{"tenant": "suc0002"}', "[]", "{"):
+        assert ask(web, "POST", "/api/stream-tickets", headers_of(world), body)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "UPDATE turno.stream_tickets SET expires_at = clock_timestamp()",
+        "UPDATE turno.stream_tickets SET until = 1",
+        "UPDATE turno.stream_tickets SET issued_at = -1, tenant = 'suc0002'",
+        "DELETE FROM turno.stream_tickets",
+    ],
+    ids=["expired", "session over", "revoked", "gone"],
+)
+def test_a_ticket_that_does_not_count_any_more_opens_nothing(
+    world: ExampleInstallation, web: DemoWeb, spoil: str
+) -> None:
+    world.rows("UPDATE turno.tenants SET tokens_valid_from = to_timestamp(0) WHERE slug = 'suc0002'")
+    secret = ticket(world, web)
+    world.rows(spoil)
+    assert refused(web, f"/api/stream?ticket={secret}")
+    assert world.rows("SELECT 1 FROM turno.stream_tickets") == []
+
+
+@pytest.mark.parametrize("secret", ["", "x", "%00", "a" * 300, "%27%20OR%201=1"])
+def test_an_invented_ticket_opens_nothing(web: DemoWeb, secret: str) -> None:
+    status, problem = ask(web, "GET", f"/api/stream?ticket={secret}", {})
+    assert status == problem["status"]
+    assert status in {400, 401}
+
+
+def test_tickets_are_kept_as_hashes_removed_when_over_and_never_logged(world: ExampleInstallation) -> None:
+    with web_of(world, LOG_LEVEL="DEBUG") as web:
+        secrets = [ticket(world, web) for _ in range(3)]
+        stored = str(world.rows("SELECT * FROM turno.stream_tickets"))
+        world.rows("UPDATE turno.stream_tickets SET expires_at = clock_timestamp()")
+        secrets.append(ticket(world, web))
+        assert len(world.rows("SELECT 1 FROM turno.stream_tickets")) == 1
+        with StreamClient(web.port, f"/api/stream?ticket={secrets[-1]}") as stream:
+            stream.first_state()
+        assert refused(web, f"/api/stream?ticket={secrets[-1]}")
+        # What gunicorn itself refuses, it logs.
+        with StreamClient(web.port, f"/api/stream?ticket={secrets[0]}", {"Transfer-Encoding": "odd"}) as answer:
+            assert answer.status >= 400
+        log = web._log
+    assert not [secret for secret in secrets if secret in stored or secret in log.read_text()]
+
+
+def test_with_a_ticket_no_cookie_counts_and_no_site_is_foreign(world: ExampleInstallation, web: DemoWeb) -> None:
+    elsewhere = {"Origin": "https://erp.example", "Sec-Fetch-Site": "cross-site"}
+    with StreamClient(web.port, f"/api/stream?ticket={ticket(world, web)}", elsewhere) as stream:
+        assert (stream.status, stream.first_state()) == (200, [])
+
+
+def test_on_a_server_without_the_loop_a_stream_takes_a_thread_and_tells_the_same(service: Service) -> None:
+    """flask-sse's way: the blueprint's `messages()`, here over Flask's own test client."""
+    ana = service.caller()
+    job_id = ana.job()
+    answer = ana.app.test_client().get(f"/api/jobs/{job_id}/stream", headers=ana.headers)
+    assert (answer.status_code, answer.mimetype) == (200, "text/event-stream")
+    events: Iterator[Any] = iter(answer.response)
+    assert next(events) == b"retry: 2000\n\n"
+    assert next(events).startswith(b'event:job\ndata:{"job_id": "' + job_id.encode())
+    assert next(events) == b"event:ready\ndata:{}\n\n"
+    service.end(job_id, "completed")
+    *_, last, bye = events
+    assert b'"status": "completed"' in last
+    assert bye == b'event:bye\ndata:{"reason": "job-ended"}\n\n'
+    answer.close()
+
+
+def test_flask_sse_s_own_view_and_its_redis_are_out_of_reach(service: Service) -> None:
+    from flask_sse import ServerSentEventsBlueprint  # noqa: PLC0415 - half a second that only this test should pay
+
+    from turno.web.api.streams import Streams, streams  # noqa: PLC0415
+
+    assert isinstance(streams, ServerSentEventsBlueprint)
+    views = [getattr(view, "__func__", view) for view in service.app.view_functions.values()]
+    assert not [view for view in views if view in (ServerSentEventsBlueprint.stream, Streams.stream)]
+    for call in (streams.stream, streams.publish):
+        with pytest.raises(NotImplementedError):
+            call()
+    problem_of(Caller(service.app, "north").get("/api/stream?channel=sse"), 400)

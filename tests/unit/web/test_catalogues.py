@@ -1,0 +1,219 @@
+"""Every message is there in every language, with the same places to fill, compiled, and the pages use no other."""
+
+from __future__ import annotations
+
+import gettext
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from string import Formatter
+from typing import get_args
+
+import pytest
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+
+from app import LOCALE
+from turno.jobs.label import Label
+from turno.runner import exit_codes
+from turno.web.pages.catalogue import OWN, catalogues
+from turno.web.pages.home import SHOWN, Notice
+from turno.web.pages.language import LANGUAGES
+from turno.web.pages.localizer import Localizer
+from turno.web.pages.reasons import of_error, of_event, of_job
+from turno.worker import crash_reasons
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = ROOT / "turno" / "web"
+NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE)}
+EN, ES = (Localizer(language, NOW, catalogues(LOCALE)) for language in LANGUAGES)
+
+
+def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
+    """What a catalogue's source says for each message."""
+    found: dict[str, str | tuple[str, str]] = {}
+    for message in read_po(BytesIO(source.read_bytes())):
+        match message.id, message.string:
+            case str(name), str(said) if name:
+                found[name] = said
+            case (name, _), (one, many):
+                found[name] = one, many
+    return found
+
+
+def said_everywhere() -> dict[str, dict[str, str | tuple[str, str]]]:
+    found: dict[str, dict[str, str | tuple[str, str]]] = {}
+    for language in LANGUAGES:
+        for folder in SOURCES:
+            for name, said in said_in(folder / language / "LC_MESSAGES" / "messages.po").items():
+                found.setdefault(name, {})[language] = said
+    return found
+
+
+WORDS = said_everywhere()
+
+
+@pytest.mark.parametrize(
+    "source", [source for found in SOURCES.values() for source in found], ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_what_is_compiled_is_what_the_source_says(source: Path) -> None:
+    fresh = BytesIO()
+    write_mo(fresh, read_po(BytesIO(source.read_bytes())))
+    compiled = (fresh.getvalue(), source.with_suffix(".mo").read_bytes())
+    said = [vars(gettext.GNUTranslations(BytesIO(content)))["_catalog"] for content in compiled]
+    for one in said:
+        del one[""]  # the header has the time at which it was compiled
+    assert said[0] == said[1], f"run `pybabel compile -d {source.parents[3]}`"
+
+
+@pytest.mark.parametrize("folder", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_language_has_the_same_messages(folder: Path) -> None:
+    assert [source.parts[-3] for source in SOURCES[folder]] == sorted(LANGUAGES)
+    first, *others = (set(said_in(source)) for source in SOURCES[folder])
+    assert all(other == first for other in others)
+
+
+def test_an_application_speaks_before_turno_and_leaves_the_rest_to_it() -> None:
+    bare = Localizer("en", NOW)
+    assert (bare.say("home"), EN.say("home")) == ("Jobs", "Invoicing")
+    assert bare.say("skip") == EN.say("skip") == "Skip to the content"
+    assert not bare.known("type batch_invoicing")
+    assert EN.say("orders count", n=1234) == "1,234 orders"
+
+
+def test_an_application_without_a_language_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        catalogues(tmp_path)
+
+
+def places(said: str | tuple[str, str]) -> set[str]:
+    texts = (said,) if isinstance(said, str) else said
+    return {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("phrase", WORDS)
+def test_a_phrase_says_the_same_in_every_language(phrase: str) -> None:
+    said = WORDS[phrase]
+    assert set(said) == set(LANGUAGES)
+    assert len({isinstance(one, tuple) for one in said.values()}) == 1
+    if not phrase.startswith(("reason ", "error ")):  # where the other language may repeat the error's own words
+        assert len({frozenset(places(one) - {"n"}) for one in said.values()}) == 1
+
+
+def test_the_pages_use_no_phrase_that_is_missing() -> None:
+    ours = [*(PAGES / "templates" / "pages").glob("*.html"), *(PAGES / "pages").glob("*.py")]
+    files = [*ours, *(ROOT / "app" / "templates").glob("*.html"), *(ROOT / "app").glob("*.py")]
+    used = {name for file in files for name in re.findall(r"\bsay\(\s*['\"]([\w ]+)['\"]\s*[,)]", file.read_text())}
+    assert len(used) > 50
+    assert used - set(WORDS) == set()
+
+
+def test_every_state_notice_and_filter_has_its_words() -> None:
+    wanted = {
+        *get_args(Label),
+        *(f"notice {one}" for one in get_args(Notice) if one),
+        *(f"show {one}" for one in SHOWN),
+    }
+    assert wanted - set(WORDS) == set()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        *("no attempts left", "failed for good", "expired", "rescheduled by its handler"),
+        *("cancelled by its user", "cancelled by an operator", "cancelled on request", "its ticket was missing"),
+        *(
+            crash_reasons.STOPPING,
+            crash_reasons.CUT_OFF,
+            crash_reasons.UNHEARD,
+            crash_reasons.CANCELLED,
+            crash_reasons.COMPANY_CANCELLED,
+        ),
+        *(crash_reasons.of_end(code) for code in (-9, 1, exit_codes.OUT_OF_MEMORY, exit_codes.LOGIN_REFUSED)),
+        *(crash_reasons.WORKER_ENDED, *map(crash_reasons.of_end, (exit_codes.DATABASE_BUSY, exit_codes.UNRECORDED))),
+        *(crash_reasons.time_limit(1800.0), crash_reasons.transaction_limit(2.5)),
+    ],
+)
+def test_what_turno_says_of_a_job_is_said_in_every_language(reason: str) -> None:
+    english, spanish = of_event(reason, EN), of_job(reason, ES)
+    assert english
+    assert spanish not in ("", reason, english)
+    assert set(re.findall(r"[\d.]*\d", reason)) == set(re.findall(r"[\d.]*\d", spanish))
+
+
+@pytest.mark.parametrize("phrase", WORDS)
+def test_what_is_stored_may_be_any_word_of_the_pages(phrase: str) -> None:
+    for stored in {phrase, phrase.partition(" ")[2], f"{phrase} 7"} - {""}:
+        for localizer in (EN, ES):
+            assert localizer.title(stored)
+            assert of_error({"class": stored, "message": "odd"}, localizer, operator=False)
+            assert of_error({"class": "Crash", "message": stored}, localizer, operator=False)
+            assert of_job(stored, localizer)
+
+
+def test_a_job_type_is_called_by_its_name_unless_the_pages_have_a_better_one() -> None:
+    assert (EN.title("batch_invoicing"), ES.title("batch_invoicing")) == ("Invoicing", "Facturación")
+    assert (EN.title("orders"), ES.title("count")) == ("Orders", "Count")
+
+
+def test_what_somebody_else_says_is_shown_as_it_is() -> None:
+    assert of_job("the shop is closed; 3 orders wait", ES) == "the shop is closed; 3 orders wait"
+    assert of_event("duplicate key value violates unique constraint", ES) == ""
+    refused = {"class": "Odd", "message": "odd {n}", "for_users": True}
+    assert of_error(refused, ES, operator=False) == of_error(refused, ES, operator=True) == "odd {n}"
+    assert of_error({"class": "Crash", "message": "out of memory"}, ES, operator=False) == "Se quedó sin memoria."
+    empty = {"class": "EmptyOrder", "message": "x", "for_users": True}
+    assert of_error(empty, ES, operator=False, key="7").startswith("El pedido 7")
+    assert of_error(None, ES, operator=False) == ""
+
+
+@pytest.mark.parametrize("name", ["Odd", "EmptyOrder", "Crash", "InvalidPayload"])
+def test_what_nobody_wrote_for_users_is_told_by_its_reference(name: str) -> None:
+    bug = {"class": name, "message": "secret {n}", "traceback": "frames", "reference": "7f3a9c01"}
+    for localizer, words in ((EN, "Something unexpected"), (ES, "Pasó algo inesperado")):
+        told = of_error(bug, localizer, operator=False, key="7")
+        assert told.startswith(words)
+        assert "7f3a9c01" in told
+        assert of_error(bug, localizer, operator=True) == f"{name}: secret {{n}} (7f3a9c01)"
+    del bug["reference"]
+    assert "secret" not in of_error(bug, EN, operator=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "english", "spanish"),
+    [
+        (0, "0", "0"),
+        (1234567, "1,234,567", "1.234.567"),
+        (Decimal("999999999999999.90"), "999,999,999,999,999.90", "999.999.999.999.999,90"),
+        (Decimal("-0.05"), "-0.05", "-0,05"),
+    ],
+)
+def test_numbers_are_written_as_each_language_writes_them(value: int | Decimal, english: str, spanish: str) -> None:
+    assert (EN.number(value), ES.number(value)) == (english, spanish)
+
+
+@pytest.mark.parametrize(
+    ("ago", "english", "spanish"),
+    [
+        (0, "just now", "recién"),
+        (5, "5 seconds ago", "hace 5 segundos"),
+        (60, "1 minute ago", "hace 1 minuto"),
+        (3599, "59 minutes ago", "hace 59 minutos"),
+        (86_400, "1 day ago", "hace 1 día"),
+        (-7200, "in 2 hours", "en 2 horas"),
+        (7 * 86_400, "14 Nov 2026", "14 nov 2026"),
+    ],
+)
+def test_times_are_told_from_now(ago: int, english: str, spanish: str) -> None:
+    moment = NOW - timedelta(seconds=ago)
+    assert (EN.ago(moment), ES.ago(moment)) == (english, spanish)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "under a second"), (59.9, "59 s"), (61, "1 min 1 s"), (7322, "2 h 2 min")]
+)
+def test_durations_are_told_in_their_largest_units(seconds: float, said: str) -> None:
+    assert EN.lasting(seconds) == said
