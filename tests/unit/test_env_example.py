@@ -28,5 +28,5 @@ def test_every_default_in_the_example_is_read_as_the_default() -> None:
 def test_the_table_has_a_row_for_every_setting() -> None:
     rows = markdown_table().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == [setting.name.upper() for setting in fields(Settings)]
-    assert "| `EXEC_MAX_PROCESSES` | `4` | spawned workers at a time on this host |" in rows
+    assert "| `EXEC_MAX_PROCESSES` | `4` | spawned workers at a time on this host; from 1 to 256 |" in rows
     assert rows[0].startswith("| `DATABASE_URL` | required |")

@@ -40,6 +40,12 @@ def test_every_wrong_setting_is_named_at_once() -> None:
         {"JWT_ALGORITHMS": "HS256,none"},
         {"LOG_LEVEL": "chatty"},
         {"EXEC_MAX_PROCESSES": "-1"},
+        {"EXEC_MAX_PROCESSES": "1_0"},
+        {"EXEC_MAX_PROCESSES": "٣"},
+        {"ENABLE_BACKGROUND_JOBS": "yes"},
+        {"TRUSTED_PROXIES": "10.0.0.5,proxy"},
+        {"ALLOWED_ORIGINS": "https://erp.example/path"},
+        {"PUBLIC_URL": "HTTPS://turno.example"},
         {"POOL_SESSIONS_PER_CHILD": "0"},
     ],
 )

@@ -39,7 +39,8 @@ def _entry(setting: Field[Any]) -> str:
 
 
 def _about(setting: Field[Any]) -> str:
-    return str(setting.metadata["about"])
+    about, within = setting.metadata["about"], setting.metadata["within"]
+    return f"{about}; from {within[0]} to {within[1]}" if within else str(about)
 
 
 def _shown(setting: Field[Any]) -> str:
