@@ -12,6 +12,7 @@ from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.runner.stop_request import StopRequest
 from turno.store.engine import tickets
+from turno.store.engine.claims import Claimer, Kind
 from turno.tenancy.identity.session import handler_session
 
 if TYPE_CHECKING:
@@ -27,17 +28,18 @@ def worker_here(world: ExampleInstallation) -> UUID:
     return tickets.start_worker(world.engine, backend="pool", host="test", pid=1)
 
 
-def claim_groups_here(world: ExampleInstallation, slots: int = 1, worker: UUID | None = None) -> list[Batch]:
+def claimer_here() -> Claimer:
+    """Return who claims what a resident worker does that knows the handlers of the tests."""
+    kinds = [Kind("hot", handler.type, handler.version) for handler in REGISTRY.load_all()]
+    return Claimer(backend="pool", kinds=kinds)
+
+
+def claim_groups_here(
+    world: ExampleInstallation, slots: int = 1, worker: UUID | None = None, claimer: Claimer | None = None
+) -> list[Batch]:
     """Claim as a resident worker that knows the handlers of the tests."""
-    handlers = REGISTRY.load_all()
-    return tickets.claim_groups(
-        world.engine,
-        worker or worker_here(world),
-        queues=["hot"],
-        types=[(handler.type, handler.version) for handler in handlers],
-        groups=[handler.group for handler in handlers],
-        backend="pool",
-        slots=slots,
+    return (claimer or claimer_here()).claim(
+        world.engine, worker or worker_here(world), slots=slots, sizes=lambda name: REGISTRY.load(name).group
     )
 
 

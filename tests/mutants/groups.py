@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
 ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
 GROUP = "turno/runner/batch_executor.py"
+CLAIM = "turno/migrations/control/functions/claim.sql"
 TESTS = "tests/integration/runner/test_groups.py"
 FAULTS = "tests/faults/test_groups_that_break.py"
 EACH = "section 6: grouped types share a transaction, each job under a savepoint"
@@ -28,16 +29,16 @@ MUTANTS = (
     Mutant(
         "a job that a worker died with brings others along",
         ALONE,
-        "turno/migrations/control/functions/claim_groups.sql",
-        "    IF head.crashes > 0 THEN\n",
-        "    IF false THEN\n",
+        CLAIM,
+        "CASE WHEN r.crashes > 0 THEN 1.0::float8",
+        "CASE WHEN false THEN 1.0::float8",
         (DIED,),
     ),
     Mutant(
         "a job that a worker died with is brought along",
         ALONE,
-        "turno/migrations/control/functions/claim_groups.sql",
-        "                  AND r.crashes = 0\n",
+        CLAIM,
+        "AND (r.crashes = 0 OR r.run_at = b.head)",
         "",
         (DIED,),
     ),
@@ -60,17 +61,17 @@ MUTANTS = (
     Mutant(
         "a group is larger than its tenant's cap",
         "section 6: caps hold",
-        "turno/migrations/control/functions/claim_groups.sql",
-        "room := least(room, tenant_room(head.tenant_id));",
-        "room := room;",
+        CLAIM,
+        "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g",
+        "LIMIT ceil(v.slots * v.size)::bigint) AS g",
         (f"{TESTS}::test_a_cap_holds_for_groups[tenant]",),
     ),
     Mutant(
         "a group is larger than its type's cap",
         "section 6: caps hold",
-        "turno/migrations/control/functions/claim_groups.sql",
-        "room := least(room, type_room(head.type));",
-        "room := room;",
+        CLAIM,
+        " AND coalesce(c.of_its_type <= c.type_room, true)",
+        "",
         (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
     ),
     Mutant(

@@ -342,8 +342,8 @@ MUTANTS = (
         "a dry run promotes",
         DRY,
         "turno/migrations/control/functions/promote.sql",
-        "IF p_dry_run THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
-        "IF false THEN\n        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled'",
+        "IF p_dry_run THEN\n        SELECT count(*) INTO promoted",
+        "IF false THEN\n        SELECT count(*) INTO promoted",
         (f"{MENDS}[be_due-promoted]",),
     ),
     Mutant(

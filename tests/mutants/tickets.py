@@ -10,7 +10,9 @@ FENCED = "promise 3: every claim has a fresh random token"
 ONCE = "section 6: one ticket is taken once"
 ALIVE = "promise 4: a worker is dead when its heartbeat is missing"
 CAPPED = "section 6: a cap is counted and subtracted within the claim"
-MARKED = "promise 7: the low-water mark, without which finding the next job grows dearer"
+WALKED = "promise 7: the low-water mark, without which finding the next job grows dearer"
+MEMORY = "turno/store/engine/claim_memory.py"
+PLAN = "tests/integration/store/test_claim_plan.py"
 PAUSED = "section 8: an operator may pause a tenant"
 FAIR = "promise 8: one busy tenant does not delay another"
 
@@ -18,9 +20,9 @@ TAKEN = "token = gen_random_uuid(), attempt = t.attempt + 1\n"
 GUESSED = "token = md5(t.job_id::text)::uuid, attempt = t.attempt + 1\n"
 UNCOUNTED = "token = gen_random_uuid(), attempt = greatest(1, t.attempt)\n"
 BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
-NEXT = "    WHERE t.job_id = (SELECT r.job_id FROM tickets r\n"
-OLDEST = "ORDER BY r.run_at, r.job_id LIMIT 1\n                      FOR UPDATE SKIP LOCKED)"
-ACTIVE = "WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL AND slug"
+NEXT = "        FROM counted c\n"
+OLDEST = "FOR UPDATE SKIP LOCKED) AS one"
+ACTIVE = "WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND"
 FAIRLY = "tests/integration/store/test_fair_claiming.py"
 
 MUTANTS = (
@@ -87,7 +89,7 @@ MUTANTS = (
         ONCE,
         "turno/migrations/control/functions/claim.sql",
         OLDEST,
-        "ORDER BY r.run_at, r.job_id LIMIT 1)",
+        ") AS one",
         (f"{CLAIMING}::test_eight_claimers_never_take_the_same_ticket",),
     ),
     Mutant(
@@ -95,7 +97,7 @@ MUTANTS = (
         FAIR,
         "turno/migrations/control/functions/claim.sql",
         OLDEST,
-        "ORDER BY r.run_at, r.job_id LIMIT 1 FOR UPDATE)",
+        "FOR UPDATE) AS one",
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[ready]",),
     ),
     Mutant(
@@ -110,8 +112,8 @@ MUTANTS = (
         "a future job is taken before its time",
         "section 6: claiming promotes due tickets",
         "turno/migrations/control/functions/promote.sql",
-        "(here.run_at, here.job_id) AND t.run_at <= since",
-        "(here.run_at, here.job_id)",
+        "(p_since, p_after) AND t.run_at <= now",
+        "(p_since, p_after)",
         (f"{CLAIMING}::test_a_future_job_is_not_taken_before_its_time",),
     ),
     Mutant(
@@ -126,8 +128,8 @@ MUTANTS = (
         "a buried worker may claim the next",
         ALIVE,
         "turno/migrations/control/functions/claim.sql",
-        "IF lanes IS NULL OR NOT worker_hold(p_worker) THEN",
-        "IF lanes IS NULL THEN",
+        "IF NOT worker_hold(p_worker) THEN",
+        "IF false THEN",
         (f"{FENCING}::test_a_buried_worker_claims_nothing",),
     ),
     Mutant(
@@ -158,48 +160,48 @@ MUTANTS = (
         "a tenant keeps its turn as long as it has tickets",
         FAIR,
         "turno/migrations/control/functions/claim.sql",
-        "        IF turn.used >= turn.allowed THEN",
-        "        IF turn.allowed = 0 THEN",
+        "AS slots,\n               t.rest",
+        "+ p_slots AS slots,\n               t.rest",
         (f"{CLAIMING}::test_tenants_take_turns_whatever_waits_behind_them",),
     ),
     Mutant(
         "every tenant has one turn a lap",
         "section 6: weights are turns per lap",
         "turno/migrations/control/functions/claim.sql",
-        "        allowed := tenant.weight;",
-        "        allowed := 1;",
+        "n.login_epoch, n.weight, n.cap FROM tenants n",
+        "n.login_epoch, 1::smallint AS weight, n.cap FROM tenants n",
         (f"{FAIRLY}::test_a_weight_is_turns_per_lap",),
     ),
     Mutant(
         "a low band starves",
         "section 6: every k-th claim takes the oldest, so that nothing starves",
-        "turno/migrations/control/functions/claim.sql",
-        "        IF random() < 0.125 THEN",
-        "        IF false THEN",
+        MEMORY,
+        "return self._claims % OLDEST_EVERY == 0",
+        "return False",
         (f"{FAIRLY}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
     ),
     Mutant(
         "an urgent job waits its turn",
         "section 6: the best band first",
-        "turno/migrations/control/functions/seek.sql",
-        "    ORDER BY t.tenant_id, t.priority, t.run_at, t.job_id LIMIT 1;",
-        "    ORDER BY t.tenant_id, t.run_at, t.job_id LIMIT 1;",
+        "turno/migrations/control/functions/claim.sql",
+        "ORDER BY CASE WHEN NOT p_oldest THEN b.band END, t.run_at)",
+        "ORDER BY t.run_at)",
         (f"{FAIRLY}::test_the_best_band_nevertheless_comes_first",),
     ),
     Mutant(
         "a tenant's cap is not looked at",
         CAPPED,
         "turno/migrations/control/functions/claim.sql",
-        "    IF tenant.cap IS NOT NULL THEN",
-        "    IF false THEN",
+        "CASE WHEN n.cap IS NULL THEN 2147483647",
+        "CASE WHEN true THEN 2147483647",
         (f"{FAIRLY}::test_a_cap_counts_what_runs_already",),
     ),
     Mutant(
         "a type's cap is not looked at",
         CAPPED,
         "turno/migrations/control/functions/claim.sql",
-        "        IF lanes[pick.lane].capped AND type_room(lanes[pick.lane].type) <= 0 THEN",
-        "        IF false THEN",
+        " WHEN j.cap IS NOT NULL THEN type_room(j.type) END",
+        " END",
         (f"{FAIRLY}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
     ),
     Mutant(
@@ -223,7 +225,7 @@ MUTANTS = (
         PAUSED,
         "turno/migrations/control/functions/claim.sql",
         ACTIVE,
-        "WHERE id = p_tenant AND state = 'active' AND slug",
+        "WHERE n.id = l.tenant_id AND n.state = 'active' AND",
         (f"{CLAIMING}::test_a_paused_tenant_waits_and_the_others_do_not",),
     ),
     Mutant(
@@ -231,7 +233,7 @@ MUTANTS = (
         "promise 5: a missing tenant is an error",
         "turno/migrations/control/functions/claim.sql",
         ACTIVE,
-        "WHERE id = p_tenant AND paused_at IS NULL AND slug",
+        "WHERE n.id = l.tenant_id AND n.paused_at IS NULL AND",
         (f"{CLAIMING}::test_a_tenant_that_is_not_active_is_left_alone",),
     ),
     Mutant(
@@ -243,43 +245,109 @@ MUTANTS = (
         (f"{CLAIMING}::test_a_type_nobody_knows_here_is_left_alone",),
     ),
     Mutant(
-        "what a claim walked over is not remembered",
-        MARKED,
-        "turno/migrations/control/functions/seek.sql",
-        "        IF look.walked > 100 THEN",
-        "        IF false THEN",
+        "a paused type is claimed",
+        PAUSED,
+        "turno/migrations/control/functions/claim.sql",
+        "CASE WHEN j.paused_at IS NOT NULL THEN 0 WHEN",
+        "CASE WHEN",
+        (f"{FAIRLY}::test_a_paused_type_waits_whoever_asks",),
+    ),
+    Mutant(
+        "a turn begins anew with each claim",
+        "section 6: weights are turns per lap",
+        "turno/store/engine/claims.py",
+        "self._memory.tenant, self._memory.used = rows[0].next_tenant, rows[0].next_used",
+        "self._memory.tenant, self._memory.used = rows[0].next_tenant, 0",
+        (f"{FAIRLY}::test_turns_go_on_from_claim_to_claim[1]",),
+    ),
+    Mutant(
+        "whoever finds others at the only tenant goes away",
+        FAIR,
+        "turno/store/engine/claims.py",
+        '            self._memory.pass_over(learned["passed"])\n',
+        "            break\n",
+        (f"{CLAIMING}::test_a_tenant_of_which_others_take_everything_is_passed",),
+    ),
+    Mutant(
+        "a claim looks for more tenants than it can serve",
+        WALKED,
+        "turno/migrations/control/functions/claim.sql",
+        "        LIMIT p_slots\n",
+        "",
+        (f"{PLAN}::test_no_more_tenants_are_looked_for_than_there_are_slots",),
+    ),
+    Mutant(
+        "a claim locks more tickets than it takes",
+        WALKED,
+        "turno/migrations/control/functions/claim.sql",
+        "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g",
+        "LIMIT v.room) AS g",
+        (f"{PLAN}::test_no_more_tickets_are_read_than_are_claimed",),
+    ),
+    Mutant(
+        "what a claim walked over within a tenant is not remembered",
+        WALKED,
+        "turno/migrations/control/functions/claim.sql",
+        "FROM found f WHERE f.walked > 100) AS marks",
+        "FROM found f WHERE false) AS marks",
         (f"{FAIRLY}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
     ),
     Mutant(
-        "what was hopped over is believed for ever",
-        MARKED,
-        "turno/migrations/control/functions/seek.sql",
-        "OR now >= CASE WHEN p_idle THEN known.idle_until ELSE known.busy_until END;",
-        "OR false;",
-        (f"{FAIRLY}::test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered",),
+        "what a claim walked over between tenants is not remembered",
+        WALKED,
+        "turno/migrations/control/functions/claim.sql",
+        "WHERE l.walked > 100) AS empty",
+        "WHERE false) AS empty",
+        (f"{FAIRLY}::test_tenants_with_nothing_waiting_are_hopped_over_as_well",),
     ),
     Mutant(
-        "what was marked is believed for ever",
-        MARKED,
-        "turno/migrations/control/functions/seek.sql",
-        "OR clock_timestamp() >= CASE WHEN p_idle THEN mark.idle_until ELSE mark.busy_until END;",
-        "OR false;",
+        "that nothing waits between two tenants is believed for ever",
+        WALKED,
+        MEMORY,
+        "            until = now + min(EMPTY_BELIEVED, ENTRY_BELIEVED * entries)\n",
+        "            until = now + 3600\n",
+        (
+            "tests/unit/store/test_claim_memory.py::test_that_nothing_waits_between_two_tenants_is_believed_as_long_as_it_cost",
+        ),
+    ),
+    Mutant(
+        "a mark is believed for ever",
+        WALKED,
+        MEMORY,
+        "Belief(None, now, now + MARK_BELIEVED)",
+        "Belief(None, now, now + 3600)",
         (f"{FAIRLY}::test_a_late_commit_is_claimed_soon_whatever_is_marked",),
     ),
     Mutant(
-        "a hop ends only where another begins, not at a marked tenant",
-        MARKED,
-        "turno/migrations/control/functions/seek.sql",
-        "edge := least(edge, spot_of(CASE WHEN listed THEN here.tenant_id + 1 ELSE p_lane.marked[place + 1] END));",
-        "",
-        (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a gap]",),
+        "a mark is forgotten between two visits of its tenant",
+        WALKED,
+        MEMORY,
+        "MARK_BELIEVED = 20.0  #",
+        "MARK_BELIEVED = 5.0  #",
+        (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),
     ),
     Mutant(
-        "a mark is forgotten between two visits of its tenant",
-        MARKED,
-        "turno/migrations/control/functions/seek.sql",
-        "PERFORM remember_mark(p_lane, p_from, head, '20 s', idle);",
-        "PERFORM remember_mark(p_lane, p_from, head, '5 s', idle);",
-        (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),
+        "a mark that goes on grows younger",
+        WALKED,
+        MEMORY,
+        "before = self._beliefs.get(key, Belief(None, now, now + MARK_BELIEVED))",
+        "before = Belief(None, now, now + MARK_BELIEVED)",
+        ("tests/unit/store/test_claim_memory.py::test_a_mark_that_goes_on_is_no_younger",),
+    ),
+    Mutant(
+        "what is closed now hides what is open later",
+        WALKED,
+        "turno/migrations/control/functions/claim.sql",
+        "AS k (type, room) WHERE k.room <= 0), ' ');",
+        "AS k (type, room) WHERE false), ' ');",
+        (f"{FAIRLY}::test_what_was_paused_is_found_again_though_others_were_marked_behind_it",),
+    ),
+    Mutant(
+        "what was promoted is walked over again and again",
+        WALKED,
+        "turno/store/engine/claims.py",
+        "BEGINNING if since is None else (since, after)",
+        "BEGINNING",
+        (f"{FAIRLY}::test_promoting_due_tickets_does_not_grow_dearer_either",),
     ),
 )

@@ -34,9 +34,10 @@ ASKED = {
         "a rescue does not compare the token",
     },
     "low-water mark": {
-        "what a claim walked over is not remembered",
-        "what was hopped over is believed for ever",
-        "what was marked is believed for ever",
+        "what a claim walked over within a tenant is not remembered",
+        "what a claim walked over between tenants is not remembered",
+        "that nothing waits between two tenants is believed for ever",
+        "a mark is believed for ever",
         "a mark is forgotten between two visits of its tenant",
     },
     "cap lock": {"two claims at once see the same room under a cap"},

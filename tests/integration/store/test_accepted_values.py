@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from tests import attempt_steps
+from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation, build_world
 from turno.runner.session import HandlerConnection
 from turno.store.api import effect_review, jobs, notifications, watched_jobs
@@ -123,10 +123,9 @@ class Scene:
         broker.unpublished(engine, 100, 100)
         tickets.move_unserved(engine, "pool", NOW, dry_run=False)
         self.operator_s_views_can_be_read()
-        tickets.claim(engine, worker, queues=queues, types=lanes, backend="pool", slots=1)
-        tickets.claim_groups(
-            engine, worker, queues=queues, types=lanes, groups=[3] * len(lanes), backend="pool", slots=1
-        )
+        claimer = claiming.claimer(queues=queues, types=lanes, backend="pool")
+        claimer.claim(engine, worker, slots=1)
+        claimer.claim(engine, worker, slots=1, sizes=lambda _: 3)
         for row in rows:
             tickets.claim_job(engine, worker, row["job_id"], types=lanes)
         self.operator_s_views_can_be_read()

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tests import claiming
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
@@ -21,7 +22,7 @@ def worker(world: ExampleInstallation) -> UUID:
 def claim(
     world: ExampleInstallation, slots: int, *, types: tuple[tuple[str, int], ...] = (("batch_invoicing", 1),)
 ) -> list[Claim]:
-    return tickets.claim(world.engine, worker(world), queues=["cold"], types=types, backend="exec", slots=slots)
+    return claiming.claim(world.engine, worker(world), queues=["cold"], types=types, backend="exec", slots=slots)
 
 
 def test_tenants_take_turns_whatever_waits_behind_them(world: ExampleInstallation) -> None:
@@ -103,6 +104,17 @@ def test_a_ticket_that_somebody_holds_is_stepped_over(world: ExampleInstallation
         assert [taken.job_id for taken in claim(world, 2)] == [free]
 
 
+def test_a_tenant_of_which_others_take_everything_is_passed(world: ExampleInstallation) -> None:
+    held, free = world.enqueue({"order_ids": [1]}), world.enqueue({"order_ids": [1]}, tenant=world.other)
+    with world.admin.transaction():
+        world.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))
+        claimer = claiming.claimer(queues=["cold"], types=[("batch_invoicing", 1)], backend="exec")
+        claimer._memory.pass_over(world.one.id - 1)
+        assert [[one.job_id for one in batch] for batch in claimer.claim(world.engine, worker(world), slots=1)] == [
+            [free]
+        ]
+
+
 def test_eight_claimers_never_take_the_same_ticket(world: ExampleInstallation) -> None:
     jobs = {world.enqueue({"order_ids": [1]}, tenant=tenant) for tenant in world.tenants.values() for _ in range(100)}
 
@@ -110,7 +122,7 @@ def test_eight_claimers_never_take_the_same_ticket(world: ExampleInstallation) -
         mine: list[UUID] = []
         with service_session(world.logins, world.logins.engine, application="test") as engine:
             me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
-            while held := tickets.claim(
+            while held := claiming.claim(
                 engine, me, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):
                 mine += [one.job_id for one in held]

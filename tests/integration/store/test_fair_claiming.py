@@ -2,40 +2,58 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from tests import attempt_steps
+from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.servers.wait import wait_until
 from turno.store.engine import recovery, tickets
+from turno.store.engine.claim_memory import ClaimMemory
+from turno.store.engine.claims import Claimer, Kind
 from turno.store.handler import attempts
 from turno.store.operator import fairness
 from turno.tenancy.identity.session import handler_session, service_session
 
 KNOWN = [("work", 1)]
 INVOICING = [("batch_invoicing", 1)]
-EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM claim(%s, '{hot}', '{work}', '{1}', 'exec', 1, '{}')"
-MANY_CLAIMS = """
-    SELECT count(*)
-    FROM generate_series(1, %s) AS i, LATERAL claim(%s, '{hot}', '{work}', '{1}', 'exec', sign(i)::integer, '{}')
-"""
 WALKED = "SELECT pg_stat_get_xact_tuples_returned(%s::regclass)"
+
+
+class Clock:
+    """The workers' clock, which a test may put forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return monotonic() + self.ahead
+
+
+CLOCK = Clock()
+CLAIMERS: dict[tuple[tuple[str, int], ...], Claimer] = {}
+
+
+class Forgetful(ClaimMemory):
+    """Remembers no walk."""
+
+    def learn(self, learned: Mapping[str, Any], now: float) -> None:
+        """Do nothing."""
 
 
 @pytest.fixture(autouse=True)
 def own_rules(world: ExampleInstallation) -> Iterator[None]:
     """No tenant but the two, no rule and nothing remembered from the test before."""
-    world.engine.execute("RESET ALL")
+    CLAIMERS.clear()
     yield
     world.rows("TRUNCATE turno.job_types")
     world.rows("DELETE FROM turno.tenants WHERE starts_with(slug, 'more')")
@@ -71,12 +89,19 @@ def more_tenants(world: ExampleInstallation, count: int, start_at: int = 1) -> l
     return slugs
 
 
+def claimer(types: Sequence[tuple[str, int]] = KNOWN) -> Claimer:
+    """Return the worker's that knows these types, the same throughout a test."""
+    if tuple(types) not in CLAIMERS:
+        kinds = [Kind("hot", *kind) for kind in types]
+        CLAIMERS[tuple(types)] = Claimer(backend="exec", kinds=kinds, clock=CLOCK)
+    return CLAIMERS[tuple(types)]
+
+
 def claim(
-    world: ExampleInstallation, slots: int = 1, *, types: list[tuple[str, int]] = KNOWN, without: tuple[str, ...] = ()
+    world: ExampleInstallation, slots: int = 1, *, types: Sequence[tuple[str, int]] = KNOWN, without: Sequence[str] = ()
 ) -> list[Claim]:
-    return tickets.claim(
-        world.engine, start(world), queues=["hot"], types=types, backend="exec", slots=slots, without=without
-    )
+    batches = claimer(types).claim(world.engine, start(world), slots=slots, without=without)
+    return [one for batch in batches for one in batch]
 
 
 def finish(world: ExampleInstallation) -> None:
@@ -137,7 +162,7 @@ def test_two_types_and_two_queues_of_a_tenant_are_one_turn(world: ExampleInstall
         wait(world, 20, type=kind)
         wait(world, 20, type=kind, queue="cold")
     wait(world, 40, "suc0002", type="a")
-    taken = tickets.claim(
+    taken = claiming.claim(
         world.engine, start(world), queues=["hot", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
     )
     assert slugs(taken) == {"suc0001": 10, "suc0002": 10}
@@ -153,7 +178,7 @@ def test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type(world: 
     wait(world, 1, priority=2, age=3600)
     wait(world, 1, priority=1, age=3500, type="b")
     wait(world, 400, priority=0)
-    order = claim(world, 200, types=[*KNOWN, ("b", 1)])
+    order = [held for _ in range(100) for held in claim(world, 2, types=[*KNOWN, ("b", 1)])]
     priorities = {row["job_id"]: row["priority"] for row in world.rows("SELECT job_id, priority FROM turno.tickets")}
     taken = Counter(priorities[held.job_id] for held in order)
     assert taken == {0: 198, 1: 1, 2: 1}
@@ -162,7 +187,7 @@ def test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type(world: 
 def test_the_best_band_nevertheless_comes_first(world: ExampleInstallation) -> None:
     wait(world, 200, priority=2, age=3600)
     wait(world, 200, priority=0)
-    order = claim(world, 200)
+    order = [held for _ in range(200) for held in claim(world)]
     urgent = world.rows("SELECT count(*) FROM turno.tickets WHERE priority = 0 AND state = 'running'")
     assert 150 <= urgent[0]["count"] < len(order)
 
@@ -186,7 +211,7 @@ def test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by(world: Exa
     for tenant in world.tenants:
         wait(world, 10, tenant)
         wait(world, 2, tenant, type="other", priority=2)
-    taken = claim(world, 20, types=[*KNOWN, ("other", 1)])
+    taken = [held for _ in range(2) for held in claim(world, 20, types=[*KNOWN, ("other", 1)])]
     assert Counter(held.type for held in taken) == {"work": 3, "other": 4}
     waiting = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
     assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN) is None
@@ -237,13 +262,14 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleIns
             closing(psycopg.connect(world.url, autocommit=True)) as eye,
         ):
             me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+            mine = claiming.claimer(queues=["hot"], types=KNOWN, backend="exec")
             while waiting := eye.execute(
                 "SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY random() LIMIT 1"
             ).fetchone():
                 held = (
                     [tickets.claim_job(engine, me, waiting[0], types=KNOWN)]
                     if number % 4 == 0
-                    else tickets.claim(engine, me, queues=["hot"], types=KNOWN, backend="exec", slots=2)
+                    else [one for batch in mine.claim(engine, me, slots=2) for one in batch]
                 )
                 running = eye.execute(RUNNING[what]).fetchone()
                 most = max(most, running[0] if running else 0)
@@ -264,14 +290,6 @@ def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(world: ExampleInstallation
 # What nobody here can run -------------------------------------------------------------------------
 
 
-def buffers(world: ExampleInstallation) -> int:
-    """Read by one claim of one ticket."""
-    (row,) = world.engine.execute(EXPLAIN, (start(world),)).fetchall()
-    plan = row[0][0]["Plan"]
-    assert plan["Actual Rows"] == 1
-    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
-
-
 @pytest.mark.parametrize(
     "foreign",
     [
@@ -285,13 +303,11 @@ def buffers(world: ExampleInstallation) -> int:
     ids=str,
 )
 def test_what_cannot_be_run_here_is_not_walked_over(world: ExampleInstallation, foreign: dict[str, Any]) -> None:
-    wait(world, 100)
-    buffers(world)
-    before = max(buffers(world) for _ in range(10))
+    wait(world, 200)
+    before = walked(world, 10)
     wait(world, 20_000, age=3600, **foreign)
-    buffers(world)
-    after = min(buffers(world) for _ in range(10))
-    assert after <= before + 10  # the index is a level deeper
+    claim(world)  # where it lies in front, it is walked over once
+    assert walked(world, 10) <= before + 15
     assert {(held.type, held.version) for held in claim(world, 500)} == {("work", 1)}
     assert world.rows("SELECT count(*) FROM turno.tickets WHERE state = 'ready'") == [{"count": 20_000}]
 
@@ -332,29 +348,21 @@ def entries(world: ExampleInstallation, index: str) -> int:
 
 
 def walked(world: ExampleInstallation, claims: int) -> float:
-    """Index entries a claim of one ticket walks, on average; the claims are one statement, so noise is no matter."""
+    """Index entries that a claim of one ticket reads, on average."""
     worker = start(world)
     with world.engine.transaction():
-        before = entries(world, "tickets_ready")
-        assert world.engine.execute(MANY_CLAIMS, (claims, worker)).fetchall() == [(claims,)]
-        return (entries(world, "tickets_ready") - before) / claims
+        before = entries(world, "tickets_by_tenant")
+        for _ in range(claims):
+            assert len(claimer().claim(world.engine, worker, slots=1)) == 1
+        return (entries(world, "tickets_by_tenant") - before) / claims
 
 
 @contextmanager
-def forgetful(world: ExampleInstallation) -> Iterator[None]:
+def forgetful() -> Iterator[None]:
     """Claims that remember no walk."""
-    names = ["turno.remember_mark", "turno.remember_hop"]
-    saved = world.rows("SELECT pg_get_functiondef(name::regproc) AS definition FROM unnest(%s::text[]) AS name", names)
-    world.admin.execute("SET search_path = turno")
-    for row in saved:
-        head, _, _ = row["definition"].partition("AS $function$")
-        world.admin.execute(head.encode() + b"AS $function$ BEGIN END $function$")
-    try:
-        yield
-    finally:
-        world.admin.execute("SET search_path = turno")
-        for row in saved:
-            world.admin.execute(row["definition"].encode())
+    claimer()._memory = Forgetful()
+    yield
+    CLAIMERS.clear()
 
 
 @pytest.mark.parametrize("tenants", [1, 10])
@@ -367,8 +375,7 @@ def test_a_transaction_left_open_does_not_make_claims_dearer(world: ExampleInsta
         for tenant in names:
             wait(world, 400 // tenants, tenant, age=0)
         remembered = walked(world, 200)
-        with forgetful(world):
-            world.engine.execute("RESET ALL")
+        with forgetful():
             forgotten = walked(world, 100)
     assert remembered < forgotten / 4
     assert forgotten > finished / tenants
@@ -381,26 +388,10 @@ def test_tenants_with_nothing_waiting_are_hopped_over_as_well(world: ExampleInst
             run_through(world, 100, tenant)
         wait(world, 200, age=0)
         remembered = walked(world, 150)
-        with forgetful(world):
-            world.engine.execute("RESET ALL")
+        with forgetful():
             forgotten = walked(world, 50)
     assert remembered < forgotten / 4
     assert forgotten > 5000
-
-
-def time_passes(world: ExampleInstallation, seconds: int) -> None:
-    """Make what the engine's session has marked older by so much."""
-    world.admin.execute("SET search_path = turno")
-    names = world.admin.execute(
-        "SELECT marks_setting(l, n.id) FROM unnest(lanes_of('exec', '{hot}', '{work}', '{1}')) AS l, tenants n"
-    ).fetchall()
-    world.engine.execute(
-        "SELECT set_config(name, (SELECT array_agg((m.tenant_id, m.priority, m.run_at, m.job_id,"
-        " m.busy_until - %(age)s, m.idle_until - %(age)s)::mark)::text"
-        " FROM unnest(current_setting(name)::mark[]) AS m), false)"
-        " FROM unnest(%(names)s::text[]) AS name WHERE current_setting(name, true) <> ''",
-        {"age": timedelta(seconds=seconds), "names": [name for (name,) in names]},
-    )
 
 
 @pytest.mark.parametrize("what", ["after a gap", "after a pause"])
@@ -413,7 +404,7 @@ def test_a_visit_after_a_gap_or_a_pause_costs_no_more(world: ExampleInstallation
             wait(world, 100, tenant, age=0)
         assert walked(world, 6) > 300  # each was walked through once, and marked
         if what == "after a pause":
-            time_passes(world, 10)
+            CLOCK.ahead += 10
         assert walked(world, 12) < 300
 
 
@@ -425,8 +416,18 @@ def test_a_late_commit_is_claimed_soon_whatever_is_marked(world: ExampleInstalla
         wait(world, 1, age=30)
         (late,) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY run_at LIMIT 1")
         assert late["job_id"] not in {held.job_id for held in claim(world, 3)}
-        time_passes(world, 30)
+        CLOCK.ahead += 30
         assert late["job_id"] in {held.job_id for held in claim(world, 3)}
+
+
+def test_what_was_paused_is_found_again_though_others_were_marked_behind_it(world: ExampleInstallation) -> None:
+    types = [*KNOWN, ("other", 1)]
+    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('other', now())")
+    wait(world, 2000, type="other", age=3600)
+    wait(world, 3)
+    assert [held.type for held in claim(world, types=types)] == ["work"]
+    world.rows("UPDATE turno.job_types SET paused_at = NULL")
+    assert [held.type for held in claim(world, types=types)] == ["other"]
 
 
 def test_promoting_due_tickets_does_not_grow_dearer_either(world: ExampleInstallation) -> None:
@@ -434,9 +435,10 @@ def test_promoting_due_tickets_does_not_grow_dearer_either(world: ExampleInstall
     world.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = date_trunc('day', now())")
     with left_open(world), world.engine.transaction():
         before = entries(world, "tickets_due")
-        promoted = world.engine.execute("SELECT sum(promote(100)) FROM generate_series(1, 60)").fetchall()
-        assert promoted == [(5000,)]
-        assert entries(world, "tickets_due") - before < 5000 * 5  # walked anew each time it would be 60 * 5000 / 2
+        for _ in range(30):
+            claim(world)
+        assert entries(world, "tickets_due") - before < 5000 * 5  # walked anew each time it would be 25 * 5000 / 2
+    assert world.rows("SELECT FROM turno.tickets WHERE state = 'scheduled'") == []
 
 
 def test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered(world: ExampleInstallation) -> None:
@@ -448,7 +450,7 @@ def test_a_new_tenant_s_job_is_claimed_at_once_whatever_is_remembered(world: Exa
         (new,) = more_tenants(world, 1, start_at=100)
         wait(world, 1, new)
         assert slugs(claim(world, 5)) == {new: 1}
-        assert remembers(world)
+        assert remembers()
 
 
 def test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered(world: ExampleInstallation) -> None:
@@ -457,7 +459,7 @@ def test_an_idle_tenant_s_job_is_claimed_soon_whatever_is_remembered(world: Exam
         for tenant in names:
             run_through(world, 200, tenant)
         assert claim(world, 5) == []
-        assert remembers(world)
+        assert remembers()
         wait(world, 1, names[10], age=0)
         assert wait_until(lambda: slugs(claim(world, 5)) == {names[10]: 1}, within=20)
 
@@ -468,20 +470,12 @@ def test_nothing_is_remembered_where_nothing_is_in_the_way(world: ExampleInstall
     for _ in range(20):
         claim(world, 5)
         finish(world)
-    assert not remembers(world)
+    assert not remembers()
 
 
-def remembers(world: ExampleInstallation) -> bool:
-    """Whether the engine's session knows of any mark or hop."""
-    world.admin.execute("SET search_path = turno")
-    settings = world.admin.execute(
-        "SELECT s FROM unnest(lanes_of('exec', '{hot}', '{work}', '{1}')) AS l,"
-        " unnest(ARRAY['turno.hops_' || l.key, 'turno.marked_' || l.key]) AS s"
-    ).fetchall()
-    values = world.engine.execute(
-        "SELECT current_setting(name, true) FROM unnest(%s::text[]) AS name", [[name for (name,) in settings]]
-    ).fetchall()
-    return any(value for (value,) in values)
+def remembers() -> bool:
+    """Whether the worker knows of anything to walk around."""
+    return bool(claimer()._memory.known(1, CLOCK()))
 
 
 # All at once --------------------------------------------------------------------------------------
@@ -497,9 +491,10 @@ class Mill:
     def work(self, number: int) -> None:
         seen = number
         with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+            mine = claiming.claimer(queues=["cold"], types=INVOICING, backend="exec")
             while not self.done.is_set():
                 me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
-                for held in tickets.claim(engine, me, queues=["cold"], types=INVOICING, backend="exec", slots=3):
+                for (held,) in mine.claim(engine, me, slots=3):
                     seen += 1
                     if seen % 5 == 0:
                         break

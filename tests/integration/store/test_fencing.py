@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests import attempt_steps
+from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Claim
@@ -51,7 +51,7 @@ class Hands:
         return claim
 
     def claim_next(self) -> list[Claim]:
-        return tickets.claim(
+        return claiming.claim(
             self._world.engine, self.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
         )
 
@@ -329,7 +329,7 @@ def test_a_buried_worker_claims_nothing(world: ExampleInstallation, hands: Hands
     tickets.prune_workers(world.engine, timedelta(0), dry_run=False)
     assert tickets.claim_job(world.engine, hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
     assert (
-        tickets.claim(
+        claiming.claim(
             world.engine, hands.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=5
         )
         == []

@@ -15,7 +15,7 @@ import pytest
 from flask import Flask
 
 from handlers.batch_invoicing import BatchInvoicing
-from tests import attempt_steps
+from tests import attempt_steps, claiming
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.dispatch.dispatcher import Dispatcher, Submission
@@ -244,7 +244,7 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: Exampl
     assert due is not None
     with refusing(world, bad, f"state = 'scheduled' AND run_at = '{due['run_at'].isoformat()}'"):
         assert tickets.promote(world.engine, 10, dry_run=False) == 1
-        claimed = tickets.claim(
+        claimed = claiming.claim(
             world.engine,
             tickets.start_worker(world.engine, backend="exec", host="here", pid=1),
             queues=["cold"],

@@ -6,13 +6,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import attempt_steps
+from tests import attempt_steps, claiming
 from tests.grouped_here import worker_here
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.runner.session import HandlerConnection
-from turno.store.engine import tickets
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.rights.grants import TENANT
@@ -67,7 +66,7 @@ class Clerk:
         """Return how many entries and rows the lives of so many new jobs read."""
         for _ in range(size):
             self._world.enqueue({"order_ids": [1]}, priority=Priority.URGENT)
-        claims = tickets.claim(
+        claims = claiming.claim(
             self._world.engine, self._worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="pool",
             slots=size,
         )  # fmt: skip
@@ -108,7 +107,7 @@ def test_a_life_reads_no_more_beside_many_others(
 SWEEPS = {"job_repair", "job_purge"}
 # The engine's that name tickets, or take the first of a list of them.
 OF_TICKETS = {
-    "claim", "claim_groups", "claim_job", "claim_message", "held", "mark_published", "move_unserved", "orphans",
+    "claim", "claim_job", "claim_message", "held", "mark_published", "move_unserved", "orphans",
     "promote", "tenant_of", "unclaimed", "unserved", "unpublish", "unpublished", "worker_alive",
 }  # fmt: skip
 

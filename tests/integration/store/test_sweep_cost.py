@@ -6,6 +6,7 @@ from typing import Any, LiteralString
 
 import pytest
 
+from tests import claiming
 from tests.installation import ExampleInstallation
 from turno.store.engine import tickets, workers
 from turno.store.engine.tickets import TypeVersion
@@ -106,7 +107,13 @@ def test_a_sweep_does_not_read_what_waits(
     tickets.start_worker(world.engine, backend="pool", host="here", pid=1, types=KNOWN)
     world.rows(FILL, world.one.id, "batch_invoicing", "ready", MANY)
     read = "SELECT sum(pg_stat_get_xact_tuples_returned(i::regclass)) AS n FROM unnest(%s::text[]) AS i"
-    relations = ["turno.tickets", "turno.tickets_ready", "turno.tickets_due", "turno.tickets_running"]
+    relations = [
+        "turno.tickets",
+        "turno.tickets_by_tenant",
+        "turno.tickets_ready",
+        "turno.tickets_due",
+        "turno.tickets_running",
+    ]
     with world.engine.transaction():
         look(world)
         row = world.engine.execute(read, [relations]).fetchone()
@@ -119,9 +126,6 @@ def test_what_is_due_of_one_tenant_delays_no_other_s(world: ExampleInstallation)
     job_id = world.enqueue({"order_ids": [1]}, tenant=world.other, run_at=datetime.now(UTC) + timedelta(hours=1))
     world.rows("UPDATE turno.tickets SET run_at = clock_timestamp() WHERE job_id = %s", job_id)
     worker = tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
-    claims = [
-        claim
-        for _ in range(2)
-        for claim in tickets.claim(world.engine, worker, queues=["cold"], types=KNOWN, backend="pool", slots=1)
-    ]
+    claimer = claiming.claimer(queues=["cold"], types=KNOWN, backend="pool")
+    claims = [claim for _ in range(2) for (claim,) in claimer.claim(world.engine, worker, slots=1)]
     assert job_id in {claim.job_id for claim in claims}

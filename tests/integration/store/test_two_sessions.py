@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 
 from nemesis.effects import EFFECT, EFFECTS, THE_END
-from tests import attempt_steps
+from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from tests.permutations import Session, Stage, Step, interleavings
 from turno.jobs.claim import Claim
@@ -119,7 +119,7 @@ class Meeting:
     def claims_next(self) -> Step:
         def step(engine: Session) -> str:
             options: dict[str, Any] = {"queues": ["cold"], "types": TYPES, "backend": "exec", "slots": 1}
-            return "taken" if tickets.claim(engine, self.worker, **options) else "nothing"
+            return "taken" if claiming.claim(engine, self.worker, **options) else "nothing"
 
         return step
 

@@ -36,12 +36,12 @@ class Engine(EngineLink):
         if not options:  # hints
             return None
         self.without = set(options["without"])
-        slots, sizes = options["slots"], dict(zip(options["types"], options["groups"], strict=True))
+        slots, sizes = options["slots"], options["sizes"]
         self.asked.append(slots)
         found: list[Batch] = []
         while self.waiting and len(found) < slots:
             kind = self.waiting[0]
-            turn = self.waiting[: sizes[kind, 1]]
+            turn = self.waiting[: sizes(kind)]
             del self.waiting[: len(turn)]
             found.append(tuple(a_claim(kind) for _ in turn))
         return found
@@ -65,10 +65,11 @@ def take(source: PoolSource, worker: UUID = WORKER, free: int = 3) -> list[list[
 def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: Engine) -> None:
     engine.waiting = ["odd"] * 3
     assert [take(source), take(source), take(source)] == [[[1]], [[1], [1]], []]
-    assert engine.asked == [1, 3]
+    assert take(source) == []
+    assert engine.asked == [1, 3, 3]
 
 
-def test_who_found_less_than_it_asked_for_waits_for_a_hint_or_its_time(source: PoolSource, engine: Engine) -> None:
+def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engine: Engine) -> None:
     assert take(source) == []
     engine.waiting = ["odd"]
     assert take(source) == []

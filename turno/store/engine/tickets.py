@@ -1,16 +1,15 @@
-"""Claim tickets and keep the list of workers, as the engine."""
+"""Keep tickets and the list of workers, as the engine; claims of what waits are in claims.py."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import groupby
 from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
 from psycopg.types.numeric import Int2
 
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.claim import Claim
 from turno.jobs.job import JobRef
 from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
 
@@ -67,51 +66,6 @@ def claim_job(engine: Engine, worker: UUID, job_id: UUID, *, types: Sequence[Typ
     return claim_of(row) if row else None
 
 
-def claim(
-    engine: Engine,
-    worker: UUID,
-    *,
-    queues: Sequence[str],
-    types: Sequence[TypeVersion],
-    backend: str,
-    slots: int,
-    without: Collection[str] = (),
-) -> list[Claim]:
-    """Take up to `slots` jobs, one tenant's turn after another; the next call in this session goes on from there.
-
-    Tenants whose slugs are in `without` have no turn.
-    """
-    names, versions = in_step(types)
-    rows = engine.execute(
-        "SELECT * FROM claim(%s, %s, %s, %s, %s, %s, %s)",
-        (worker, list(queues), names, versions, backend, slots, list(without)),
-    ).fetchall()
-    return [claim_of(row) for row in rows]
-
-
-def claim_groups(
-    engine: Engine,
-    worker: UUID,
-    *,
-    queues: Sequence[str],
-    types: Sequence[TypeVersion],
-    groups: Sequence[int],
-    backend: str,
-    slots: int,
-    without: Collection[str] = (),
-) -> list[Batch]:
-    """Take up to `slots` turns like `claim`, each of as many jobs of its tenant and type as `groups` says.
-
-    `groups` is in step with `types`. Only the first of a group may be a job that a worker died with: it is alone then.
-    """
-    names, versions = in_step(types)
-    rows = engine.execute(
-        "SELECT * FROM claim_groups(%s, %s, %s, %s, %s::integer[], %s, %s, %s)",
-        (worker, list(queues), names, versions, list(groups), backend, slots, list(without)),
-    ).fetchall()
-    return [tuple(claim_of(row[1:]) for row in turn) for _, turn in groupby(rows, key=lambda row: row[0])]
-
-
 def unclaim(engine: Engine, job_id: UUID, token: UUID, wait: timedelta) -> None:
     """Give back a claim that no process was ever handed; nobody takes it before `wait` has passed."""
     engine.execute("SELECT unclaim(%s, %s, %s)", (job_id, token, wait))
@@ -151,7 +105,7 @@ def move_unserved(engine: Engine, backend: str, waiting_for: timedelta, *, dry_r
 
 def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
     """Make up to `limit` due tickets ready; returns how many."""
-    return int(_value(engine, "SELECT promote(%s, %s)", (limit, dry_run)))
+    return int(_value(engine, "SELECT promoted FROM promote(%s, %s)", (limit, dry_run)))
 
 
 # The one channel; any role may send or listen there, so what arrives is never believed.

@@ -125,39 +125,8 @@ _READ_WRITE = "SELECT INSERT UPDATE DELETE"
 _WORKING = _roles("handler")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 
-# Called by `claim`, `claim_groups`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
-_CLAIM_STEPS = frozenset(
-    {
-        "begin_turn",
-        "due_of_each",
-        "goes_before",
-        "hops",
-        "lanes_of",
-        "learn",
-        "make_ready",
-        "marked",
-        "marks",
-        "marks_setting",
-        "next_lane",
-        "oldest",
-        "pass_tenant",
-        "past_hops",
-        "remember_hop",
-        "remember_mark",
-        "remember_turn",
-        "resume_turn",
-        "seek",
-        "seek_all",
-        "spot_of",
-        "take",
-        "take_more",
-        "tenant_room",
-        "type_room",
-        "unmark",
-        "walk",
-        "worker_hold",
-    }
-)
+# Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
+_CLAIM_STEPS = frozenset({"due_of_each", "goes_before", "make_ready", "tenant_room", "type_room", "worker_hold"})
 
 # Called by `command_take` and `job_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
@@ -181,7 +150,6 @@ CONTROL = Matrix(
         "orphans": _roles("engine"),
         "promote": _roles("engine"),
         "claim": _roles("engine"),
-        "claim_groups": _roles("engine"),
         "claim_job": _roles("engine"),
         "held": _roles("engine"),
         "unclaim": _roles("engine"),

@@ -11,6 +11,7 @@ import psycopg
 from turno.jobs.claim import Assignment, Batch
 from turno.jobs.registry import Registry
 from turno.store.engine import tickets
+from turno.store.engine.claims import Claimer, Kind
 from turno.store.engine_link import Connection, EngineLink
 from turno.store.outage import in_short
 from turno.worker.batch_sizer import BatchSizer
@@ -25,16 +26,16 @@ class Looks:
     """When to look: at once while there is work, then every half second growing to two."""
 
     def __init__(self) -> None:
-        self.plenty = False  # whether the last look found as much as it asked for
+        self.plenty = False  # whether the last look found anything
         self.now()
 
     def now(self) -> None:
         """Look at once."""
         self.due, self._interval = monotonic(), SHORTEST
 
-    def found(self, jobs: int, *, wanted: int, chance: float) -> None:
-        """Note what a look found: less than it wanted means that nothing more waits."""
-        self.plenty = jobs == wanted
+    def found(self, jobs: int, *, chance: float) -> None:
+        """Note what a look found: only after nothing there is nothing more."""
+        self.plenty = jobs > 0
         self._interval = SHORTEST if jobs else min(LONGEST, self._interval * 2)
         self.due = monotonic() + (0.0 if self.plenty else self._interval * (0.8 + 0.4 * chance))
 
@@ -58,9 +59,11 @@ class PoolSource:
         handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
         self.queues = sorted({handler.queue for handler in handlers})
         self.types = [(handler.type, handler.version) for handler in handlers]
+        # A type is looked for in every queue served here: its jobs may lie where they were put before it moved.
+        kinds = [Kind(queue, *kind) for queue in self.queues for kind in self.types]
+        self._claimer = Claimer(backend=backend, kinds=kinds)
         self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
         self._lengths = BatchSizer()
-        self._backend = backend
         self._engine = engine
         self._hints = hints
         self._chance = chance
@@ -82,21 +85,12 @@ class PoolSource:
         # After a silence, a lone job does not wait until it is known that there is no other.
         slots = free if looks.plenty else 1
         try:
-            groups = self._engine.run(
-                tickets.claim_groups,
-                worker,
-                queues=self.queues,
-                types=self.types,
-                groups=[self._together(kind) for kind, _ in self.types],
-                backend=self._backend,
-                slots=slots,
-                without=without,
-            )
+            groups = self._engine.run(self._claimer.claim, worker, slots=slots, sizes=self._together, without=without)
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             groups = []
         # Whatever comes after the last is hinted at or found by the next look.
-        looks.found(len(groups), wanted=slots, chance=self._chance())
+        looks.found(len(groups), chance=self._chance())
         return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
 
     def _together(self, kind: str) -> int:

@@ -11,6 +11,7 @@ from uuid import UUID
 from turno.jobs.claim import Assignment, Batch
 from turno.jobs.registry import Registry
 from turno.store.engine import tickets
+from turno.store.engine.claims import Claimer, Kind
 from turno.store.engine_link import EngineLink
 
 STAY = timedelta(minutes=1)
@@ -66,6 +67,9 @@ class ExecSource:
         self.exhausted = False
         self.types = registry.versions
         self.queues = None  # a job that was named is taken whatever its queue
+        # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
+        kinds = [Kind(queue, *kind) for queue in registry.queues for kind in registry.versions]
+        self._claimer = Claimer(backend="exec", kinds=kinds)
 
     @property
     def processes(self) -> set[int]:
@@ -132,21 +136,18 @@ class ExecSource:
         """Do nothing: nothing is held."""
 
     def _waiting(self, worker: UUID, free: int) -> list[Assignment]:
-        # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
-        claim = partial(
-            self._engine.run, tickets.claim, worker, queues=self._registry.queues, types=self.types, backend="exec"
-        )
+        claim = partial(self._engine.run, self._claimer.claim, worker, slots=free)
         if self._place is None:
-            return [((one,),) for one in claim(slots=free)]
+            return [(batch,) for batch in claim()]
         # A dispatcher that finds every place taken believes what they say: it must not be what was.
         self._place.use_for("")
         ordinary, others = self._place.ordinary(), self._place.others()
-        claims = claim(slots=free, without=others)
-        if not claims and others and ordinary:
-            claims = claim(slots=free)
-        for one in claims:
-            self._place.use_for(one.login.slug)
-        return [((one,),) for one in claims]
+        batches = claim(without=others)
+        if not batches and others and ordinary:
+            batches = claim()
+        for (claimed,) in batches:
+            self._place.use_for(claimed.login.slug)
+        return [(batch,) for batch in batches]
 
     def _stays(self, worker: UUID) -> bool:
         if self._place is None or self._idle_since is None:

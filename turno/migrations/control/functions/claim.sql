@@ -30,213 +30,157 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- The lanes of what a worker knows, without the paused types.
-CREATE OR REPLACE FUNCTION lanes_of(p_backend text, p_queues text[], p_types text[], p_versions smallint[]) RETURNS lane[]
-LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN (
-        SELECT array_agg((p_backend, queue, known.type, known.version, key, j.cap IS NOT NULL, false,
-                          hops(key), marked(key))::lane)
-        FROM unnest(p_queues) AS queue, unnest(p_types, p_versions) AS known (type, version)
-        CROSS JOIN LATERAL to_hex(hashtextextended(concat_ws('/', p_backend, queue, known.version, known.type), 0)) AS key
-        LEFT JOIN job_types j ON j.type = known.type
-        WHERE j.paused_at IS NULL);
-END $$;
-
--- The first waiting ticket of each open lane at a spot or after it.
-CREATE OR REPLACE FUNCTION seek_all(p_lanes lane[], p_from spot, p_idle boolean) RETURNS spot[] LANGUAGE plpgsql AS $$
-DECLARE
-    heads spot[];
-BEGIN
-    FOR i IN 1 .. cardinality(p_lanes) LOOP
-        heads[i] := CASE WHEN NOT p_lanes[i].closed THEN seek(p_lanes[i], p_from, p_idle) END;
-    END LOOP;
-    RETURN heads;
-END $$;
-
--- Which lane is next: the first tenant, its best band, the oldest in it.
-CREATE OR REPLACE FUNCTION next_lane(p_heads spot[]) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-    best integer;
-BEGIN
-    FOR i IN 1 .. cardinality(p_heads) LOOP
-        IF p_heads[i].tenant_id IS NOT NULL AND (best IS NULL OR p_heads[i] < p_heads[best]) THEN
-            best := i;
-        END IF;
-    END LOOP;
-    RETURN best;
-END $$;
-
--- The oldest ticket of a tenant over all bands and lanes.
-CREATE OR REPLACE FUNCTION oldest(p_lanes lane[], p_heads spot[], p_tenant integer) RETURNS pick LANGUAGE plpgsql AS $$
-DECLARE
-    found pick;
-    other spot;
-BEGIN
-    FOR i IN 1 .. cardinality(p_lanes) LOOP
-        CONTINUE WHEN p_heads[i].tenant_id IS DISTINCT FROM p_tenant;
-        FOR band IN p_heads[i].priority .. 2 LOOP
-            other := CASE WHEN band = p_heads[i].priority THEN p_heads[i]
-                          ELSE seek(p_lanes[i], spot_of(p_tenant, band)) END;
-            IF other.tenant_id = p_tenant AND other.priority = band
-               AND (found IS NULL OR (other.run_at, other.job_id) < ((found.spot).run_at, (found.spot).job_id)) THEN
-                found := (i, other);
-            END IF;
-        END LOOP;
-    END LOOP;
-    RETURN found;
-END $$;
-
--- Take the ticket at a spot, or where others are just taking it the next one of the same tenant and band.
-CREATE OR REPLACE FUNCTION take(p_worker uuid, p_lane lane, p_at spot) RETURNS tickets LANGUAGE plpgsql AS $$
-DECLARE
-    taken tickets;
-BEGIN
-    UPDATE tickets t
-    SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
-    WHERE t.job_id = (SELECT r.job_id FROM tickets r
-                      WHERE r.state = 'ready' AND r.backend = p_lane.backend AND r.queue = p_lane.queue
-                        AND r.type = p_lane.type AND r.version = p_lane.version
-                        AND r.tenant_id = p_at.tenant_id AND r.priority = p_at.priority
-                        AND (r.run_at, r.job_id) >= (p_at.run_at, p_at.job_id)
-                      ORDER BY r.run_at, r.job_id LIMIT 1
-                      FOR UPDATE SKIP LOCKED)
-    RETURNING t.* INTO taken;
-    RETURN taken;
-END $$;
-
--- Begin a tenant's turn, of which so much was used before; that of one that is paused, or left out, is over at once.
-CREATE OR REPLACE FUNCTION begin_turn(p_tenant integer, p_used integer, p_without text[]) RETURNS turn LANGUAGE plpgsql AS $$
-DECLARE
-    tenant tenants;
-    allowed bigint := 0;
-BEGIN
-    SELECT * INTO tenant FROM tenants
-    WHERE id = p_tenant AND state = 'active' AND paused_at IS NULL AND slug <> ALL (p_without);
-    IF tenant.cap IS NOT NULL THEN
-        allowed := least(tenant.weight, p_used + tenant_room(p_tenant));
-    ELSIF FOUND THEN
-        allowed := tenant.weight;
-    END IF;
-    RETURN (p_tenant, tenant.slug, tenant.schema, tenant.handler_role, tenant.login_epoch,
-            tenant.weight, p_used, allowed)::turn;
-END $$;
-
--- A session's turns go on where its last claim ended, or tenants after a gap in the numbers would be
--- found more often than others. The first begins anywhere, so that sessions do not go in step.
-CREATE OR REPLACE FUNCTION resume_turn(OUT tenant_id integer, OUT used integer) LANGUAGE plpgsql AS $$
-BEGIN
-    tenant_id := split_part(nullif(current_setting('turno.next_turn', true), ''), '/', 1);
-    used := split_part(nullif(current_setting('turno.next_turn', true), ''), '/', 2);
-    IF tenant_id IS NULL THEN
-        SELECT floor(random() * (coalesce(max(id), 0) + 1)), 0 INTO tenant_id, used FROM tenants;
-    END IF;
-END $$;
-
-CREATE OR REPLACE FUNCTION remember_turn(p_turn turn) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF p_turn.used < p_turn.weight THEN
-        PERFORM set_config('turno.next_turn', p_turn.tenant_id || '/' || p_turn.used, false);
-    ELSE
-        PERFORM set_config('turno.next_turn', p_turn.tenant_id + 1 || '/0', false);
-    END IF;
-END $$;
-
--- The heads when a tenant's turn is over.
-CREATE OR REPLACE FUNCTION pass_tenant(p_lanes lane[], p_heads spot[], p_tenant integer, p_idle boolean) RETURNS spot[]
-LANGUAGE plpgsql AS $$
-BEGIN
-    FOR i IN 1 .. cardinality(p_lanes) LOOP
-        IF p_heads[i].tenant_id = p_tenant THEN
-            p_heads[i] := seek(p_lanes[i], spot_of(p_tenant + 1), p_idle);
-        END IF;
-    END LOOP;
-    RETURN p_heads;
-END $$;
-
--- Take up to p_slots tickets: tenant after tenant, each for as many as its weight; of the tenant the best band,
--- oldest first, but one claim in eight takes its oldest of all bands, so that nothing starves. Each lane's head is
--- its next waiting ticket; the first tenant's among the heads is taken. Of the tenants p_without, by slug, none is.
+-- Claim for up to p_slots children: tenant after tenant from p_from on and around, each its weight's share of the slots,
+-- of which p_used are gone of the first one's; where fewer tenants wait than there are slots, each gets more. A slot is
+-- one ticket, or of a short type as many as p_sizes says. A tenant's best band goes first, with p_oldest the band whose
+-- first ticket is oldest; within a band the oldest. p_queues, p_types, p_versions and p_sizes are in step: a type is
+-- looked for in its own queue. Of the tenants p_without, by slug, none is claimed.
+--
+-- What lies in front, dead entries that an old snapshot keeps or tickets that cannot be claimed here, is walked over once:
+-- a last row says what was `learned`, and the caller passes it back as p_known while it believes it. `empty` says which
+-- tenant comes next after this one, over how many entries; `marks` where a tenant's queues and bands begin; both are `for`
+-- the types that were `closed`, paused or at their caps. `passed` is the last tenant looked at if others were taking all
+-- that there was.
+--
+-- The walk is lazy: each CTE is read only as far as the next one asks. OFFSET 0 keeps the planner from evaluating a LATERAL
+-- subquery once for each of its columns.
 CREATE OR REPLACE FUNCTION claim(
-    p_worker uuid, p_queues text[], p_types text[], p_versions smallint[], p_backend text, p_slots integer,
-    p_without text[])
-RETURNS SETOF claimed
+    p_worker uuid, p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_sizes integer[],
+    p_slots integer, p_without text[], p_from integer, p_used integer, p_oldest boolean, p_known jsonb)
+RETURNS TABLE (next_tenant integer, next_used integer, slots bigint, crashes smallint, job_id uuid, token uuid, attempt integer,
+               type text, version smallint, tenant_id integer, slug text, schema text, handler_role text,
+               login_epoch integer, learned jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
--- Plans are made while the table is small and kept when it is not.
-SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+-- Plans are made while the table is small and kept when it is not; only nested loops keep the order of the walk.
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
 DECLARE
-    lanes lane[] := lanes_of(p_backend, p_queues, p_types, p_versions);
-    heads spot[];
-    head spot;
-    turn turn;
-    pick pick;
-    ticket tickets;
-    free integer := p_slots;
-    lap_is_whole boolean := false;
-    lap_gave boolean := false;
-    idle boolean := false;
-    last integer;
+    walk CONSTANT regclass := 'tickets_by_tenant';  -- statistics count the entries that its scans read, dead ones as well
+    began CONSTANT timestamptz := clock_timestamp();
+    first CONSTANT integer := coalesce(p_from, (SELECT floor(random() * (max(id) + 1))::integer FROM tenants), 0);
+    rooms bigint[];
+    closed text;
+    empty jsonb;
+    marks jsonb;
+    marked integer[];
 BEGIN
-    IF lanes IS NULL OR NOT worker_hold(p_worker) THEN
+    -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
+    PERFORM set_config('synchronous_commit', 'off', true);
+    IF NOT worker_hold(p_worker) THEN
         RETURN;
     END IF;
-    PERFORM promote(200);
-    SELECT * INTO turn.tenant_id, turn.used FROM resume_turn();
-    heads := seek_all(lanes, spot_of(turn.tenant_id), false);
-    WHILE free > 0 LOOP
-        pick.lane := next_lane(heads);
-        IF pick.lane IS NULL THEN
-            EXIT WHEN idle;
-            last := turn.tenant_id;
-            -- After a whole lap in vain a last one looks where there was nothing a moment ago.
-            idle := lap_is_whole AND NOT lap_gave;
-            lap_is_whole := true;
-            lap_gave := false;
-            turn := NULL;
-            heads := seek_all(lanes, spot_of(0), idle);
-            CONTINUE;
-        END IF;
-        head := heads[pick.lane];
-        IF turn.allowed IS NULL OR turn.tenant_id <> head.tenant_id THEN
-            turn := begin_turn(
-                head.tenant_id, CASE WHEN turn.tenant_id = head.tenant_id THEN turn.used ELSE 0 END, p_without);
-        END IF;
-        IF turn.used >= turn.allowed THEN
-            -- Nothing waits after the last tenant, as was found in this very claim.
-            heads := CASE WHEN turn.tenant_id = last AND NOT idle THEN '{}'
-                          ELSE pass_tenant(lanes, heads, turn.tenant_id, idle) END;
-            CONTINUE;
-        END IF;
-
-        pick.spot := head;
-        IF random() < 0.125 THEN
-            pick := oldest(lanes, heads, turn.tenant_id);
-        END IF;
-        IF lanes[pick.lane].capped AND type_room(lanes[pick.lane].type) <= 0 THEN
-            FOR i IN 1 .. cardinality(lanes) LOOP
-                IF lanes[i].type = lanes[pick.lane].type THEN
-                    lanes[i].closed := true;
-                    heads[i] := NULL;
-                END IF;
-            END LOOP;
-            CONTINUE;
-        END IF;
-        ticket := take(p_worker, lanes[pick.lane], pick.spot);
-        IF ticket.job_id IS NOT NULL THEN
-            RETURN NEXT (ticket.job_id, ticket.token, ticket.attempt, ticket.type, ticket.version,
-                         turn.tenant_id, turn.slug, turn.schema, turn.handler_role, turn.login_epoch)::claimed;
-            free := free - 1;
-            lap_gave := true;
-            turn.used := turn.used + 1;
-            IF turn.used < turn.allowed AND free > 0 THEN
-                heads[pick.lane] := seek(lanes[pick.lane], heads[pick.lane], idle);
-            END IF;
-        ELSIF pick.spot = heads[pick.lane] THEN
-            -- Others are taking all there is in this band.
-            heads[pick.lane] := seek(lanes[pick.lane], spot_of(turn.tenant_id, heads[pick.lane].priority + 1), idle);
-        END IF;
-    END LOOP;
-    IF turn.allowed IS NOT NULL THEN
-        PERFORM remember_turn(turn);
-    END IF;
+    rooms := ARRAY(SELECT (SELECT CASE WHEN j.paused_at IS NOT NULL THEN 0 WHEN j.cap IS NOT NULL THEN type_room(j.type) END
+                           FROM job_types j WHERE j.type = k.type)
+                   FROM unnest(p_types) WITH ORDINALITY AS k (type, nth) ORDER BY k.nth);
+    closed := array_to_string(
+        ARRAY(SELECT k.type FROM unnest(p_types, rooms) AS k (type, room) WHERE k.room <= 0), ' ');
+    empty := p_known -> closed -> 'empty';
+    marks := p_known -> closed -> 'marks';
+    marked := ARRAY(SELECT k::integer FROM jsonb_object_keys(marks) AS k ORDER BY 1);
+    RETURN QUERY
+    WITH RECURSIVE served AS MATERIALIZED (
+        SELECT k.queue, array_agg(k.type || '/' || k.version) AS names, array_agg(k.size) AS sizes,
+               array_agg(k.room) AS rooms
+        FROM unnest(p_queues, p_types, p_versions, p_sizes, rooms) AS k (queue, type, version, size, room)
+        WHERE coalesce(k.room > 0, true) GROUP BY k.queue
+    ), lap AS (  -- the tenants that have work, in order, around once
+        SELECT 0 AS place, first - 1 AS tenant_id, NULL::integer AS after, false AS wrapped, 0::bigint AS walked
+        UNION ALL
+        SELECT l.place + 1, coalesce(n.tenant_id, -1), l.tenant_id, l.wrapped OR n.tenant_id IS NULL,
+               pg_stat_get_xact_tuples_returned(walk) - c.walked
+        FROM lap l
+        CROSS JOIN LATERAL (SELECT pg_stat_get_xact_tuples_returned(walk) AS walked,
+                                   marked[width_bucket(l.tenant_id, marked) + 1] AS stop OFFSET 0) AS c
+        LEFT JOIN LATERAL (
+            SELECT (empty ->> l.tenant_id::text)::integer AS tenant_id WHERE empty ? l.tenant_id::text
+            UNION ALL
+            (SELECT s.tenant_id FROM served q CROSS JOIN LATERAL (
+                 SELECT r.tenant_id FROM tickets r
+                 WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id > l.tenant_id
+                   AND r.tenant_id < coalesce(c.stop, 2147483647) AND (r.type || '/' || r.version) = ANY (q.names)
+                 ORDER BY r.tenant_id LIMIT 1) AS s ORDER BY s.tenant_id LIMIT 1)
+            UNION ALL
+            SELECT c.stop WHERE c.stop IS NOT NULL
+            LIMIT 1) AS n ON true
+        WHERE NOT (l.wrapped AND (n.tenant_id IS NULL OR n.tenant_id >= first))
+    ), found AS MATERIALIZED (  -- the first of them that may run something, where their queues and bands begin
+        SELECT l.place, n.*, h.*, o.room, CASE WHEN n.id = p_from THEN p_used ELSE 0 END AS used
+        FROM lap l CROSS JOIN LATERAL (
+            SELECT n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.weight, n.cap FROM tenants n
+            WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without)) AS n
+        CROSS JOIN LATERAL (SELECT pg_stat_get_xact_tuples_returned(walk) AS before, marks -> n.id::text AS mark OFFSET 0) AS c
+        CROSS JOIN LATERAL (
+            SELECT array_agg(b.queue) AS queues, array_agg(b.band) AS bands, array_agg(b.head) AS heads,
+                   (array_agg(b.size) FILTER (WHERE b.head IS NOT NULL))[1] AS size,
+                   pg_stat_get_xact_tuples_returned(walk) - c.before AS walked
+            FROM (SELECT q.queue, b.band, t.run_at::timestamptz AS head, t.size
+                  FROM served q CROSS JOIN unnest('{0,1,2}'::smallint[]) AS b (band) LEFT JOIN LATERAL (
+                      SELECT r.run_at, q.sizes[array_position(q.names, r.type || '/' || r.version)] AS size
+                      FROM tickets r
+                      WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = n.id
+                        AND r.priority = b.band AND (r.type || '/' || r.version) = ANY (q.names)
+                        AND r.run_at >= coalesce((c.mark ->> (q.queue || '/' || b.band))::timestamptz, '-infinity')
+                      ORDER BY r.run_at, r.job_id LIMIT 1) AS t ON true
+                  ORDER BY CASE WHEN NOT p_oldest THEN b.band END, t.run_at) AS b
+            OFFSET 0) AS h
+        CROSS JOIN LATERAL (SELECT CASE WHEN n.cap IS NULL THEN 2147483647 ELSE tenant_room(n.id) END AS room OFFSET 0) AS o
+        WHERE l.place > 0 AND h.size IS NOT NULL AND o.room > 0
+        LIMIT p_slots
+    ), turn AS (  -- how often all have had their turns after this claim, and how far into the next lap it comes
+        SELECT (p_slots + sum(f.used)) / sum(f.weight) AS laps, (p_slots + sum(f.used)) % sum(f.weight) AS rest FROM found f
+    ), visit AS MATERIALIZED (
+        SELECT f.*, t.laps * f.weight + greatest(0, least(f.weight, t.rest - f.before)) - f.used AS slots,
+               t.rest < f.before + f.weight AND t.rest > 0 AS ends, t.rest - f.before AS ends_after
+        FROM (SELECT f.*, sum(f.weight) OVER (ORDER BY f.place) - f.weight AS before FROM found f) AS f CROSS JOIN turn t
+    ), stop AS (  -- where the next claim goes on
+        (SELECT v.id AS next_tenant, v.ends_after::integer AS next_used FROM visit v WHERE v.ends ORDER BY v.place LIMIT 1)
+        UNION ALL
+        (SELECT v.id + 1, 0 FROM visit v ORDER BY v.place DESC LIMIT 1)
+        LIMIT 1
+    ), picked AS MATERIALIZED (
+        SELECT row_number() OVER () AS nth, v.*, g.*
+        FROM visit v CROSS JOIN LATERAL (
+            SELECT one.* FROM unnest(v.queues, v.bands, v.heads) AS b (queue, band, head)
+            CROSS JOIN LATERAL (SELECT q.* FROM served q WHERE q.queue = b.queue OFFSET 0) AS q
+            CROSS JOIN LATERAL (
+                SELECT r.ctid AS at, r.type, q.rooms[array_position(q.names, r.type || '/' || r.version)] AS type_room,
+                       CASE WHEN r.crashes > 0 THEN 1.0::float8
+                            ELSE 1.0::float8 / q.sizes[array_position(q.names, r.type || '/' || r.version)] END AS cost
+                FROM tickets r
+                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = b.queue AND r.tenant_id = v.id
+                  AND r.priority = b.band AND r.run_at >= b.head AND (r.type || '/' || r.version) = ANY (q.names)
+                  AND (r.crashes = 0 OR r.run_at = b.head)
+                ORDER BY r.run_at, r.job_id
+                FOR UPDATE SKIP LOCKED) AS one
+            LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g
+        WHERE v.slots > 0
+    ), counted AS (
+        SELECT p.*, sum(p.cost) OVER (PARTITION BY p.place ORDER BY p.nth) AS spent,
+               row_number() OVER (PARTITION BY p.type ORDER BY p.nth) AS of_its_type
+        FROM picked p
+    ), taken AS (
+        UPDATE tickets t
+        SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
+        FROM counted c
+        WHERE t.ctid = c.at AND c.spent <= c.slots + 0.001 AND coalesce(c.of_its_type <= c.type_room, true)
+        RETURNING c.nth, c.slots, t.crashes, t.job_id, t.token, t.attempt, t.type::text, t.version, c.id, c.slug,
+                  c.schema, c.handler_role, c.login_epoch
+    ), learned AS (
+        SELECT (SELECT jsonb_object_agg(l.after, jsonb_build_array(
+                       coalesce(nullif(l.tenant_id, -1), (SELECT max(id) + 1 FROM tenants)), l.walked))
+                FROM (SELECT * FROM lap LIMIT (SELECT CASE WHEN count(*) = p_slots THEN max(place) + 1 END FROM found)) AS l
+                WHERE l.walked > 100) AS empty,
+               (SELECT jsonb_object_agg(f.id, (
+                    SELECT jsonb_object_agg(b.queue || '/' || b.band, coalesce(b.head, began - interval '2 s'))
+                    FROM unnest(f.queues, f.bands, f.heads) AS b (queue, band, head)))
+                FROM found f WHERE f.walked > 100) AS marks,
+               (SELECT id FROM found WHERE NOT EXISTS (SELECT FROM taken) ORDER BY place DESC LIMIT 1) AS passed
+    )
+    (SELECT s.next_tenant, s.next_used, t.slots, t.crashes, t.job_id, t.token, t.attempt, t.type, t.version, t.id, t.slug, t.schema,
+            t.handler_role, t.login_epoch, NULL::jsonb FROM taken t CROSS JOIN stop s ORDER BY t.nth)
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           jsonb_build_object('for', closed, 'empty', l.empty, 'marks', l.marks, 'passed', l.passed)
+    FROM learned l WHERE num_nonnulls(l.empty, l.marks, l.passed) > 0;
 END $$;

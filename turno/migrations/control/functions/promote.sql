@@ -39,40 +39,39 @@ BEGIN
         LIMIT p_limit);
 END $$;
 
--- Due tickets become ready, the oldest first; bounded, so that a claim never pays for a night's worth at once. Where
--- more is due than that, every tenant's oldest is among it: no tenant waits for all that is due of another.
--- What was promoted leaves dead entries as well, so those that wait for their time are a lane, too.
-CREATE OR REPLACE FUNCTION promote(p_limit integer, p_dry_run boolean DEFAULT false) RETURNS bigint
+-- Due tickets become ready, the oldest first; bounded, so that nobody pays for a night's worth at once. Where more is due
+-- than that, every tenant's oldest is among it: no tenant waits for all that is due of another.
+-- What was promoted leaves dead entries while somebody's old snapshot keeps them. Where many lie in front, `since` and
+-- `after` say behind which ticket the caller may begin the next time, as long as it believes that.
+CREATE OR REPLACE FUNCTION promote(
+    p_limit integer, p_dry_run boolean DEFAULT false, p_since timestamptz DEFAULT '-infinity',
+    p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000',
+    OUT promoted bigint, OUT since timestamptz, OUT after uuid)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
-    waiting lane := ('', '', '', 0, 'due', false, false, NULL, NULL);
-    since timestamptz := clock_timestamp();
-    known mark := (marks(waiting, 0))[1];
-    here spot := spot_of(0);
-    first spot;
-    walked bigint := pg_stat_get_xact_tuples_returned('tickets_due'::regclass);
+    now timestamptz := clock_timestamp();
+    read bigint := pg_stat_get_xact_tuples_returned('tickets_due'::regclass);
     due uuid[];
 BEGIN
     IF p_dry_run THEN
-        RETURN (SELECT count(*) FROM tickets t WHERE t.state = 'scheduled' AND t.run_at <= since);
-    END IF;
-    IF known.busy_until > since THEN
-        here := (0, 0, known.run_at, known.job_id);
+        SELECT count(*) INTO promoted FROM tickets t WHERE t.state = 'scheduled' AND t.run_at <= now;
+        RETURN;
     END IF;
     due := ARRAY(
         SELECT t.job_id FROM tickets t
-        WHERE t.state = 'scheduled' AND (t.run_at, t.job_id) >= (here.run_at, here.job_id) AND t.run_at <= since
+        WHERE t.state = 'scheduled' AND (t.run_at, t.job_id) > (p_since, p_after) AND t.run_at <= now
         ORDER BY t.run_at, t.job_id LIMIT p_limit
         FOR UPDATE SKIP LOCKED);
-    walked := pg_stat_get_xact_tuples_returned('tickets_due'::regclass) - walked;
-    IF walked > p_limit + 100 THEN
-        first := (SELECT (0, 0, t.run_at, t.job_id)::spot FROM tickets t WHERE t.job_id = due[1]);
-        PERFORM remember_mark(waiting, here, coalesce(first, spot_of(0, 0, since)),
-                              least(greatest(20 * (clock_timestamp() - since), '1 s'), '5 s'), '0 s');
+    IF pg_stat_get_xact_tuples_returned('tickets_due'::regclass) - read > p_limit + 100 OR p_since > '-infinity' THEN
+        SELECT t.run_at, t.job_id INTO since, after FROM tickets t WHERE t.job_id = due[cardinality(due)];
+        IF NOT FOUND THEN
+            since := greatest(p_since, now - interval '2 s');
+            after := p_after;
+        END IF;
     END IF;
     IF cardinality(due) = p_limit THEN
-        due := due || due_of_each(since, p_limit);
+        due := due || due_of_each(now, p_limit);
     END IF;
-    RETURN CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END;
+    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END;
 END $$;

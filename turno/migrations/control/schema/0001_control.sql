@@ -134,8 +134,10 @@ CREATE TABLE tickets (
     CHECK ((state = 'running') = (token IS NOT NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 0);
--- Backend, queue, type and version lead: they make a lane, and what a worker cannot run is in lanes
--- that it never enters. Within a lane, the order in which a claim walks.
+-- How a claim walks: from tenant to tenant, and in it by band and age. What it cannot run it passes without a look at the table.
+CREATE INDEX tickets_by_tenant ON tickets (backend, queue, tenant_id, priority, run_at, job_id)
+    INCLUDE (type, version) WHERE state = 'ready';
+-- How the sweeps look for what nobody takes: type by type, whatever waits.
 CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready';
 CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
@@ -262,32 +264,4 @@ SELECT 'exec', NULL, types, versions FROM exec_hosts;
 CREATE TYPE claimed AS (
     job_id uuid, token uuid, attempt integer, type text, version smallint,
     tenant_id integer, slug text, schema text, handler_role text, login_epoch integer
-);
-
--- A ticket's place in its lane; or any place, to walk on from.
-CREATE TYPE spot AS (tenant_id integer, priority smallint, run_at timestamptz, job_id uuid);
-
--- What one look into the index found, over how many entries it went, and how long that took.
-CREATE TYPE walk AS (head spot, walked bigint, took interval);
-
--- No ticket of this tenant and band waits before this place. How long a claim believes that while there is other
--- work, and while there is none.
-CREATE TYPE mark AS (
-    tenant_id integer, priority smallint, run_at timestamptz, job_id uuid, busy_until timestamptz, idle_until timestamptz
-);
-
--- No tenant from the first one on has work, until the second one; told at the price of so many dead entries.
-CREATE TYPE hop AS (opens integer, closes integer, walked bigint, busy_until timestamptz, idle_until timestamptz);
-
--- Ready tickets that the same workers can run, of all tenants. The key names it in settings.
-CREATE TYPE lane AS (backend text, queue text, type text, version smallint, key text, capped boolean, closed boolean,
-                     hops hop[], marked integer[]);
-
--- A ticket chosen to be taken: in which of a claim's lanes, and where there.
-CREATE TYPE pick AS (lane integer, spot spot);
-
--- A tenant's turn goes on while it used less than it is allowed.
-CREATE TYPE turn AS (
-    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer,
-    weight smallint, used integer, allowed integer
 );

@@ -1,0 +1,37 @@
+"""Claim as a worker does that knows some types and serves some queues."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from turno.store.engine.claims import Claimer, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from uuid import UUID
+
+    import psycopg
+
+    from turno.jobs.claim import Claim
+    from turno.store.engine.tickets import TypeVersion
+
+
+def claimer(*, queues: Sequence[str], types: Sequence[TypeVersion], backend: str) -> Claimer:
+    """Return who claims these types in these queues, and has no turn yet."""
+    return Claimer(backend=backend, kinds=[Kind(queue, *kind) for queue, kind in product(queues, types)])
+
+
+def claim(
+    engine: psycopg.Connection[Any],
+    worker: UUID,
+    *,
+    queues: Sequence[str],
+    types: Sequence[TypeVersion],
+    backend: str,
+    slots: int,
+    without: Collection[str] = (),
+) -> list[Claim]:
+    """Claim for so many children what a new worker would, one job each."""
+    batches = claimer(queues=queues, types=types, backend=backend).claim(engine, worker, slots=slots, without=without)
+    return [one for batch in batches for one in batch]

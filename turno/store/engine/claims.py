@@ -1,0 +1,112 @@
+"""Claim what waits, as the engine: tenant after tenant, several short jobs at a time."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
+from time import monotonic
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import namedtuple_row
+from psycopg.types.json import Jsonb
+from psycopg.types.numeric import Int2
+
+from turno.jobs.claim import Batch
+from turno.store.engine.claim_memory import ClaimMemory
+from turno.store.engine.tickets import claim_of
+
+Engine = psycopg.Connection[Any]
+PROMOTE_EVERY = 0.1  # seconds between two looks for what has become due
+PROMOTED_AT_ONCE = 200
+PROMOTE_ALL_EVERY = 5.0  # seconds for which it is believed that nothing is due before what was due last
+BEGINNING = ("-infinity", UUID(int=0))
+PASSED_AT_MOST = 3  # tenants, of which others are taking all that waits
+
+CLAIM = "SELECT * FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s)"
+PROMOTE = "SELECT promoted, since, after FROM promote(%s, false, %s, %s)"
+
+
+class Kind(NamedTuple):
+    """What a worker runs: a type in its version, where it waits."""
+
+    queue: str
+    type: str
+    version: int
+
+
+class Claimer:
+    """Claims for one worker, and remembers whose turn is next; before it claims it makes ready what has become due."""
+
+    def __init__(self, *, backend: str, kinds: Sequence[Kind], clock: Callable[[], float] = monotonic) -> None:
+        self._backend = backend
+        self._kinds = kinds
+        self._clock = clock
+        self._memory = ClaimMemory()
+        self._promote_at = self._promote_all_at = clock()
+        self._promoted: tuple[Any, Any] = BEGINNING
+
+    def claim(
+        self,
+        engine: Engine,
+        worker: UUID,
+        *,
+        slots: int,
+        sizes: Callable[[str], int] = lambda _: 1,
+        without: Collection[str] = (),
+    ) -> list[Batch]:
+        """Claim for `slots` children, in the order of the turns; of the tenants `without`, by slug, nothing.
+
+        A slot is one batch of as many jobs as `sizes` says of their type, or several smaller ones of a tenant. A batch
+        is of one tenant, type and version; a job that a worker died with is alone in it. Fewer are found where tenants
+        have less than their share; nothing only where nothing waits.
+        """
+        if not self._kinds:
+            return []
+        self._promote(engine)
+        queues, types, versions = zip(*self._kinds, strict=True)
+        together = [sizes(job_type) for job_type in types]
+        kinds = list(queues), list(types), [Int2(version) for version in versions], together
+        for _ in range(PASSED_AT_MOST):
+            sent = self._clock()
+            rows = self._ask(engine, worker, self._backend, *kinds, slots=slots, without=without, now=sent)
+            learned = rows.pop().learned if rows and rows[-1].learned else None
+            if learned:
+                self._memory.learn(learned, sent)
+            if rows:
+                self._memory.tenant, self._memory.used = rows[0].next_tenant, rows[0].next_used
+                return list(_batches(rows, sizes))
+            if not learned or learned["passed"] is None:
+                break
+            self._memory.pass_over(learned["passed"])
+        self._memory.found_nothing(self._clock())
+        return []
+
+    def _ask(self, engine: Engine, *asked: Any, slots: int, without: Collection[str], now: float) -> list[Any]:
+        memory = self._memory
+        known = Jsonb(memory.known(slots, now))
+        parameters = (*asked, slots, list(without), memory.tenant, memory.used, memory.oldest_first(), known)
+        with engine.cursor(row_factory=namedtuple_row) as cursor:
+            return cursor.execute(CLAIM, parameters).fetchall()
+
+    def _promote(self, engine: Engine) -> None:
+        """Make due tickets ready, now and then; behind dead entries it goes on where the last look ended."""
+        now = self._clock()
+        if now < self._promote_at:
+            return
+        if now >= self._promote_all_at:
+            self._promoted, self._promote_all_at = BEGINNING, now + PROMOTE_ALL_EVERY
+        row = engine.execute(PROMOTE, (PROMOTED_AT_ONCE, *self._promoted)).fetchone()
+        assert row is not None, "a function call returns a row"  # noqa: S101
+        promoted, since, after = row
+        self._promoted = BEGINNING if since is None else (since, after)
+        self._promote_at = now + (0.0 if promoted >= PROMOTED_AT_ONCE else PROMOTE_EVERY)
+
+
+def _batches(rows: Sequence[Any], sizes: Callable[[str], int]) -> Iterator[Batch]:
+    for _, turn in groupby(rows, lambda row: row.tenant_id):
+        claimed = list(turn)
+        each = -(-len(claimed) // claimed[0].slots)  # before any child gets more than its share, all get something
+        for (job_type, _, crashed), same in groupby(claimed, lambda row: (row.type, row.version, row.crashes > 0)):
+            claims = [claim_of(row[4:14]) for row in same]
+            size = 1 if crashed else min(each, sizes(job_type))
+            yield from (tuple(claims[at : at + size]) for at in range(0, len(claims), size))
