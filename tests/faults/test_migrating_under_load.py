@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tests.installation import KEY, ROOT, ExampleInstallation
+from turno.commands.output.migrate_report import print_standings
 from turno.servers.wait import wait_until
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
 from turno.tenancy.schema_migrations.files import Migrations
@@ -38,7 +40,7 @@ def versions(world: ExampleInstallation, migrations: Migrations) -> dict[str, in
 
 
 def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_again(
-    world: ExampleInstallation, tmp_path: Path
+    world: ExampleInstallation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.backend = "pool"
     folder = tmp_path / "migrations"
@@ -63,6 +65,8 @@ def test_a_migration_that_is_killed_half_way_disturbs_no_job_and_is_taken_up_aga
     migrating.wait()
     world.rows(f"SELECT pg_terminate_backend(pid, 5000) {sleeping}")
     assert versions(world, steps) == {"suc0001": latest, "suc0002": before["suc0002"]}
+    assert print_standings(status(world.admin, world.logins, migrations=steps)) == 1
+    assert "run `turno migrate`, which goes on" in capsys.readouterr().out
     outcomes = migrate(lambda: psycopg.connect(world.url), world.logins, migrations=steps)
     assert failed(outcomes) == []
     assert versions(world, steps) == {"suc0001": latest, "suc0002": latest}

@@ -18,6 +18,15 @@ def test_only_a_schema_that_is_where_it_should_be_is_well(capsys: pytest.Capture
     assert "applied by a newer release" in capsys.readouterr().out
 
 
+def test_what_is_behind_is_counted_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    print_standings([standing(), standing(pending=(3,)), standing(redefine=True), standing(unknown=(9,))])
+    assert capsys.readouterr().out.endswith(
+        "2 of 4 are behind this release: run `turno migrate`, which goes on with those.\n"
+    )
+    print_standings([standing()])
+    assert "behind" not in capsys.readouterr().out
+
+
 def test_each_ended_schema_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(dry_run=False, back=False)
     report(Outcome("t_1", "suc0001", (1, 2)), 1, 3)

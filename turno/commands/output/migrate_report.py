@@ -52,7 +52,12 @@ def print_standings(standings: Sequence[Standing]) -> int:
         for s in standings
     ]
     print_table(("tenant", "schema", "source", "at", "pending", "definitions", "trouble"), rows)
-    return int(any(s.pending or s.redefine or s.trouble for s in standings))
+    behind = [s for s in standings if (s.pending or s.redefine) and not s.trouble]
+    if behind:
+        print(
+            f"{len(behind)} of {len(standings)} are behind this release: run `turno migrate`, which goes on with those."
+        )
+    return int(bool(behind) or any(s.trouble for s in standings))
 
 
 def print_findings(findings: Sequence[object]) -> int:
