@@ -71,8 +71,8 @@ def test_a_list_a_registry_or_what_builds_one_is_taken_from_the_working_director
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("no_such_shop:HANDLERS", "No module named 'no_such_shop'"),
-        ("{shop}:MISSING", "has no attribute 'MISSING'"),
+        ("no_such_shop:HANDLERS", "No module named 'no_such_shop'; name a Registry, a list .* as package.module:name"),
+        ("{shop}:MISSING", "has no attribute 'MISSING'; name a Registry, a list .* as package.module:name"),
         ("{shop}:TWICE", r"\.One and shop_\w+\.AnotherOne have the same type, 'one'"),
         ("{shop}:WORDS", "expected a Registry, a list of handler classes, .* not 'one'"),
         ("{shop}:NUMBER", "not 7"),
