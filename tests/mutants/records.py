@@ -11,6 +11,14 @@ OWN = "promise 9: one tenant's trouble stays that tenant's"
 
 MUTANTS = (
     Mutant(
+        "a change that is no transition is audited",
+        "section 4: the audit of transitions",
+        "turno/migrations/tenant/functions/job_audit.sql",
+        "\n        WHERE o.status IS DISTINCT FROM n.status;",
+        ";",
+        ("tests/integration/store/test_audit.py::test_a_statement_s_transitions_are_audited_and_nothing_else",),
+    ),
+    Mutant(
         "a handler reads tokens",
         FENCED,
         "turno/tenancy/rights/grants.py",

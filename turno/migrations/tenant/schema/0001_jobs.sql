@@ -149,9 +149,10 @@ CREATE INDEX notifications_of_a_review ON notifications (job_id) WHERE kind = 'n
 CREATE FUNCTION job_revise() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION job_audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW EXECUTE FUNCTION job_revise();
-CREATE TRIGGER audit_insert AFTER INSERT ON background_jobs FOR EACH ROW EXECUTE FUNCTION job_audit();
-CREATE TRIGGER audit_update AFTER UPDATE ON background_jobs FOR EACH ROW
-    WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION job_audit();
+CREATE TRIGGER audit_insert AFTER INSERT ON background_jobs REFERENCING NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION job_audit();
+CREATE TRIGGER audit_update AFTER UPDATE ON background_jobs REFERENCING OLD TABLE AS before NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION job_audit();
 
 -- Effects outside the database, such as an authorisation by the tax authority: each is issued once, or a person is asked.
 --
