@@ -25,6 +25,7 @@ from tests.mutants import (
     supervising,
     tickets,
     turns,
+    upgrades,
     values,
 )
 
@@ -52,6 +53,7 @@ MUTANTS = (
     *staying.MUTANTS,
     *turns.MUTANTS,
     *reserve.MUTANTS,
+    *upgrades.MUTANTS,
     *values.MUTANTS,
     *records.MUTANTS,
 )
