@@ -148,7 +148,7 @@ class Here:
         assert claim is not None  # noqa: S101 - nobody else takes it
         executor = Executor(registry=registry, sessions=self._sessions, worker="bench", callbacks=WorkerCallbacks())
         before = self._spent()
-        executor.execute(claim)
+        executor.execute((claim,))
         took = self._spent() - before
         tickets.stop_worker(self._engine, worker)
         _check(self._ground, self._tenant)

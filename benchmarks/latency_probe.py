@@ -40,10 +40,10 @@ class Ring(JobHandler[Rope]):
 
 
 class Chime(Ring):
-    """The same, up to 32 in a transaction."""
+    """The same, each with a commit of its own."""
 
     type = "chime"
-    group = 32
+    alone = True
 
 
 class Rung(NamedTuple):

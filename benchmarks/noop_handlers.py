@@ -10,8 +10,6 @@ from turno.jobs.handler import JobHandler
 if TYPE_CHECKING:
     from turno.jobs.handler import JobContext
 
-GROUP = 32
-
 
 @dataclass(frozen=True, slots=True)
 class TallyPayload:
@@ -31,11 +29,11 @@ class Tally(JobHandler[TallyPayload]):
         return {"number": payload.number}
 
 
-class TallyGrouped(Tally):
-    """The same, many in a transaction."""
+class TallyAlone(Tally):
+    """The same, each with a commit of its own."""
 
-    type = "tally_grouped"
-    group = GROUP
+    type = "tally_alone"
+    alone = True
 
 
-HANDLERS = (Tally, TallyGrouped)
+HANDLERS = (Tally, TallyAlone)

@@ -23,7 +23,7 @@ BASELINE = 2  # sessions of an idle pool: the engine's and its listener's
 REST = 37.0  # seconds: a child looks at its idle sessions every few, and ends those unused for thirty
 SESSIONS: LiteralString = (
     "SELECT count(*) FROM pg_stat_activity"
-    " WHERE application_name IN ('turno-engine', 'turno-listener', 'turno-handler')"
+    " WHERE application_name IN ('turno-engine', 'turno-listener') OR application_name LIKE 'turno-handler%'"
 )
 
 

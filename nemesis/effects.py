@@ -10,7 +10,7 @@ EFFECT: LiteralString = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
 VALUES (gen_random_uuid()::text, %s, 'exempt', %s, %s, 'effect')
 """
-THE_END = "the end"  # the piece that is done together with job_complete
+THE_END = "the end"  # the piece that is done together with jobs_finish
 
 EFFECTS: dict[str, LiteralString] = {
     "I2: an effect is doubled": """

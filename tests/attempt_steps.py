@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from turno.errors import ClaimLost
 from turno.store.handler import attempts, batches
-from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.handler.batches import Result
+from turno.store.pipeline import Statement, exchange, insist
 from turno.store.refusals import named_refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     import psycopg
 
     from turno.jobs.claim import Claim
     from turno.store.handler.attempts import Started
-    from turno.store.handler.batches import Result
 
     Session = psycopg.Connection[Any]
 
 
+def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
+    """Return what the attempt finds, and when; raises ClaimLost."""
+    found, now = batches.fetched(session, _take(session, batches.fetching([claim]))[0])
+    if now is None:
+        raise ClaimLost("the job was not found")
+    return found[claim.job_id], now
+
+
+def fetch_group(session: Session, claims: Sequence[Claim], mark: UUID) -> Mapping[UUID, Started]:
+    """Open a transaction that is marked so, and return what these attempts find."""
+    found, _ = batches.fetched(session, _take(session, batches.fetching(claims))[0])
+    _take(session, [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))])
+    return found
+
+
 def start(session: Session, claim: Claim, worker: str) -> Started:
-    """Open the attempt, and no transaction for its handler."""
-    statement = attempts.starting(claim, worker)[attempts.SEEN]
-    (row,) = rows_of(session, _take(session, [statement])[0])
-    return attempts.Started(*row)
+    """Have people see that the job runs, and open no transaction for its handler."""
+    found, now = fetch(session, claim)
+    attempts.start(session, claim, worker, now)
+    return found
+
+
+def completed(claim: Claim, result: str = "{}") -> Result:
+    """Return what is written of a job that took no time."""
+    now = datetime.now(UTC)
+    return Result(claim, result, now, now)
 
 
 def complete(session: Session, claim: Claim, result: str) -> None:
     """Write the job's end into the transaction that is open."""
-    _take(session, [attempts.completing(claim, result)])
+    _take(session, [batches.finishing(claim.token, [completed(claim, result)], "test")])
 
 
 def complete_group(session: Session, results: Sequence[Result], mark: UUID) -> None:
     """Write the jobs' ends into the transaction that is open, and commit it."""
-    _take(session, [*batches.completing(results, mark), attempts.COMMIT])
+    _take(session, [batches.finishing(mark, results, "test"), attempts.COMMIT])
 
 
-def _take(session: Session, statements: list[Statement]) -> list[Any]:
+def _take(session: Session, statements: Sequence[Statement]) -> list[Any]:
     answers = exchange(session, statements)
     with named_refusals():
         insist(session, answers)

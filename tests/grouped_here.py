@@ -1,11 +1,10 @@
-"""Claim and run a group of jobs in the test's own process: no worker, no fork."""
+"""Claim and run a batch of jobs in the test's own process: no worker, no fork."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.misbehaving_handlers import REGISTRY
-from turno.runner.batch_executor import BatchExecutor
+from tests.misbehaving_handlers import REGISTRY, OddGrouped
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
@@ -16,11 +15,13 @@ from turno.store.engine.claims import Claimer, Kind
 from turno.tenancy.identity.session import handler_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
     from turno.jobs.claim import Batch, Claim
+
+
+EIGHT = 8  # jobs a batch
 
 
 def worker_here(world: ExampleInstallation) -> UUID:
@@ -34,13 +35,16 @@ def claimer_here() -> Claimer:
     return Claimer(backend="pool", kinds=kinds)
 
 
+def together(job_type: str) -> int:
+    """Say how many of these are a batch."""
+    return EIGHT if issubclass(REGISTRY.load(job_type), OddGrouped) else 1
+
+
 def claim_groups_here(
     world: ExampleInstallation, slots: int = 1, worker: UUID | None = None, claimer: Claimer | None = None
 ) -> list[Batch]:
     """Claim as a resident worker that knows the handlers of the tests."""
-    return (claimer or claimer_here()).claim(
-        world.engine, worker or worker_here(world), slots=slots, sizes=lambda name: REGISTRY.load(name).group
-    )
+    return (claimer or claimer_here()).claim(world.engine, worker or worker_here(world), slots=slots, sizes=together)
 
 
 def execute_group_here(
@@ -48,13 +52,13 @@ def execute_group_here(
     claims: Batch,
     stop: StopRequest | None = None,
     kind: type[HandlerConnection] = HandlerConnection,
-    following: Callable[[], Batch] = lambda: (),
 ) -> dict[Claim, str]:
-    """Run the group as a child does and return the statuses it reports."""
+    """Run the batch as a child does and return the statuses it reports."""
     lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
-    callbacks = WorkerCallbacks(stop=stop or StopRequest(), following=following)
+    stop = stop or StopRequest()
+    callbacks = WorkerCallbacks(stop=stop)
     executor = Executor(registry=REGISTRY, sessions=lent, worker="test", callbacks=callbacks)
     try:
-        return BatchExecutor(executor).execute(claims)
+        return executor.execute(claims)
     finally:
         lent.close()

@@ -47,6 +47,7 @@ class Job:
     ticket_attempt: int = 0
     errors: int = 0
     crashes: int = 0
+    suspected: int = 0  # as the ticket says: it runs alone
     cancel_requested: bool = False
     to_stop: bool = False  # as the ticket says
     checkpoint: int | None = None
@@ -105,6 +106,8 @@ class Job:
         return self.status
 
     def end(self, status: str) -> str:
+        if status == "completed":
+            self.attempt = self.ticket_attempt
         self.status, self.held, self.ticket, self.to_stop = status, None, None, False
         return status
 
@@ -118,23 +121,30 @@ class Job:
         if self.cancel_requested:
             return self.end("cancelled")
         if well:
-            self.errors = self.crashes = 0
+            self.errors = self.crashes = self.suspected = 0
         return self.wait(due=due, parked=parked)
 
-    def rescue(self, *, counted: bool, due: bool) -> str:
-        if self.status == "pending":
+    def rescue(self, *, counted: bool | None, due: bool) -> str:
+        counts = counted if counted is not None else self.status == "running" or self.suspected > 0
+        if self.status == "pending" and not counts:
+            if self.cancel_requested:
+                return self.end("cancelled")
+            if counted is None:
+                self.suspected = 1
             return self.wait(due=due)
+        self.attempt = self.ticket_attempt
         if self.cancel_requested:
             return self.end("cancelled")
-        self.crashes += counted
-        if counted and self.crashes == CRASHES:
+        self.crashes += counts
+        if counts and self.crashes == CRASHES:
             return self.end("failed")
+        self.suspected += counts
         return self.wait(due=due)
 
     def cancel(self) -> str:
         if not self.open:
             return "ended"
-        if self.status == "running":
+        if "running" in (self.status, self.ticket):
             self.cancel_requested = True
             self.to_stop = self.ticket is not None
             return "requested"
@@ -148,4 +158,4 @@ class Job:
         if self.status == "running":
             self.wait()
         self.ticket = "ready" if self.due else "scheduled"
-        self.ticket_attempt = self.attempt
+        self.ticket_attempt, self.suspected = self.attempt, self.crashes

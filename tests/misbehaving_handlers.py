@@ -673,10 +673,9 @@ class OddSmall(Odd):
 
 
 class OddGrouped(Odd):
-    """The same, up to eight of a tenant's at a time; a `text` is the id of a customer to make first."""
+    """The same; a `text` is the id of a customer to make first."""
 
     type = "odd_grouped"
-    group = 8
 
     def before(self, job: JobContext) -> None:
         """Count the run."""
@@ -694,10 +693,17 @@ class OddGrouped(Odd):
 
 
 class OddGroupedHurried(OddGrouped):
-    """The same with a second for the whole group."""
+    """The same with a second for each."""
 
     type = "odd_grouped_hurried"
     timeout = 1.0
+
+
+class OddAlone(OddGrouped):
+    """The same, each with a commit of its own."""
+
+    type = "odd_alone"
+    alone = True
 
 
 class OddOnce(Odd):
@@ -761,6 +767,7 @@ REGISTRY = Registry(
         "odd_small": "tests.misbehaving_handlers:OddSmall",
         "odd_grouped": "tests.misbehaving_handlers:OddGrouped",
         "odd_grouped_hurried": "tests.misbehaving_handlers:OddGroupedHurried",
+        "odd_alone": "tests.misbehaving_handlers:OddAlone",
         "odd_once": "tests.misbehaving_handlers:OddOnce",
         "hurried_sync": "tests.misbehaving_handlers:HurriedSync",
         "stopped_sync": "tests.misbehaving_handlers:StoppedSync",

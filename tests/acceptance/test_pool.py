@@ -105,7 +105,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(world: ExampleInstallation) -> No
         POOL_MAX_CHILDREN=str(most), POOL_SESSIONS_PER_CHILD="1", HEARTBEAT_SECONDS="0.5", MEET=str(company)
     )
     together = (
-        "SELECT count(*) FILTER (WHERE application_name = 'turno-handler') AS handlers, count(*) AS all"
+        "SELECT count(*) FILTER (WHERE application_name LIKE 'turno-handler%%') AS handlers, count(*) AS all"
         " FROM pg_stat_activity WHERE application_name LIKE 'turno-%%' AND datname = current_database()"
     )
     assert wait_until(lambda: len(list(company.iterdir())) == most, within=60)
@@ -235,7 +235,8 @@ def test_sigterm_drains_to_the_next_checkpoint_and_leaves_nothing(world: Example
 
 def sessions_of(world: ExampleInstallation) -> list[dict[str, object]]:
     return world.rows(
-        "SELECT usename FROM pg_stat_activity WHERE application_name IN ('turno-handler', 'turno-engine')"
+        "SELECT usename FROM pg_stat_activity"
+        " WHERE (application_name LIKE 'turno-handler%%' OR application_name = 'turno-engine')"
         " AND datname = current_database()"
     )
 
@@ -303,6 +304,7 @@ def test_a_stopped_worker_that_wakes_up_again_writes_nothing(world: ExampleInsta
     job_id = world.enqueue({"how": "wait_for_checkpoint_stop"}, handler=Odd)
     old = world.start_pool(POOL_MAX_CHILDREN="1", HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="0.5")
     assert wait_until(lambda: world.rows("SELECT 1 FROM background_job_checkpoints") != [], within=30)
+    assert wait_until(lambda: world.job(job_id)["status"] == "running", within=30)
     frozen = [old.pid, *children(old)]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)

@@ -60,11 +60,12 @@ def test_who_dies_takes_nobody_along(world: ExampleInstallation) -> None:
 
 def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: ExampleInstallation) -> None:
     first, others = turn(world, "pid")
-    world.start_pool(TURNO_CRASH_AT="completed", **PATIENT)  # each child, when the next is begun already
+    world.start_pool(
+        TURNO_CRASH_AT="completed", TOGETHER="0", **PATIENT
+    )  # each child, when the next is fetched already
     assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
-    assert {(job["errors"], job["crashes"]) for job in map(world.job, (first, *others))} == {(0, 0)}
-    released = world.rows("SELECT error FROM background_job_attempts WHERE outcome = 'released'")
-    assert {attempt["error"]["message"] for attempt in released} == {crash_reasons.UNBEGUN}
+    jobs = [world.job(job_id) for job_id in (first, *others)]
+    assert {(job["attempt"], job["errors"], job["crashes"]) for job in jobs} == {(1, 0, 0)}
 
 
 def test_who_is_worn_out_leaves_the_rest_of_its_turn(world: ExampleInstallation) -> None:

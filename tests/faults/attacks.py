@@ -93,7 +93,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     ),
     "a rule": ("CREATE RULE r AS ON DELETE TO {a}.orders DO INSTEAD NOTHING", NO_SUPERUSER),
     "a changed table": ("ALTER TABLE {a}.orders DISABLE TRIGGER ALL", NO_SUPERUSER),
-    "an unpinned function": ("ALTER FUNCTION {a}.job_complete RESET search_path", NO_SUPERUSER),
+    "an unpinned function": ("ALTER FUNCTION {a}.jobs_finish RESET search_path", NO_SUPERUSER),
     "a temporary table": ("CREATE TEMP TABLE background_jobs ()", _not_granted("TEMP", "DATABASE {database}")),
     # One's own jobs, around the functions.
     "a forged status": ("UPDATE {a}.background_jobs SET status = 'x'", _not_granted("UPDATE", "{a}.background_jobs")),

@@ -39,7 +39,7 @@ def test_a_tenants_session_that_ended_between_two_jobs_costs_the_second_nothing(
 ) -> None:
     first = world.enqueue({"how": "ok"}, handler=Odd)
     assert wait_until(lambda: world.job(first)["status"] == "completed", within=20)
-    assert end_sessions(world, "turno-handler") == 1
+    assert end_sessions(world, "turno-handler%") == 1
     second = world.enqueue({"how": "ok"}, handler=Odd)
     assert wait_until(lambda: world.job(second)["status"] == "completed", within=20)
     job = world.job(second)
@@ -81,8 +81,8 @@ def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fa
     claim = claim_here(world, world.enqueue({"how": "ok"}, handler=Odd))
     forks = ForkServer(Duty(run=run, jobs=1))
     try:
-        child = forks.fork(lambda login: login)
-        child.assign(((claim,),))
+        child = forks.fork(lambda claim, _: claim)
+        child.assign((claim,))
         assert child.reap() == code
     finally:
         forks.close()

@@ -16,28 +16,20 @@ HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR 
 
 MUTANTS = (
     Mutant(
+        "start does not ask for the claim",
+        PROMISE,
+        "turno/migrations/tenant/functions/job_start.sql",
+        "    PERFORM claim_hold(p_job, p_token);\n",
+        "",
+        (f"{TESTS}::test_who_lost_its_claim_does_not_start_to_fail",),
+    ),
+    Mutant(
         "claim_hold does not compare the token",
         PROMISE,
         "turno/migrations/tenant/functions/claim_hold.sql",
         HELD + "    IF NOT FOUND THEN\n        RAISE",
         HELD.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
         (f"{ZOMBIE}[fail]",),
-    ),
-    Mutant(
-        "start does not ask for the claim",
-        PROMISE,
-        "turno/migrations/tenant/functions/job_start.sql",
-        "WHERE t.job_id = p_job AND t.token = p_token FOR UPDATE;",
-        "WHERE t.job_id = p_job FOR UPDATE;",
-        (f"{TESTS}::test_a_zombie_does_not_start_a_job_that_another_has_claimed",),
-    ),
-    Mutant(
-        "a job may be started twice",
-        PROMISE,
-        "turno/migrations/tenant/functions/job_start.sql",
-        "WHERE j.id = p_job AND j.status = 'pending'\n",
-        "WHERE j.id = p_job\n",
-        (f"{TESTS}::test_a_claim_is_started_once",),
     ),
     Mutant(
         "progress does not compare the token",
@@ -66,10 +58,10 @@ MUTANTS = (
     Mutant(
         "completion does not ask for the claim",
         PROMISE,
-        "turno/migrations/tenant/functions/job_complete.sql",
-        "WHERE t.job_id = p_job AND t.token = p_token RETURNING",
-        "WHERE t.job_id = p_job RETURNING",
-        (f"{ZOMBIE}[complete]",),
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "t.job_id = ANY (p_jobs) AND t.token",
+        "t.job_id = ANY (p_jobs) OR t.token",
+        ("tests/integration/store/test_fencing.py::test_a_zombie_writes_nothing_while_another_attempt_runs[complete]",),
     ),
     Mutant(
         "failure does not ask for the claim",
@@ -114,9 +106,11 @@ MUTANTS = (
     Mutant(
         "completion does not ask for the attempt's mark",
         ONCE,
-        "turno/migrations/tenant/functions/job_complete.sql",
-        CHECK,
-        "",
-        (f"{OUTSIDE}[complete]",),
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "    PERFORM attempt_check(p_mark);\n",
+        "    PERFORM commit_durably();\n",
+        (
+            "tests/integration/store/test_fencing.py::test_work_outside_the_job_s_transaction_is_refused_by_name[complete]",
+        ),
     ),
 )

@@ -1,31 +1,33 @@
-"""Guards of groups: whoever shares a transaction has the end it would have alone."""
+"""Guards of batches: whoever shares a transaction has the end it would have alone."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-STARTED = "SELECT t.job_id, t.token, t.attempt FROM turno.tickets t\n            WHERE "
-ENDED = "SELECT t.job_id, t.tenant_id FROM turno.tickets t\n        WHERE "
-GROUP = "turno/runner/batch_executor.py"
 CLAIM = "turno/migrations/control/functions/claim.sql"
+EXECUTOR = "turno/runner/executor.py"
+TRANSACTION = "turno/runner/transaction.py"
+SHARED = "turno/runner/stop_request.py"
+FETCH = "turno/migrations/tenant/functions/jobs_fetch.sql"
+FINISH = "turno/migrations/tenant/functions/jobs_finish.sql"
+RUNNING = "turno/migrations/tenant/functions/jobs_running.sql"
+RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
+RESCUER = "turno/worker/rescuer.py"
+CHILD = "turno/worker/child.py"
 TESTS = "tests/integration/runner/test_groups.py"
 FAULTS = "tests/faults/test_groups_that_break.py"
-EACH = "section 6: grouped types share a transaction, each job under a savepoint"
+FENCING = "tests/integration/store/test_fencing.py"
+KNOWN = "tests/unit/worker/test_child.py"
+EACH = "section 6: short jobs share a transaction, each under a savepoint"
 ALONE = "section 6: a ticket with crashes > 0 runs alone"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
+BLAME = "issue 14: a crash counts for the job that the child was at, and for no other"
+SHOWN = "issue 14: what is long is shown as running, what is short leaves one record"
 LOSER = f"{TESTS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
 DIED = f"{TESTS}::test_a_job_that_a_worker_died_with_runs_alone"
 
 MUTANTS = (
-    Mutant(
-        "a failed job of a group keeps its writes",
-        EACH,
-        "turno/runner/batch_transaction.py",
-        '"ROLLBACK TO SAVEPOINT job"',
-        '"SELECT 1"',
-        (f"{TESTS}::test_what_a_failed_one_wrote_is_undone",),
-    ),
     Mutant(
         "a job that a worker died with brings others along",
         ALONE,
@@ -75,91 +77,229 @@ MUTANTS = (
         (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
     ),
     Mutant(
-        "a group starts what another has claimed",
+        "a failed job of a batch keeps its writes",
+        EACH,
+        "turno/runner/transaction.py",
+        '"ROLLBACK TO SAVEPOINT job"',
+        '"SELECT 1"',
+        (f"{TESTS}::test_what_a_failed_one_wrote_is_undone",),
+    ),
+    Mutant(
+        "a batch fetches what another has claimed",
         FENCED,
-        "turno/migrations/tenant/functions/jobs_start.sql",
-        STARTED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
-        STARTED + "t.job_id = ANY (p_jobs)",
+        "turno/migrations/tenant/functions/jobs_fetch.sql",
+        "AND t.token = ANY (p_tokens)\n",
+        "\n",
         (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
     ),
     Mutant(
-        "the tokens of a group are not compared at its end",
+        "the tokens of a batch are not compared at its end",
         FENCED,
-        "turno/migrations/tenant/functions/jobs_complete.sql",
-        ENDED + "t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)",
-        ENDED + "t.job_id = ANY (p_jobs)",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        " AND t.token = ANY (p_tokens)\n",
+        "\n",
         (f"{LOSER}[1-running]",),
     ),
     Mutant(
-        "a group is completed with a claim that was lost",
+        "a batch is completed with a claim that was lost",
         FENCED,
-        "turno/migrations/tenant/functions/jobs_complete.sql",
-        "IF ended < cardinality(p_jobs) THEN",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "IF completed < cardinality(p_jobs) THEN",
         "IF false THEN",
         (f"{LOSER}[1-running]",),
     ),
     Mutant(
-        "a group is completed outside its transaction",
+        "a batch is completed outside its transaction",
         ONCE,
-        "turno/migrations/tenant/functions/jobs_complete.sql",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
         "    PERFORM attempt_check(p_mark);\n",
         "",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
     ),
     Mutant(
+        "the next job marks whatever transaction there is",
+        ONCE,
+        "turno/runner/transaction.py",
+        "\" CASE WHEN current_setting('turno.attempt', true) = '{}' THEN '{}' ELSE '' END, true)\"",
+        "\" CASE WHEN '{}' <> '' THEN '{}' ELSE '' END, true)\"",
+        (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
+    ),
+    Mutant(
         "what may have been committed is done again",
         ONCE,
-        GROUP,
-        "self._give_up(transaction, members, error)",
-        "self._give_up(transaction, members, None)",
+        "turno/runner/executor.py",
+        "elif type(error) is HandlerMisuse:",
+        "elif False:",
         (f"{TESTS}::test_one_that_ends_the_transaction_doubles_nothing[raw_commit]",),
     ),
     Mutant(
         "after a lost reply to the commit the tokens are not read again",
         "section 6: after a lost commit the token is read again",
-        GROUP,
-        "member.lost = member.claim.job_id not in held",
-        "member.lost = False",
+        "turno/runner/executor.py",
+        "            if attempt.claim.job_id not in held:\n",
+        "            if False:\n",
         (f"{TESTS}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[True]",),
     ),
     Mutant(
-        "a job is blamed for a collision within its group",
+        "a job is blamed for a collision within its batch",
         "section 6: a transient error is no item's fault",
-        GROUP,
-        "return None if transient(error) else self._executor.judge(attempt, error)",
-        "return self._executor.judge(attempt, error)",
+        "turno/runner/executor.py",
+        "if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:",
+        "if False:",
         (f"{TESTS}::test_a_collision_of_one_is_tried_again_after_the_others_have_committed",),
     ),
     Mutant(
         "an aborted transaction is kept",
         EACH,
-        "turno/runner/batch_transaction.py",
+        "turno/runner/transaction.py",
         "            case TransactionStatus.INERROR:\n",
         "            case TransactionStatus.ACTIVE:\n",
         (f"{TESTS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
     ),
     Mutant(
-        "a stopping worker begins the next job of its group",
+        "a stopping worker begins the next job of its batch",
         "section 7: SIGTERM hands back uncounted",
-        GROUP,
-        "        if self._executor.stop.requested:\n",
-        "        if False:\n",
-        (f"{TESTS}::test_a_worker_that_is_stopping_hands_back_what_it_has_not_begun",),
+        "turno/runner/stop_request.py",
+        " and not self.requested\n",
+        "\n",
+        (f"{TESTS}::test_a_worker_that_is_stopping_begins_nothing",),
     ),
     Mutant(
-        "one job of a group is cancelled by force and all are blamed",
-        "section 3: errors and crashes are counted apart",
+        "what was called back is begun",
+        "issue 14: claims ahead are given back at once",
+        "turno/runner/stop_request.py",
+        "self._words[CALLED_BACK] <= self._words[BATCH]",
+        "True",
+        (f"{TESTS}::test_what_was_called_back_is_not_begun",),
+    ),
+    Mutant(
+        "a job that another worker may have is begun here, too",
+        "issue 14: of a job that both want, the child learns",
+        "turno/runner/stop_request.py",
+        "        self._words[FURTHEST] = max(job, self._words[FURTHEST])\n",
+        "",
+        ("tests/unit/runner/test_stop_request.py::test_of_a_job_that_both_want_the_child_learns",),
+    ),
+    Mutant(
+        "a job that commits by itself keeps the others waiting",
+        EACH,
+        "turno/runner/transaction.py",
+        "        if self.kept and self._session.before is not None:\n",
+        "        if False:\n",
+        (f"{TESTS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[False-between]",),
+    ),
+    Mutant(
+        "a job's own commit takes the others' work without their ends",
+        ONCE,
+        "turno/runner/transaction.py",
+        "                _taken(self._session, [self._ends()])\n",
+        "                pass\n",
+        (f"{TESTS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[True-between]",),
+    ),
+    Mutant(
+        "one that runs alone shares its commit",
+        "issue 14: alone keeps a commit of its own",
+        "turno/runner/executor.py",
+        "            self._terms.alone\n            or number",
+        "            number",
+        (f"{TESTS}::test_alone_each_has_a_commit_of_its_own",),
+    ),
+    Mutant(
+        "a batch is open for as long as it has jobs",
+        "issue 14: a batch closes for whatever is long",
+        "turno/runner/executor.py",
+        "            or monotonic() - opened > TOGETHER\n",
+        "",
+        (f"{TESTS}::test_who_takes_long_is_the_last_to_share_its_commit",),
+    ),
+    Mutant(
+        "all of a batch are blamed for the death of its child",
+        BLAME,
         "turno/worker/rescuer.py",
-        "if cause == crash_reasons.CANCELLED and len(claims) > 1:",
-        "if False:",
-        (f"{FAULTS}::test_one_that_is_cancelled_by_force_costs_the_others_nothing",),
+        "if blameless or claim is remains.blamed:",
+        "if True:",
+        (
+            "tests/unit/worker/test_rescuer.py::test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_on",
+        ),
     ),
     Mutant(
-        "a job of a grouped type may commit by itself",
-        "section 6: grouped types use neither each, checkpoint nor once",
-        "turno/runner/context.py",
-        "        if self._grouped:\n",
-        "        if False:\n",
-        (f"{TESTS}::test_what_commits_by_itself_is_refused_by_name[1-items-job.each]",),
+        "a child does not say which job it is at",
+        BLAME,
+        "turno/runner/stop_request.py",
+        "        self._words[AT_WORK] = job + 1\n",
+        "",
+        (f"{KNOWN}::test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_untouched",),
+    ),
+    Mutant(
+        "whoever ended last is blamed for a death between two",
+        BLAME,
+        "turno/runner/executor.py",
+        "            self._kept[number] = attempt\n            self._executor.callbacks.stop.rests()\n",
+        "            self._kept[number] = attempt\n",
+        (f"{FAULTS}::test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted",),
+    ),
+    Mutant(
+        "what kills its host is run for ever",
+        BLAME,
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "job.status = 'running' OR ticket.crashes > 0",
+        "job.status = 'running'",
+        (f"{FENCING}::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",),
+    ),
+    Mutant(
+        "what a lost host held is taken together again",
+        BLAME,
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "        UPDATE turno.tickets SET crashes = 1 WHERE job_id = p_job AND p_counted IS NULL;\n",
+        "",
+        (f"{FENCING}::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",),
+    ),
+    Mutant(
+        "a dead worker's sessions are known by number only",
+        "issue 14: backends of dead attempts are ended where no attempt row exists",
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "s.application_name LIKE format",
+        "s.application_name = 'nobody' || format",
+        (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[host]",),
+    ),
+    Mutant(
+        "a rescue ends the sessions of the worker's other children",
+        BLAME,
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "coalesce(p_child::text, '%')",
+        "'%'",
+        (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[child]",),
+    ),
+    Mutant(
+        "a rescue reaches for another tenant's sessions",
+        "promise 9: one tenant's trouble stays that tenant's",
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "          AND pg_has_role(s.usesysid, 'MEMBER')\n",
+        "",
+        (f"{FENCING}::test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them[host]",),
+    ),
+    Mutant(
+        "who shows a job as running waits for its end",
+        SHOWN,
+        "turno/migrations/tenant/functions/jobs_running.sql",
+        " FOR UPDATE SKIP LOCKED;",
+        " FOR UPDATE;",
+        (f"{FENCING}::test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it",),
+    ),
+    Mutant(
+        "whoever lost the job shows it as running",
+        FENCED,
+        "turno/migrations/tenant/functions/jobs_running.sql",
+        " AND token = p_token",
+        "",
+        (f"{FENCING}::test_who_lost_its_claim_is_not_shown_as_running",),
+    ),
+    Mutant(
+        "a cancel ends a job in the middle of its batch",
+        "section 3: cancelling",
+        "turno/migrations/tenant/functions/job_cancel.sql",
+        "job.status = 'running' OR claimed",
+        "job.status = 'running'",
+        (f"{TESTS}::test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once",),
     ),
 )

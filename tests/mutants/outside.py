@@ -139,9 +139,11 @@ MUTANTS = (
         "nobody says that a dead caller is gone",
         "section 6: absent counts when the old process is known to be dead",
         "turno/worker/rescuer.py",
-        "            seen=pending.seen,\n",
-        "",
-        (f"{FAULTS}::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",),
+        "            child=pending.child,\n",
+        "            child=None,\n",
+        (
+            "tests/faults/test_outside_effects.py::test_a_child_that_died_in_its_call_is_seen_to_end_and_its_job_goes_on",
+        ),
     ),
     Mutant(
         "a restored database is believed",
@@ -178,9 +180,9 @@ MUTANTS = (
     Mutant(
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
-        "turno/runner/session.py",
-        "        self.rollback()\n        self.connection = self.connection.afresh()\n",
-        "        self.rollback()\n",
+        "turno/runner/transaction.py",
+        "        self._session, self._lent = self._session.afresh(), False\n        try:",
+        "        try:",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),
 )

@@ -59,12 +59,12 @@ MUTANTS = (
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
-        "a group reads all tickets to find its own",
+        "a batch reads all tickets to find its own",
         FEW,
-        "turno/migrations/tenant/functions/jobs_start.sql",
-        "t.attempt FROM turno.tickets t\n            WHERE t.job_id = ANY (p_jobs) AND t.token",
-        "t.attempt FROM turno.tickets t\n            WHERE t.token",
-        (f"{LOOKUPS}::test_a_life_reads_no_more_beside_many_others[together]",),
+        "turno/migrations/tenant/functions/jobs_fetch.sql",
+        "WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)\n",
+        "WHERE t.token = ANY (p_tokens)\n",
+        ("tests/integration/store/test_lookups.py::test_a_life_reads_no_more_beside_many_others[together]",),
     ),
     Mutant(
         "a busy worker forgets to say that it is alive",
@@ -85,18 +85,22 @@ MUTANTS = (
     Mutant(
         "a forked copy of a handler may end its job",
         HANDLERS_SESSION,
-        "turno/runner/executor.py",
+        "turno/runner/attempt.py",
         "        if os.getpid() != here:\n            os._exit(exit_codes.BROKEN)",
         "        here = 0",
-        (f"{MISBEHAVE}::test_a_copy_that_a_handler_forked_and_let_return_touches_nothing[ok]",),
+        (
+            "tests/faults/test_handlers_that_misbehave.py::test_a_copy_that_a_handler_forked_and_let_return_touches_nothing[ok]",
+        ),
     ),
     Mutant(
         "what daemonised is not ended after its job",
         NOTHING_LEFT,
         "turno/runner/child_main.py",
-        "            if not leftover_processes.none():\n                leftover_processes.end()\n",
-        "",
-        (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",),
+        "    if not leftover_processes.none():\n        leftover_processes.end()\n",
+        "    return\n",
+        (
+            "tests/faults/test_handlers_that_misbehave.py::test_nothing_stays_of_what_daemonised_however_its_job_ends[ok-pool]",
+        ),
     ),
     Mutant(
         "what daemonised is not adopted by its child",
@@ -293,18 +297,18 @@ MUTANTS = (
     Mutant(
         "an expired job runs all the same",
         "section 3: expired is cancelled with a reason",
-        "turno/runner/executor.py",
-        "        if attempt.started.expired:\n",
+        "turno/runner/attempt.py",
+        "        if self.started.expired:\n",
         "        if False:\n",
-        (f"{START}::test_a_job_that_expired_while_it_was_claimed_does_not_run",),
+        ("tests/integration/runner/test_attempt_start.py::test_a_job_that_expired_while_it_was_claimed_does_not_run",),
     ),
     Mutant(
         "a cancelled job runs once more",
         "section 3: cancelling",
-        "turno/runner/executor.py",
-        "        if attempt.started.cancelled:\n",
+        "turno/runner/attempt.py",
+        "        if self.started.cancelled:\n",
         "        if False:\n",
-        (f"{START}::test_a_job_that_is_to_be_cancelled_does_not_run_again",),
+        ("tests/integration/runner/test_attempt_start.py::test_a_job_that_is_to_be_cancelled_does_not_run_again",),
     ),
     Mutant(
         "a handler leaves its settings to the next job",
@@ -317,9 +321,9 @@ MUTANTS = (
     Mutant(
         "what a handler has kept reaches the session after its commit",
         "section 5: between two jobs a session is made clean",
-        "turno/runner/session.py",
-        "session = self.connection = self.connection.afresh()",
-        "session = self.connection",
+        "turno/runner/transaction.py",
+        "session = self._session = self._session.afresh()",
+        "session = self._session",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),
     Mutant(

@@ -13,6 +13,7 @@ RESCUER = "tests/unit/worker/test_rescuer.py"
 LINK = "tests/unit/store/test_engine_link.py"
 JANITOR = "tests/unit/worker/test_maintenance_process.py"
 ENDS = "tests/integration/runner/test_attempt_ends.py"
+KEPT = f"{ENDS}::test_what_a_handler_sets_in_its_session_does_not_reach_its_record"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
 ONCE = "tests/integration/runner/test_once.py"
@@ -127,50 +128,40 @@ MUTANTS = (
     Mutant(
         "a handler's settings reach the record of its error",
         "section 6: errors are counted",
-        "turno/runner/session.py",
-        "            self.connection.clean()\n        except psycopg.Error:\n            self._replace()\n",
+        "turno/runner/transaction.py",
+        "            self._session.clean()\n        except psycopg.Error:\n            self._replace()\n",
         "            pass\n        except psycopg.Error:\n            self._replace()\n",
-        (f"{ENDS}::test_what_a_handler_sets_in_its_session_does_not_reach_its_record",),
+        (f"{KEPT}[SET default_transaction_read_only = on]",),
     ),
     Mutant(
         "a collision at the commit is an error",
         "README: collisions are run again at once",
         "turno/runner/executor.py",
-        "if tries == COLLISIONS or not collided(error):",
-        "if True:",
-        (f"{ENDS}::test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing",),
-    ),
-    Mutant(
-        "a job of a group that goes on alone begins another turn's job",
-        "decision 0031: a job that was begun is run by whoever has its session",
-        "turno/runner/executor.py",
-        "return self._run(attempt, following=lambda: ())",
-        "return self._run(attempt, following=self._callbacks.following)",
-        (f"{ENDS}::test_a_job_of_a_group_that_goes_on_alone_begins_no_other",),
+        "collided(outcome) and tries < COLLISIONS:",
+        "collided(outcome) and tries < 0:",
+        (
+            "tests/integration/runner/test_attempt_ends.py::test_what_collides_at_its_commit_is_run_again_at_once_and_counts_nothing",
+        ),
     ),
     Mutant(
         "an error's message reaches the log",
         "section 10: no payloads in logs",
-        "turno/runner/executor.py",
+        "turno/runner/attempt.py",
         'log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)',
         'log.error("job failed, %s: %s", decision.cause, decision.error["message"], extra=fields)',
-        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
-    ),
-    Mutant(
-        "a job that failed for good is told like any other",
-        "section 10: what needs a person is told as an error",
-        "turno/runner/executor.py",
-        "        say_if_failed(attempt.claim, decision, status)\n",
-        "",
-        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
+        (
+            "tests/integration/runner/test_attempt_ends.py::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",
+        ),
     ),
     Mutant(
         "a lock that keeps an attempt from starting blames the job",
         CRASHES,
-        "turno/runner/session.py",
+        "turno/runner/transaction.py",
         "            if unreachable(error) or not transient(error):\n                raise\n",
         "            raise\n",
-        (f"{ENDS}::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",),
+        (
+            "tests/integration/runner/test_attempt_ends.py::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",
+        ),
     ),
     Mutant(
         "a server that is away is told as a refused login",
@@ -195,14 +186,6 @@ MUTANTS = (
         " or isinstance(error, psycopg.errors.TooManyConnections):",
         ":",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
-    ),
-    Mutant(
-        "a death before the start is no part of the job's history",
-        "section 4: the dead letter has the job's history",
-        RESCUE,
-        "VALUES (p_job, run_number, p_token, holder::text, 0, '-infinity') ON CONFLICT DO NOTHING;",
-        "SELECT p_job, run_number, p_token, holder::text, 0, '-infinity'::timestamptz WHERE false;",
-        (f"{FENCING}::test_a_death_before_the_start_counts_if_it_was_seen",),
     ),
     Mutant(
         "what cannot be recorded is run again for ever",
@@ -247,28 +230,22 @@ MUTANTS = (
         ("tests/unit/runner/test_resource_limits.py::test_after_an_attempt_the_limit_is_what_it_was_before",),
     ),
     Mutant(
-        "a handler is loaded before its attempt is started",
+        "a death of which nobody was told is no part of the job's history",
         CRASHES,
-        "turno/runner/executor.py",
-        "            started = transaction.start()\n",
-        "            self._registry.load(claim.type)\n            started = transaction.start()\n",
-        (f"{ENDS}::test_a_handler_that_cannot_be_loaded_is_an_error_and_counted[missing]",),
-    ),
-    Mutant(
-        "who dies before the start is recorded runs again for ever",
-        CRASHES,
-        RESCUE,
-        "job.status = 'pending' AND NOT (p_counted AND p_seen)",
-        "job.status = 'pending'",
-        (f"{FENCING}::test_a_death_before_the_start_counts_if_it_was_seen",),
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "    PERFORM attempt_open(p_job, p_token, ticket.worker_id::text, 0, clock_timestamp());\n",
+        "",
+        ("tests/integration/store/test_fencing.py::test_a_death_counts_before_the_job_was_shown_as_running",),
     ),
     Mutant(
         "a lost worker's jobs that were not started are blamed",
         CRASHES,
-        RESCUE,
-        "NOT (p_counted AND p_seen)",
-        "NOT p_counted",
-        (f"{FENCING}::test_a_claim_that_never_started_goes_back_uncounted_otherwise[True-False]",),
+        "turno/migrations/tenant/functions/job_rescue.sql",
+        "coalesce(p_counted,",
+        "coalesce(p_counted, true,",
+        (
+            "tests/integration/store/test_fencing.py::test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter",
+        ),
     ),
     Mutant(
         "a third crash fails a job whose effect is in doubt",
@@ -329,10 +306,12 @@ MUTANTS = (
     Mutant(
         "a start waits for a lock as long as any statement of a handler's",
         TROUBLE,
-        "turno/migrations/tenant/functions/job_start.sql",
+        "turno/migrations/tenant/functions/jobs_fetch.sql",
         " SET lock_timeout = '1s'",
         "",
-        (f"{ENDS}::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",),
+        (
+            "tests/integration/runner/test_attempt_ends.py::test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage",
+        ),
     ),
     Mutant(
         "a tenant in trouble with very many jobs is claimed for all the time",

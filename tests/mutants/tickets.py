@@ -37,9 +37,9 @@ MUTANTS = (
     Mutant(
         "a completed job's wait counts from its creation",
         "issue 3: a fairness metric",
-        "turno/migrations/tenant/functions/job_complete.sql",
-        "closed.started_at - c.run_at",
-        "closed.started_at - (SELECT created_at FROM background_jobs WHERE id = p_job)",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "extract(epoch FROM e.began - e.run_at)",
+        "extract(epoch FROM e.began - (SELECT j.created_at FROM background_jobs j WHERE j.id = e.id))",
         (
             "tests/integration/store/test_outcomes.py::test_what_comes_again_waited_since_it_could_and_ran_only_while_it_did",
         ),

@@ -40,8 +40,5 @@ class Claim:
         }
 
 
-# What shares a transaction: one claim, or several of a grouped type and of one tenant.
+# What a child is given at a time: claims of one tenant, type and version, to be run in this order.
 Batch: TypeAlias = tuple[Claim, ...]
-
-# What a child is given at a time, to run one after another: one group, or several where they are short.
-Assignment: TypeAlias = tuple[Batch, ...]

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 T = TypeVar("T")
-LARGEST_GROUP = 100
 
 
 class Item(Protocol[T]):
@@ -136,11 +135,11 @@ class JobHandler(ABC, Generic[P]):
 
     `queue` is "hot" for what somebody waits for, "cold" for what takes minutes, or any other; a worker may serve some.
     `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
-    `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. With
-    `group` above 1 up to so many of a tenant's jobs share a transaction, each under a savepoint, and the three
-    limits: see docs/writing-handlers.md. `reads_company` is for reports over all branches of a company: its jobs have
-    `job.company`. `user_errors` are the service's own exceptions whose messages are written for users; of any other
-    exception but a UserError they see a reference only.
+    `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. Short
+    jobs of a tenant share a transaction, each under a savepoint; with `alone` each has its own: for what has an effect
+    outside that must not be repeated for another job's sake, see docs/writing-handlers.md. `reads_company` is for
+    reports over all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions
+    whose messages are written for users; of any other exception but a UserError they see a reference only.
     """
 
     type: ClassVar[str]
@@ -150,17 +149,15 @@ class JobHandler(ABC, Generic[P]):
     timeout: ClassVar[float] = 600.0
     longest_transaction: ClassVar[float | None] = None
     memory_mb: ClassVar[int | None] = None
-    group: ClassVar[int] = 1
+    alone: ClassVar[bool] = False
     reads_company: ClassVar[bool] = False
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
     payload_type: ClassVar[builtins.type[Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if not 1 <= cls.group <= LARGEST_GROUP:
-            raise ValueError(f"{cls.__name__}.group must be from 1 to {LARGEST_GROUP}, not {cls.group}")
-        if cls.reads_company and cls.group > 1:
-            raise ValueError(f"{cls.__name__} reads its company, so its jobs run alone: leave `group` at 1")
+        if "group" in vars(cls):
+            raise ValueError(f"{cls.__name__}.group: short jobs share a commit by themselves now; leave it out")
         if Exception in cls.user_errors:
             raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
         for origin in getattr(cls, "__orig_bases__", ()):

@@ -1,4 +1,4 @@
-"""Inside a forked child: take claims, run them, say so, until there are no more."""
+"""Inside a forked child: take batches, run them, say so, until there are no more."""
 
 import logging
 import os
@@ -9,16 +9,17 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 from typing import NoReturn
 
 import psycopg
 
 from turno import crash_points
-from turno.errors import ClaimLost, NotStarted
+from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
 from turno.runner.callbacks import WorkerCallbacks
-from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word
 from turno.runner.session import collided
 from turno.runner.stop_request import StopRequest
 from turno.store.outage import in_short, unreachable
@@ -31,10 +32,10 @@ IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duty:
-    """What a child does with its life: how it runs a group, and after how much it is replaced.
+    """What a child does with its life: how it runs a batch, and after how much it is replaced.
 
-    `run` is handed the claims and their job; it returns the new status of each job that it could record. `jobs` and
-    `memory_mb` (of resident memory) are looked at after each group; `at_rest` is called while idle.
+    `run` returns the new status of each job that is over. After `jobs` the child is replaced, and when its resident
+    memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle.
     """
 
     run: Callable[[Batch, WorkerCallbacks], Mapping[Claim, str]]
@@ -66,33 +67,32 @@ def live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int) -> 
 
 
 class Service:
-    """A child's work: what it receives, one group after another, until it is dismissed or worn out."""
+    """A child's work: what it receives, one batch after another, until it is dismissed or worn out."""
 
     def __init__(self, duty: Duty, channel: socket.socket, stop: StopRequest) -> None:
         self._duty = duty
         self._channel = channel
         self._stop = stop
-        self._callbacks = WorkerCallbacks(stop=stop, moved=self._say_moved, following=self._take_following)
+        self._callbacks = WorkerCallbacks(stop=stop, moved=self._say_moved, started=self._start, tidy=_tidy)
         self._served = 0
-        self._following: Batch = ()
+        self._began: float | None = None
 
     def run(self) -> int:
         """Serve, then return the exit code."""
         process_title.show(())
-        while claims := self._following or self._receive():
-            self._following = ()
-            self._served += len(claims)
-            process_title.show(claims)
-            self._stop.begin()
-            code = _run(self._duty, claims, self._callbacks)
-            if not leftover_processes.none():
-                leftover_processes.end()
-            if code != exit_codes.FINISHED:
-                return code
-            if not self._following:
-                process_title.show(())
-            last = not self._following and self._worn_out()
-            self._channel.send(LEAVING if last else FREE)
+        while batch := self._receive():
+            process_title.show(batch)
+            self._stop.next_batch()
+            self._began = None
+            ended = _run(self._duty, batch[: max(1, self._duty.jobs - self._served)], self._callbacks)
+            if isinstance(ended, int):
+                _tidy()
+                return ended
+            took = 0.0 if self._began is None else monotonic() - self._began
+            self._served += len(ended)
+            process_title.show(())
+            last = self._worn_out()
+            self._channel.send(Word(LEAVING if last else FREE, len(ended), int(1e6 * took)).packed())
             if last:
                 break
         crash_points.reach("leaving")
@@ -100,42 +100,38 @@ class Service:
 
     def _receive(self) -> Batch:
         """Wait for claims; none means that the parent dismissed this child or is gone."""
-        while True:
-            if not select.select([self._channel], [], [], IDLE_LOOK)[0]:
-                self._duty.at_rest()
-                continue
-            with suppress(BlockingIOError):  # the parent was faster, and has taken it back
-                return self._take()
+        while not select.select([self._channel], [], [], IDLE_LOOK)[0]:
+            self._duty.at_rest()
+        packet = self._channel.recv(LARGEST_PACKET)
+        batch: Batch = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
+        return batch
 
-    def _take_following(self) -> Batch:
-        """Take what comes next before the present is said to be over, unless it is somebody else's by then."""
-        if not (self._following or self._worn_out()):
-            with suppress(BlockingIOError):
-                self._following = self._take()
-        return self._following
-
-    def _take(self) -> Batch:
-        packet = self._channel.recv(LARGEST_PACKET, socket.MSG_DONTWAIT)
-        claims: Batch = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
-        return claims
+    def _start(self) -> None:
+        # A login and the first plans of a session are no length of the jobs' own.
+        self._began = self._began or monotonic()
 
     def _say_moved(self) -> None:
+        at = self._stop.at_work_now
         # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
         with suppress(OSError):
-            self._channel.send(MOVED, socket.MSG_DONTWAIT)
+            self._channel.send(Word(MOVED, at).packed(), socket.MSG_DONTWAIT)
 
     def _worn_out(self) -> bool:
         most = self._duty.memory_mb
         return self._served >= self._duty.jobs or (most is not None and resource_limits.resident_megabytes() > most)
 
 
-def _run(duty: Duty, claims: Batch, callbacks: WorkerCallbacks) -> int:
-    extra = claims[0].log_fields
+def _tidy() -> None:
+    if not leftover_processes.none():
+        leftover_processes.end()
+
+
+def _run(duty: Duty, batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str] | int:
+    """Return what became of the jobs that are over, or the code with which this process has to end."""
+    extra = batch[0].log_fields
     crash_points.reach("handed")
     try:
-        statuses = duty.run(claims, callbacks)
-    except ClaimLost as error:
-        log.warning("%s", error, extra=extra)
+        ends = duty.run(batch, callbacks)
     except MemoryError:
         return exit_codes.OUT_OF_MEMORY
     except (LoginRefused, NotConfined) as error:
@@ -154,10 +150,19 @@ def _run(duty: Duty, claims: Batch, callbacks: WorkerCallbacks) -> int:
     except Exception:
         log.exception("attempt not recorded", extra=extra)
         return exit_codes.BROKEN
-    else:
-        for claim, status in statuses.items():
-            log.info("attempt ended: %s", status, extra=claim.log_fields)
-    return exit_codes.FINISHED
+    _log(ends)
+    return ends
+
+
+def _log(ends: Mapping[Claim, str]) -> None:
+    if len(ends) > 1 and set(ends.values()) == {"completed"}:
+        # One line for all: that so many completed is told by the database, job by job.
+        first = next(iter(ends))
+        fields = {"tenant": first.login.slug, "type": first.type, "jobs": len(ends)}
+        log.info("attempts ended: %d completed", len(ends), extra=fields)
+        return
+    for claim, status in ends.items():
+        log.info("attempt ended: %s", status, extra=claim.log_fields)
 
 
 def _whose_fault(error: psycopg.Error) -> int:

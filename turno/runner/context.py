@@ -17,8 +17,9 @@ from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.items import LedgerBatch
 from turno.runner.outside_call import Call, OutsideCall, Reconcile
-from turno.runner.session import HandlerConnection, JobTransaction, SessionSource
+from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.stop_request import HandBack, StopRequest
+from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts, effects
 from turno.store.handler.attempts import Started
 
@@ -32,7 +33,7 @@ class AttemptContext:
     def __init__(
         self,
         *,
-        transaction: JobTransaction,
+        transaction: BatchTransaction,
         started: Started,
         stop: StopRequest,
         sessions: SessionSource,
@@ -61,7 +62,8 @@ class AttemptContext:
         self._moved = moved
         self._sessions = sessions
         self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
-        self._grouped = handler.group > 1
+        self._claim = claim
+        self._over = False
         self._second: HandlerConnection | None = None
         self._next_progress = 0.0
         self._next_look = 0.0
@@ -70,6 +72,8 @@ class AttemptContext:
     @property
     def connection(self) -> HandlerConnection:
         """The tenant's session, inside the job's transaction."""
+        if self._over:
+            raise HandlerMisuse("this context's job has ended; use that of the present job")
         return self._transaction.connection
 
     @property
@@ -88,7 +92,7 @@ class AttemptContext:
         if self._batch is not None:
             done, total = 0, 0  # the ledger counts; only the message is news
         try:
-            asked = attempts.progress(self._second_session(), self._transaction.claim, done, total, message)
+            asked = attempts.progress(self._second_session(), self._claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
         self._moved()
@@ -97,27 +101,26 @@ class AttemptContext:
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
-        self._commits_alone("job.checkpoint")
         if self._batch is not None and self._batch.item is not None:
             raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
+        self._transaction.alone()
         self.finish()
-        asked = attempts.checkpoint(self.connection, self._transaction.claim, state)
+        asked = attempts.checkpoint(self.connection, self._claim, state)
         self._transaction.commit_and_go_on()
-        # The same attempt may start its handler again, after a collision: from here, as a later one would.
         self.checkpoint_state = loads(dumps(state))
         self.safe_place(asked=asked)
 
     def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> LedgerBatch[T]:
         """Run a batch through the ledger; see LedgerBatch. A job has one ledger, so it has one batch."""
-        self._commits_alone("job.each")
         if self._batch is not None:
             raise HandlerMisuse("job.each was used twice; a job has one ledger, so give it all its items at once")
+        self._transaction.alone()
         self._batch = batch = LedgerBatch(self, self._transaction, list(items), key=key, chunk=chunk)
         return batch
 
     def once(self, key: str, call: Call, reconcile: Reconcile | None = None, *, idempotent: bool = False) -> Any:
         """Have an outside effect happen once in this tenant, whatever fails; see OutsideCall and the guide."""
-        self._commits_alone("job.once")
+        self._transaction.alone()
         return OutsideCall(self, self._transaction, key, call, reconcile, idempotent=idempotent).result()
 
     @contextmanager
@@ -127,7 +130,7 @@ class AttemptContext:
         if item is not None:
             item.suspend()
         self.finish()
-        asked = effects.hold(self.connection, self._transaction.claim)
+        asked = effects.hold(self.connection, self._claim)
         self._transaction.commit()
         try:
             self.safe_place(asked=asked)
@@ -142,7 +145,7 @@ class AttemptContext:
         self.stop_if_overdue()
         if monotonic() >= self._next_look:
             self._next_look = monotonic() + PROGRESS_EVERY
-            self.safe_place(asked=attempts.cancel_requested(self.connection, self._transaction.claim), drain=False)
+            self.safe_place(asked=attempts.cancel_requested(self.connection, self._claim), drain=False)
 
     def safe_place(self, *, asked: bool, drain: bool = True) -> None:
         """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
@@ -159,12 +162,6 @@ class AttemptContext:
         if self._stop.overdue:
             os._exit(TIME_LIMIT)
 
-    def start_over(self) -> None:
-        """Forget a batch that a collision with another transaction has undone: the handler runs again."""
-        self._batch = None
-        if self._company is not None:
-            self._company.close()
-
     def finish(self) -> None:
         """Enter what a batch has done since its last chunk, so that it commits with its record."""
         if self._batch is not None:
@@ -172,18 +169,14 @@ class AttemptContext:
 
     def close(self) -> None:
         """Give back the second session, and end the company's, if there were any."""
+        self._over = True
         if self._company is not None:
             self._company.close()
         if self._second is not None:
-            self._sessions.give_back(self._transaction.claim.login, self._second)
-
-    def _commits_alone(self, what: str) -> None:
-        # Also where a job of a grouped type runs singly: what a handler may do must not depend on its company.
-        if self._grouped:
-            raise HandlerMisuse(f"{what} commits, but jobs of a type with `group` share a transaction: use one of them")
+            self._sessions.give_back(self._claim.login, self._second)
 
     def _second_session(self) -> HandlerConnection:
         if self._second is None:
-            self._second = self._sessions.take(self._transaction.claim.login)
+            self._second = self._sessions.take(self._claim.login)
             self._second.execute("SET lock_timeout = '500ms'")
         return self._second

@@ -1,84 +1,39 @@
-"""The life of one attempt, from the claim to its record."""
+"""The life of a batch, from its claims to their records: its jobs share a transaction for as long as they are short.
+
+What comes before whatever fails, collides, takes long or commits by itself is committed first. The rest goes on in the
+next transaction; a single job is a batch of one.
+"""
 
 import logging
-import os
 import random
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import timedelta
 from time import monotonic, sleep
-from typing import Any, TypeVar
+
+import psycopg
 
 from turno import crash_points
-from turno.errors import (
-    CalledElsewhere,
-    CancelRequested,
-    ClaimLost,
-    EffectInDoubt,
-    HandlerMisuse,
-    InvalidResult,
-    NeedsReview,
-    PermanentFailure,
-)
+from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Batch, Claim
-from turno.jobs.handler import JobHandler
-from turno.jobs.outcome import (
-    AwaitReview,
-    Cancel,
-    CancelJob,
-    Complete,
-    Completed,
-    Decision,
-    Fail,
-    HandedBack,
-    InDoubt,
-    Outcome,
-    Raised,
-    Release,
-    Reschedule,
-    Retry,
-    Snooze,
-    decide,
-)
-from turno.jobs.payload import rebuild
+from turno.jobs.outcome import Completed, Outcome
 from turno.jobs.registry import Registry
-from turno.runner import exit_codes
+from turno.runner.attempt import Attempt
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.context import AttemptContext
-from turno.runner.resource_limits import limited_memory
-from turno.runner.result_json import serialise
-from turno.runner.session import HandlerConnection, JobTransaction, SessionSource, collided
-from turno.runner.stop_request import HandBack
-from turno.store.handler import attempts, effects
-from turno.store.handler.attempts import Started
+from turno.runner.session import SessionSource, collided
+from turno.runner.transaction import BatchTransaction
+from turno.store.handler import batches
+from turno.store.outage import unreachable
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 COLLISIONS = 4  # tries of one attempt whose transaction met another's
-ELSEWHERE_PAUSE = 5.0  # seconds until a job looks again whether another has finished the call that both want
-
-
-@dataclass(slots=True)
-class Attempt:
-    """Everything one attempt needs, from its start to its record."""
-
-    claim: Claim
-    terms: type[JobHandler[Any]]
-    transaction: JobTransaction
-    started: Started
-    context: AttemptContext
-    began: float
-
-    @property
-    def afresh(self) -> bool:
-        """Say whether this attempt was healthy for so long that earlier errors no longer count."""
-        return self.terms.retry.afresh(monotonic() - self.began)
+TOGETHER = 0.02  # seconds after which a transaction is committed, though more jobs could share it
+LOST = "lost"  # what is said of a job that is somebody else's, or that ended although its worker never heard of it
 
 
 class Executor:
-    """Runs one claimed job to its record; the process around it may die at any line without harm."""
+    """Runs batches to their records; the process around it may die at any line without harm."""
 
     def __init__(
         self,
@@ -89,189 +44,185 @@ class Executor:
         callbacks: WorkerCallbacks,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._registry = registry
-        self._callbacks = callbacks
-        self._chance = chance
+        self.registry = registry
+        self.callbacks = callbacks
+        self.chance = chance
         self.sessions = sessions
         self.worker = worker
-        self.stop = callbacks.stop
 
-    def execute(self, claim: Claim) -> str:
-        """Run the attempt and return the job's status after it; raises ClaimLost if somebody else has the job.
+    def execute(self, batch: Batch) -> dict[Claim, str]:
+        """Run the jobs in order; returns the status of each that this process is done with, the others it never began.
 
-        It is started before any of the handler's code is loaded: then an error there is an error of the attempt, and
-        a death its crash.
+        It is begun before any of a handler's code is loaded: then an error there is an error of the attempt, and a
+        death its crash.
         """
-        with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
-            started = transaction.start()
-            crash_points.reach("started")
-            return self._run(self.attempt(transaction, started), following=self._callbacks.following)
-
-    def resume(self, claim: Claim, started: Started, decision: Decision | None) -> str:
-        """Bring an attempt that was started in a group to its end, alone; what was decided is only recorded."""
-        with closing(JobTransaction(claim, self.sessions, self.stop, self.worker)) as transaction:
-            attempt = self.attempt(transaction, started)
-            if decision is not None:
-                return self._end(attempt, decision)
-            transaction.begin()
-            # The session is the next member's, in which nothing may have been begun.
-            return self._run(attempt, following=lambda: ())
-
-    def _run(self, attempt: Attempt, *, following: Callable[[], Batch]) -> str:
-        """Work and record; what collides with another transaction, also with its commit, works again at once."""
-        with closing(attempt.context):
-            for tries in range(1, COLLISIONS + 1):
-                try:
-                    with limited_memory(attempt.terms.memory_mb):
-                        outcome = self.unwanted(attempt) or self.call(attempt)
-                    if isinstance(outcome, Completed):
-                        return self._complete(attempt, outcome, following)
+        stop = self.callbacks.stop
+        with closing(BatchTransaction(batch, self.sessions, stop, self.worker)) as transaction:
+            run = Run(self, transaction, batch)
+            for number in range(len(batch)):
+                if transaction.opened is None:
+                    run.fetch(number)
+                if not stop.begins(number):
                     break
-                except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
-                    if tries == COLLISIONS or not collided(error):
-                        outcome = self.judge(attempt, error)
-                        break
-                    self._begin_again(attempt, tries)
-            attempt.transaction.take_over()
-            return self._end(attempt, self.decide(attempt, outcome))
+                run.job(number)
+            run.commit()
+        return run.ends
 
-    def _begin_again(self, attempt: Attempt, tries: int) -> None:
-        attempt.transaction.rollback()
-        attempt.context.start_over()
-        sleep(0.05 * tries * self._chance())
-        attempt.transaction.begin()
 
-    def attempt(self, transaction: JobTransaction, started: Started) -> Attempt:
-        """Return what was started as an attempt in this transaction."""
-        terms = self._registry.terms(transaction.claim.type)
+class Run:
+    """One batch on its way; `ends` says what became of each job that is over."""
+
+    def __init__(self, executor: Executor, transaction: BatchTransaction, batch: Batch) -> None:
+        self.ends: dict[Claim, str] = {}
+        self._executor = executor
+        self._transaction = transaction
+        self._batch = batch
+        self._terms = executor.registry.terms(batch[0].type)
+        self._kept: dict[int, Attempt] = {}  # by its place in the batch: what waits for the transaction's commit
+
+    def fetch(self, number: int) -> None:
+        """Open a transaction for this job and those after it."""
+        self._transaction.fetch(self._from(number))
+        self._executor.callbacks.started()
+        crash_points.reach("started")
+
+    def job(self, number: int, tries: int = 1, *, following: bool = True) -> None:
+        """Run one in the transaction that is open, to its record, unless that waits for those that share its commit.
+
+        With a commit comes the fetch of those after it, if they follow.
+        """
+        attempt = self._enter(number)
+        if attempt is None:
+            return
+        before = self._transaction.commits
+        outcome = attempt.run()
+        self._executor.callbacks.tidy()
+        if self._transaction.commits > before:  # by the job itself, and with what was kept
+            self._completed()
+        if (error := self._transaction.broken) is not None:  # it is none of this one's doing
+            self._give_up(error)
+            self._again(number, tries)
+        elif isinstance(outcome, Completed):
+            self._kept[number] = attempt
+            self._executor.callbacks.stop.rests()
+            if self._is_last(number):
+                self.commit(self._from(number + 1) if following else (), tries)
+            else:
+                crash_points.reach("member")
+        else:
+            self._alone(number, attempt, outcome, tries)
+
+    def commit(self, following: Batch = (), tries: int = 1) -> None:
+        """Commit what waits for it, and fetch what follows, if anything does."""
+        if not self._kept:
+            if self._transaction.opened is not None:
+                self._transaction.rollback()
+            return
+        crash_points.reach("completing")
+        try:
+            self._transaction.finish(following)
+        except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
+            if not self._transaction.kept:  # these are committed, and it is about what follows
+                raise
+            if len(self._kept) > 1:
+                self._give_up(error)
+            else:
+                self._give_up(error, tries)
+            return
+        crash_points.reach("completed")
+        self._completed()
+
+    def _from(self, number: int) -> Batch:
+        return self._batch[number : number + 1] if self._terms.alone else self._batch[number:]
+
+    def _is_last(self, number: int) -> bool:
+        """Say whether nobody else is to share this job's commit."""
+        opened = self._transaction.opened
+        return (
+            self._terms.alone
+            or number + 1 == len(self._batch)
+            or opened is None
+            or monotonic() - opened > TOGETHER
+            or self._batch[number + 1].job_id not in self._transaction.found
+        )
+
+    def _enter(self, number: int) -> Attempt | None:
+        transaction, callbacks = self._transaction, self._executor.callbacks
+        transaction.claim = claim = self._batch[number]
+        if (started := transaction.enter(number)) is None:
+            self._lose(claim, "its claim was lost before it was begun")
+            return None
         context = AttemptContext(
             transaction=transaction,
             started=started,
-            stop=self.stop,
-            sessions=self.sessions,
-            moved=self._callbacks.moved,
-            handler=terms,
+            stop=callbacks.stop,
+            sessions=self._executor.sessions,
+            moved=callbacks.moved,
+            handler=self._terms,
         )
-        return Attempt(transaction.claim, terms, transaction, started, context, monotonic())
+        load = self._executor.registry.load
+        return Attempt(claim, self._terms, load, transaction, started, context, monotonic())
 
-    def unwanted(self, attempt: Attempt) -> Cancel | None:
-        """Say why a job that was claimed is not to run after all."""
-        if attempt.started.cancelled:
-            return Cancel("cancelled on request")
-        if attempt.started.expired:
-            return Cancel("expired")
-        return None
+    def _alone(self, number: int, attempt: Attempt, outcome: Outcome | Exception, tries: int) -> None:
+        """Commit what came before a job that did not complete, then try it again, or record it."""
+        if (error := self._transaction.undo()) is not None:
+            self._give_up(error)
+        else:
+            self.commit()
+        self._settle(number, attempt, outcome, tries)
 
-    def call(self, attempt: Attempt) -> Outcome:
-        """Load and call the handler inside the transaction that is open; raises whatever it raises."""
-        job, handler = attempt.context, self._registry.load(attempt.claim.type)()
-        payload = rebuild(handler.payload_type, attempt.started.payload)
-        handler.before(job)
-        answer = _alone(lambda: handler.handle(job, payload))
-        handler.after(job)
-        attempt.transaction.require_order()
-        job.finish()
-        if isinstance(answer, Reschedule | Cancel):
-            return answer
-        return Completed(serialise(answer))
+    def _settle(self, number: int, attempt: Attempt, outcome: Outcome | Exception, tries: int) -> None:
+        if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:
+            sleep(0.05 * tries * self._executor.chance())
+            self._again(number, tries + 1)
+            return
+        self._transaction.claim = attempt.claim
+        try:
+            self.ends[attempt.claim] = attempt.record(outcome, self._executor.chance())
+        except ClaimLost as error:
+            self._lose(attempt.claim, str(error))
+        self._executor.callbacks.stop.rests()
 
-    def judge(self, attempt: Attempt, error: Exception) -> Outcome:
-        """Return which outcome an error of the handler's is; what ends the attempt or the process is raised on."""
-        describe = attempt.context.errors.describe
-        match error:
-            case ClaimLost():
-                raise error
-            case CancelRequested():
-                return Cancel("cancelled on request")
-            case HandBack():
-                return HandedBack()
-            case EffectInDoubt():
-                return Raised(describe(error), doubt=error.key)
-            case NeedsReview():
-                return InDoubt(error.key, describe(error))
-            case CalledElsewhere():
-                return Snooze(ELSEWHERE_PAUSE, str(error))
-            case PermanentFailure() | HandlerMisuse() | InvalidResult():
-                return Raised(describe(error), permanent=True)
-            case MemoryError():
-                raise error
-            case _:
-                return Raised(describe(error))
+    def _again(self, number: int, tries: int) -> None:
+        """Run a job in a transaction of its own, to its record."""
+        self._transaction.claim = self._batch[number]
+        self._transaction.fetch(self._batch[number : number + 1])
+        self.job(number, tries, following=False)
+        self.commit(tries=tries)
 
-    def decide(self, attempt: Attempt, outcome: Outcome) -> Decision:
-        """Return what is to be written for an outcome."""
-        timed = isinstance(outcome, Reschedule | HandedBack | Snooze)
-        now = attempt.transaction.insist(attempts.now) if timed else None
-        return decide(
-            outcome,
-            errors=0 if attempt.afresh else attempt.started.errors,
-            max_attempts=attempt.started.max_attempts,
-            policy=attempt.terms.retry,
-            now=now,
-            chance=self._chance(),
-        )
+    def _give_up(self, error: Exception, tries: int | None = None) -> None:
+        """Undo what was kept. What is still held runs again by itself, or has failed for good of a misuse.
 
-    def record(self, attempt: Attempt, decision: Decision) -> str:
-        """Write a decision other than to complete the job, which commits; returns the job's new status."""
-        return attempt.transaction.insist(lambda session: _write(session, attempt, decision))
-
-    def _end(self, attempt: Attempt, decision: Decision) -> str:
-        status = self.record(attempt, decision)
-        say_if_failed(attempt.claim, decision, status)
-        return status
-
-    def _complete(self, attempt: Attempt, outcome: Completed, following: Callable[[], Batch]) -> str:
-        """Commit the handler's work together with the end of its job.
-
-        Whatever refuses that is the attempt's error; if only the answer was lost, its record says ClaimLost.
+        With `tries` there is one only, and it is its own error, unless only the reply was lost. What became of that,
+        the tokens say.
         """
-        crash_points.reach("completing")
-        claim = attempt.claim
-        attempt.transaction.end([attempts.completing(claim, outcome.result)], _beginnable(following(), claim))
-        crash_points.reach("completed")
-        return "completed"
+        said, _, _ = str(error).partition("\n")
+        kept, self._kept = self._kept, {}
+        self._transaction.take_over()
+        self._transaction.kept = []
+        held = self._transaction.insist(lambda session: batches.held(session, [one.claim for one in kept.values()]))
+        if tries is None:
+            log.warning("a batch was not committed, its jobs go on alone: %s", said, extra=self._batch[0].log_fields)
+        for number, attempt in kept.items():
+            if attempt.claim.job_id not in held:
+                self._lose(attempt.claim, f"its commit was not heard of, or its claim was lost: {said}")
+            elif tries is not None and not (_unheard(error) and tries < COLLISIONS):
+                self._settle(number, attempt, error, tries)
+            elif type(error) is HandlerMisuse:
+                self._transaction.claim = attempt.claim
+                self.ends[attempt.claim] = attempt.fail(error)
+            else:
+                self._again(number, 1 if tries is None else tries + 1)
+
+    def _completed(self) -> None:
+        self.ends |= {attempt.claim: "completed" for attempt in self._kept.values()}
+        self._kept = {}
+
+    def _lose(self, claim: Claim, why: str) -> None:
+        log.warning("%s", why, extra=claim.log_fields)
+        self.ends[claim] = LOST
+        self._executor.callbacks.stop.rests()
 
 
-def _beginnable(following: Batch, claim: Claim) -> Claim | None:
-    """Return what comes next if it can be begun in the session of this claim."""
-    match following:
-        case (one,) if one.login == claim.login:
-            return one
-    return None
-
-
-def say_if_failed(claim: Claim, decision: Decision, status: str) -> None:
-    """Log that a job failed for good, and of which class of error: its message may hold what the payload holds."""
-    if isinstance(decision, Fail) and status == "failed":
-        named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
-        fields = claim.log_fields | named
-        log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
-
-
-def _write(session: HandlerConnection, attempt: Attempt, decision: Decision) -> str:
-    claim = attempt.claim
-    match decision:
-        case Complete():
-            raise AssertionError("completing a job commits its work; see Executor")
-        case Retry(delay, error):
-            pause = timedelta(seconds=delay)
-            return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=attempt.afresh)
-        case Fail(cause, error):
-            return attempts.fail(session, claim, cause, error, None, afresh=attempt.afresh)
-        case Release(run_at, outcome, reason):
-            return attempts.release(session, claim, outcome, reason, run_at)
-        case CancelJob(reason):
-            return attempts.abandon(session, claim, reason)
-        case AwaitReview(key, reason, error):
-            log.warning("a person must decide: %s", reason, extra=claim.log_fields)
-            return effects.park(session, claim, key, reason, error)
-
-
-def _alone(handle: Callable[[], T]) -> T:
-    """Return what `handle` does, in this process only: a copy that it forked and let return shares our sessions."""
-    here = os.getpid()
-    try:
-        return handle()
-    finally:
-        if os.getpid() != here:
-            os._exit(exit_codes.BROKEN)
+def _unheard(error: Exception) -> bool:
+    return isinstance(error, psycopg.Error) and unreachable(error)

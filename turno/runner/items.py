@@ -16,8 +16,9 @@ from turno.errors import (
     NeedsReview,
 )
 from turno.runner.attempt_errors import AttemptErrors
-from turno.runner.session import JobTransaction, transient
+from turno.runner.session import transient
 from turno.runner.stop_request import HandBack
+from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class LedgerBatch(Generic[T]):
     def __init__(
         self,
         context: "AttemptContext",
-        transaction: JobTransaction,
+        transaction: BatchTransaction,
         items: list[T],
         *,
         key: Callable[[T], str],
@@ -132,7 +133,7 @@ class LedgerBatch(Generic[T]):
 class Step(Generic[T]):
     """One item: `with step as item:` runs it under a savepoint and keeps its error in the ledger."""
 
-    def __init__(self, key: str, value: T, transaction: JobTransaction, errors: AttemptErrors) -> None:
+    def __init__(self, key: str, value: T, transaction: BatchTransaction, errors: AttemptErrors) -> None:
         self.value = value
         self.ref: str | None = None
         self._key = key

@@ -19,8 +19,8 @@ from turno.errors import (
 )
 from turno.jobs.effect import LONGEST_KEY, Absent, Done, Effect, Finding, Unknown, outside_key
 from turno.runner.result_json import serialise_answer
-from turno.runner.session import JobTransaction
 from turno.runner.stop_request import HandBack
+from turno.runner.transaction import BatchTransaction
 from turno.store.handler import effects
 from turno.store.handler.effects import Intent
 
@@ -41,7 +41,7 @@ class OutsideCall:
     def __init__(
         self,
         context: "AttemptContext",
-        transaction: JobTransaction,
+        transaction: BatchTransaction,
         key: str,
         call: Call,
         reconcile: Reconcile | None,

@@ -1,29 +1,21 @@
-"""The session a handler gets, and the transaction that the executor keeps around it."""
+"""The session a handler gets, which only the executor may end or commit."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, LiteralString, NoReturn, Protocol, Self, TypeVar
-from uuid import UUID
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.errors import error_from_result
+from psycopg.generators import fetch_many, send
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
-from turno.errors import ClaimLost, HandlerMisuse, NotStarted
-from turno.jobs.claim import Claim
-from turno.runner.stop_request import StopRequest
-from turno.store.handler import attempts
-from turno.store.handler.attempts import Started
-from turno.store.outage import in_short, unreachable
+from turno.errors import HandlerMisuse
 from turno.store.pipeline import Statement, exchange, insist, rows_of
-from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import UNCHANGED
 from turno.tenancy.identity.tenant import HandlerLogin
 
 RV = TypeVar("RV")
-T = TypeVar("T")
 
 # What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
 # would cost every job more than its own statements do. Then a look at whose session it is.
@@ -41,14 +33,6 @@ UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
 MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """An attempt that was started, and whose transaction is open, before its turn has come."""
-
-    token: UUID
-    started: Started
-
-
 class HandlerConnection(psycopg.Connection[TupleRow]):
     """A tenant's session inside its job's transaction, which only the executor may end."""
 
@@ -59,14 +43,24 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
     # Whether its role may take advisory locks, which outlive transactions: a provisioner that is no superuser cannot
     # forbid them.
     may_lock = False
-    # The attempt whose transaction is open in it while nobody has it.
-    begun: Begun | None = None
+    # What is sent before the first statement of a job: its savepoint. None once it was, or if there is none.
+    before: bytes | None = None
+    # Whether that was refused, so that the transaction is not the executor's any more.
+    ended = False
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
-        """Run a statement; raises HandlerMisuse while this is refused."""
+        """Run a statement, the job's savepoint before the first; raises HandlerMisuse while this is refused."""
         if self.refusal is not None:
             gen.close()
             raise HandlerMisuse(self.refusal)
+        if self.before is not None:
+            text, self.before = self.before, None
+            self.pgconn.send_query(text)
+            for answer in super().wait(_answers(self.pgconn)):
+                if answer.status == ExecStatus.FATAL_ERROR:
+                    gen.close()
+                    self.ended = True
+                    raise error_from_result(answer, self.info.encoding)
         return super().wait(gen, *arguments, **options)
 
     @property
@@ -121,139 +115,6 @@ class SessionSource(Protocol):
         """Keep the session for the tenant's next job, or end it."""
 
 
-class JobTransaction:
-    """Begins, commits and rolls back around a handler, and takes another session if one breaks."""
-
-    def __init__(self, claim: Claim, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
-        self.claim = claim
-        self._sessions = sessions
-        self._stop = stop
-        self._worker = worker
-        self.connection = sessions.take(claim.login)
-
-    def start(self) -> Started:
-        """Return what this attempt finds; its transaction is open since the end of the one before it, or from now on.
-
-        Raises ClaimLost.
-        """
-        self._stop.transaction_begins()
-        begun, self.connection.begun = self.connection.begun, None
-        if begun is not None and begun.token == self.claim.token:
-            return begun.started
-        return self.starting(self._start)
-
-    def starting(self, start: Callable[[HandlerConnection], T]) -> T:
-        """Call what starts attempts; raises NotStarted if a lock, or want of room, keeps it from doing so now."""
-        try:
-            return self.insist(start)
-        except psycopg.Error as error:
-            if unreachable(error) or not transient(error):
-                raise
-            raise NotStarted(f"nothing was begun, so it can be tried later: {in_short(error)}") from error
-
-    def _start(self, session: HandlerConnection) -> Started:
-        return attempts.started(session, exchange(session, attempts.starting(self.claim, self._worker)))
-
-    def begin(self) -> None:
-        """Open the job's transaction, marked as this attempt's."""
-        self._stop.transaction_begins()
-        attempts.begin(self.connection, self.claim)
-
-    def require_order(self) -> None:
-        """Raise HandlerMisuse if the handler has left its session in the middle of something."""
-        if self.connection.busy:
-            raise HandlerMisuse("the handler has left a COPY or a pipeline open; close it before returning")
-
-    def commit(self) -> None:
-        """Make everything since `begin` durable."""
-        try:
-            psycopg.Connection.commit(self.connection)
-        except psycopg.ProgrammingError as error:
-            if error.sqlstate is None:
-                raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`") from error
-            raise
-        self._stop.transaction_ends()
-
-    def end(self, ends: Sequence[Statement], following: Claim | None = None) -> None:
-        """Make everything since `begin` durable together with these ends, and leave the session to the next job.
-
-        It is clean then, and `following` is begun in it, if that can be. One network round trip. Raises what refuses
-        the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
-        """
-        # Afresh before that: nothing that the handler has kept may reach the session in between.
-        session = self.connection = self.connection.afresh()
-        ending = [*ends, attempts.COMMIT, *session.cleaning]
-        answers = exchange(session, ending + (attempts.starting(following, self._worker) if following else []))
-        with named_refusals():
-            insist(session, answers[: len(ending)])
-        self._stop.transaction_ends()
-        if following is not None:
-            # Cleaning and starting share a transaction: who is refused one is without the other, and starts by himself.
-            with suppress(ClaimLost, psycopg.Error):
-                session.begun = Begun(following.token, attempts.started(session, answers[len(ending) :]))
-        if following is None or session.begun is not None:
-            (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
-
-    @contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """Keep the session from being used within the block, in which no transaction is open."""
-        connection = self.connection
-        connection.refusal = "the call of job.once must not use the database: no transaction is open around it"
-        try:
-            yield
-        finally:
-            connection.refusal = None
-
-    def commit_and_go_on(self) -> None:
-        """Make the work so far durable and open the next transaction."""
-        self.commit()
-        self.begin()
-
-    def rollback(self) -> None:
-        """Undo everything since `begin`; a session that cannot even do that is thrown away."""
-        healthy = not self.connection.busy
-        if healthy:
-            try:
-                psycopg.Connection.rollback(self.connection)
-                healthy = self.connection.info.transaction_status == TransactionStatus.IDLE
-            except psycopg.Error:
-                healthy = False
-        if not healthy:
-            self._replace()
-        self._stop.transaction_ends()
-
-    def _replace(self) -> None:
-        psycopg.Connection.close(self.connection)
-        self.connection = self._sessions.take(self.claim.login)
-
-    def take_over(self) -> None:
-        """Undo everything since `begin`, and leave to the record no setting, mode or adapter that the handler chose."""
-        self.rollback()
-        self.connection = self.connection.afresh()
-        try:
-            self.connection.clean()
-        except psycopg.Error:
-            self._replace()
-        self.connection.cleaned = None  # it is not given back yet
-
-    def insist(self, write: Callable[[HandlerConnection], T]) -> T:
-        """Call what holds outside the handler's transaction; if the session turns out to be dead, once more on another.
-
-        What was written after all, only its answer was lost, is refused the second time by the token: ClaimLost.
-        """
-        try:
-            return write(self.connection)
-        except psycopg.OperationalError:
-            if not self.connection.broken:
-                raise
-            self.take_over()
-            return write(self.connection)
-
-    def close(self) -> None:
-        """Give the session back."""
-        self._sessions.give_back(self.claim.login, self.connection)
-
-
 def transient(error: BaseException) -> bool:
     """Say whether a database error is nobody's fault: connection, rollback, resources, shutdown, lock timeout."""
     state = getattr(error, "sqlstate", None)
@@ -265,3 +126,9 @@ def transient(error: BaseException) -> bool:
 def collided(error: BaseException) -> bool:
     """Say whether two transactions met, so that trying again at once is right: the session itself is sound."""
     return getattr(error, "sqlstate", None) in {"40001", "40P01", "55P03"}
+
+
+def _answers(pgconn: psycopg.pq.abc.PGconn) -> PQGen[list[psycopg.pq.abc.PGresult]]:
+    yield from send(pgconn)
+    answers: list[psycopg.pq.abc.PGresult] = yield from fetch_many(pgconn)
+    return answers

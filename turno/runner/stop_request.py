@@ -1,16 +1,17 @@
-"""How a child learns that it should stop, and why; and what its parent knows of its transaction."""
+"""What a child and its parent share: at which job the child is, how far it may go, and why it should stop."""
 
 import mmap
 import signal
-import struct
-from time import monotonic
+from time import monotonic_ns
 from types import FrameType
 
 from turno.errors import TurnoError
 
-_REASON = struct.Struct("cq")
-_MOMENT = struct.Struct("d")
-SIZE = _REASON.size + _MOMENT.size
+# Words of eight bytes: each is written by one of the two, and at once.
+REASON, REASON_FOR, CALLED_BACK, BATCH, FURTHEST, AT_WORK, SINCE, TRANSACTION, BACKEND = range(9)
+SIZE = 9 * 8
+NOWHERE = -1
+NS = 1e9
 
 
 class HandBack(TurnoError):
@@ -18,57 +19,100 @@ class HandBack(TurnoError):
 
 
 class StopRequest:
-    """A reason that parent and child share, and the signal that makes the child look at it.
+    """The place of a child within its batch, and a reason to stop with the signal that makes the child look at it.
 
-    The parent names the reason, and for which of the child's attempts, counted from 0, then sends SIGTERM; a SIGTERM
-    from anyone else means a graceful stop of the present one.
+    Batches are counted from 1, jobs within one from 0. The parent names the reason, and for which job, then sends
+    SIGTERM; a SIGTERM from anyone else means a graceful stop of the present one.
+
+    Calling back: the parent writes which batch the child is to begin no more of, then reads how far it is; the child
+    writes how far it is, then reads what is called back. So of a job that both want, the child always learns.
     """
 
     GRACEFUL, TIME_LIMIT = b"G", b"T"
 
     def __init__(self, descriptor: int = -1) -> None:
         """Share the file of SIZE bytes that both have open; without any, share with forks of this process."""
-        self._shared = mmap.mmap(descriptor, SIZE)
+        self._words = memoryview(mmap.mmap(descriptor, SIZE)).cast("q")
         self._signalled = False
-        self._number = -1  # of the present attempt
 
-    def name(self, reason: bytes, number: int) -> None:
-        """In the parent: say why the child is about to be signalled, and that this attempt is meant."""
-        _REASON.pack_into(self._shared, 0, reason, number)
+    # In the parent ---------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """In the child: the next attempt begins; only a stop of the whole worker concerns it, too."""
-        self._number += 1
-        self._signalled = self._named[0] == self.GRACEFUL
-        self.transaction_ends()
+    def name(self, reason: bytes, batch: int, job: int | None) -> None:
+        """Say why the child is about to be signalled, and which job is meant, or what is between two."""
+        self._words[REASON_FOR] = _place(batch, 0 if job is None else job + 1)
+        self._words[REASON] = ord(reason)
 
-    def listen(self) -> None:
-        """In the child: note SIGTERM instead of dying of it."""
-        signal.signal(signal.SIGTERM, self._note)
+    def call_back(self, batch: int) -> int:
+        """Have the child begin nothing more of this batch; returns the last that it may have begun, -1 for none."""
+        self._words[CALLED_BACK] = batch + 1
+        return self.furthest(batch)
 
-    def _note(self, _signum: int, _frame: FrameType | None) -> None:
-        # The time limit of an attempt that has just ended is nothing to the one after it.
-        reason, number = self._named
-        self._signalled = self._signalled or reason != self.TIME_LIMIT or number == self._number
+    def furthest(self, batch: int) -> int:
+        """Return the last job of this batch that the child may have begun, -1 for none."""
+        return self._words[FURTHEST] if self._words[BATCH] == batch else NOWHERE
+
+    def at_work(self, batch: int) -> int | None:
+        """Return at which job of this batch a handler is at work; None between two."""
+        at = self._words[AT_WORK]
+        return at - 1 if at and self._words[BATCH] == batch else None
 
     @property
-    def _named(self) -> tuple[bytes, int]:
-        reason, number = _REASON.unpack_from(self._shared)
-        return reason, number
-
-    def transaction_begins(self) -> None:
-        """In the child: tell the parent since when a transaction is open."""
-        _MOMENT.pack_into(self._shared, _REASON.size, monotonic())
-
-    def transaction_ends(self) -> None:
-        """In the child: tell the parent that none is open."""
-        _MOMENT.pack_into(self._shared, _REASON.size, 0.0)
+    def since(self) -> float:
+        """Since when the child is at what it is at, by the monotonic clock, which all processes of a host share."""
+        return self._words[SINCE] / NS
 
     @property
     def in_transaction_since(self) -> float | None:
-        """In the parent: by the monotonic clock, which all processes of a host share."""
-        (moment,) = _MOMENT.unpack_from(self._shared, _REASON.size)
-        return moment or None
+        """Since when the child's transaction is open."""
+        return self._words[TRANSACTION] / NS or None
+
+    @property
+    def backend(self) -> int:
+        """Return the process of the server that works for the child's transaction."""
+        return self._words[BACKEND]
+
+    # In the child ----------------------------------------------------------------------------
+
+    def next_batch(self) -> None:
+        """Begin with another batch; only a stop of the whole worker concerns it, too."""
+        self._words[AT_WORK] = 0
+        self._words[FURTHEST] = NOWHERE
+        self._words[SINCE] = monotonic_ns()
+        self._words[BATCH] += 1
+        self._forget()
+
+    def begins(self, job: int) -> bool:
+        """Say that this job is next; false if it may not be begun: it was called back, or its worker stops."""
+        self._words[FURTHEST] = max(job, self._words[FURTHEST])
+        return self._words[CALLED_BACK] <= self._words[BATCH] and not self.requested
+
+    def works(self, job: int) -> None:
+        """Say that a handler is at work for this job from now on: should this process die, that is to blame."""
+        self._words[SINCE] = monotonic_ns()
+        self._words[AT_WORK] = job + 1
+        self._forget()
+
+    def rests(self) -> None:
+        """Say that no handler is at work."""
+        self._words[AT_WORK] = 0
+
+    @property
+    def at_work_now(self) -> int:
+        """Return at which job of its batch this process is."""
+        return max(0, self._words[AT_WORK] - 1)
+
+    def listen(self) -> None:
+        """Note SIGTERM instead of dying of it."""
+        signal.signal(signal.SIGTERM, self._note)
+
+    def transaction_begins(self, backend: int = 0) -> None:
+        """Say since when a transaction is open, and which process of the server works for it."""
+        self._words[BACKEND] = backend
+        self._words[TRANSACTION] = monotonic_ns()
+
+    def transaction_ends(self) -> None:
+        """Say that none is open."""
+        self._words[TRANSACTION] = 0
 
     @property
     def requested(self) -> bool:
@@ -78,4 +122,19 @@ class StopRequest:
     @property
     def overdue(self) -> bool:
         """Say whether the time limit is the reason, so that handing back would be no answer."""
-        return self._signalled and self._named == (self.TIME_LIMIT, self._number)
+        return self._signalled and self._words[REASON] == ord(self.TIME_LIMIT) and self._meant
+
+    def _forget(self) -> None:
+        self._signalled = self._words[REASON] == ord(self.GRACEFUL)
+
+    def _note(self, _signum: int, _frame: FrameType | None) -> None:
+        # The time limit of a job that has just ended is nothing to the one after it.
+        self._signalled = self._signalled or self._words[REASON] != ord(self.TIME_LIMIT) or self._meant
+
+    @property
+    def _meant(self) -> bool:
+        return self._words[REASON_FOR] == _place(self._words[BATCH], self._words[AT_WORK])
+
+
+def _place(batch: int, at_work: int) -> int:
+    return batch << 16 | at_work

@@ -17,31 +17,36 @@ Session = psycopg.Connection[Any]
 Statement: TypeAlias = tuple[LiteralString, Sequence[object]]
 
 
-def exchange(session: Session, statements: Sequence[Statement]) -> list[PGresult]:
-    """Return the answer to each statement; after the first that is refused, no other is run.
+def exchange(session: Session, *transactions: Sequence[Statement]) -> list[PGresult]:
+    """Return the answer to each statement; after the first that is refused, no other of its transaction is run.
 
-    See `insist` for refusals. Raises psycopg.OperationalError if the session breaks.
+    Each of `transactions` is one, unless a BEGIN or a COMMIT in it says otherwise. See `insist` for refusals. Raises
+    psycopg.OperationalError if the session breaks.
     """
     pgconn, writer = session.pgconn, Transformer(session)
-    written = []
-    for text, parameters in statements:
-        values = writer.dump_sequence(parameters, [PyFormat.AUTO] * len(parameters))
-        written.append((text.encode(), values, writer.types, writer.formats))
+    units: list[list[tuple[Any, ...]]] = []
+    for unit in filter(None, transactions):
+        units.append([])
+        for text, parameters in unit:
+            values = writer.dump_sequence(parameters, [PyFormat.AUTO] * len(parameters))
+            units[-1].append((text.encode(), values, writer.types, writer.formats))
     pgconn.enter_pipeline_mode()
-    for message in written:
-        pgconn.send_query_params(*message)
-    pgconn.pipeline_sync()
-    answers = session.wait(_answers(pgconn, len(statements)))
+    for unit in units:
+        for message in unit:
+            pgconn.send_query_params(*message)
+        pgconn.pipeline_sync()
+    answers = session.wait(_answers(pgconn, [len(unit) for unit in units]))
     pgconn.exit_pipeline_mode()
     return answers
 
 
-def _answers(pgconn: psycopg.pq.abc.PGconn, expected: int) -> PQGen[list[PGresult]]:
+def _answers(pgconn: psycopg.pq.abc.PGconn, units: Sequence[int]) -> PQGen[list[PGresult]]:
     yield from send(pgconn)
     answers = []
-    for _ in range(expected):
-        answers += yield from fetch_many(pgconn)
-    yield from fetch_many(pgconn)  # the end of the message
+    for expected in units:
+        for _ in range(expected):
+            answers += yield from fetch_many(pgconn)
+        yield from fetch_many(pgconn)  # the end of the unit
     return answers
 
 

@@ -49,7 +49,7 @@ class InProcessWorker:
         )
         if self._registry.terms(claim.type).reads_company:
             claim = tickets.with_company(self._world.engine, claim)
-        return executor.execute(claim)
+        return executor.execute((claim,))[claim]
 
     def drain(self) -> Counter[str]:
         """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""

@@ -17,7 +17,6 @@ from turno.jobs.registry import Registry
 from turno.maintenance.passes import SWEEP
 from turno.queues.exec.slots import Slot
 from turno.queues.interface import PLACE_VARIABLE
-from turno.runner.batch_executor import BatchExecutor
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.child_main import Duty
 from turno.runner.executor import Executor
@@ -138,19 +137,20 @@ def _drop(place: Slot | None = None) -> None:
         place.close()
 
 
-def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim], Claim]:
+def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim, str], Claim]:
     known = logins(settings)
 
     @lru_cache(maxsize=4096)
-    def unlock(login: HandlerLogin, server_version: int) -> HandlerLogin:
-        return unlocked(known, login, application="turno-handler", server_version=server_version)
+    def unlock(login: HandlerLogin, name: str, server_version: int) -> HandlerLogin:
+        # A rescue finds a dead worker's sessions by this name.
+        return unlocked(known, login, application=f"turno-handler {name}", server_version=server_version)
 
-    def unlock_all(claim: Claim) -> Claim:
-        claim = replace(claim, login=unlock(claim.login, engine.server_version))
+    def unlock_all(claim: Claim, name: str) -> Claim:
+        claim = replace(claim, login=unlock(claim.login, name, engine.server_version))
         if registry.terms(claim.type).reads_company:
             claim = engine.run(tickets.with_company, claim)
         if claim.company is not None:
-            login = unlock(claim.company.login, engine.server_version)
+            login = unlock(claim.company.login, name, engine.server_version)
             claim = replace(claim, company=replace(claim.company, login=login))
         return claim
 
@@ -181,12 +181,9 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
 def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:
     lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
-    def run(claims: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
+    def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         name = f"{socket.gethostname()}:{os.getppid()}"
-        executor = Executor(registry=registry, sessions=lent, worker=name, callbacks=callbacks)
-        if len(claims) > 1:
-            return BatchExecutor(executor).execute(claims)
-        return {claim: executor.execute(claim) for claim in claims}
+        return Executor(registry=registry, sessions=lent, worker=name, callbacks=callbacks).execute(batch)
 
     return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
 

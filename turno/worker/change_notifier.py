@@ -3,22 +3,17 @@
 import logging
 import math
 from time import monotonic
-from typing import TYPE_CHECKING
 
 import psycopg
 
 from turno.jobs.changes import Changes
-from turno.jobs.claim import Batch, Claim
+from turno.jobs.claim import Batch
 from turno.store import changes
 from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short
 
-if TYPE_CHECKING:
-    from uuid import UUID
-
 log = logging.getLogger(__name__)
 
-SHORT = 0.05  # seconds: nobody needs to hear of the start of a job that ends sooner
 REST = 20  # telling takes at most a twentieth of the supervisor's time, unless it takes longer than that of a second
 SHORTEST_REST = 0.005  # seconds
 LONGEST_REST = 1.0  # seconds: one slow telling, such as behind a flood of notifications, silences nobody for long
@@ -30,35 +25,21 @@ class ChangeNotifier:
     def __init__(self, engine: EngineLink) -> None:
         self._engine = engine
         self._changes = Changes()
-        self._starting: dict[UUID, tuple[float, Claim]] = {}
         self._rested_at = monotonic()
 
-    def started(self, claims: Batch) -> None:
-        """Note that jobs were handed to a child: what still runs in a moment is news."""
-        for claim in claims:
-            self._starting[claim.job_id] = (monotonic() + SHORT, claim)
-
     def changed(self, claims: Batch) -> None:
-        """Note that jobs moved or ended."""
+        """Note that jobs are shown as running, moved or ended."""
         for claim in claims:
-            self._starting.pop(claim.job_id, None)
             self._changes.add(claim.tenant_id, claim.job_id)
 
     @property
     def due(self) -> float:
         """The moment of the next telling, on the monotonic clock; infinite if there is nothing to tell."""
-        if self._changes:
-            return self._rested_at
-        first = next(iter(self._starting.values()), None)
-        return math.inf if first is None else max(first[0], self._rested_at)
+        return self._rested_at if self._changes else math.inf
 
     def tell(self, *, at_once: bool = False) -> None:
         """Send what is due."""
         now = monotonic()
-        for begun, claim in list(self._starting.values()):
-            if begun > now:
-                break
-            self.changed((claim,))
         if not self._changes or (now < self._rested_at and not at_once):
             return
         try:

@@ -1,79 +1,124 @@
 """What a supervisor sees of one forked child: a pid to watch, claims to rescue, a deadline to enforce."""
 
+import math
 import os
 import pickle
 import signal
 import socket
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from uuid import UUID
 
-from turno.jobs.claim import Assignment, Batch, Claim
+from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes
-from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED
+from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED, Word
 from turno.runner.stop_request import StopRequest
 from turno.worker import crash_reasons
 
 LONG = 0.1  # seconds after which a job is not one of those that others may wait for
+SHOWN_AFTER = 0.05  # seconds after which people see that a job runs
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What a child that ended was given and is not done with.
+
+    `begun` may have been begun, `rest` certainly was not. `blamed` is the one whose handler was at work, or the only
+    one that can have been; None if nobody knows.
+    """
+
+    pid: int
+    begun: Batch
+    rest: Batch
+    blamed: Claim | None
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a child says of claims: that they moved, or after how many seconds their attempts were over.
-
-    `first` says that nothing was before them in their turn.
-    """
+    """What a child says of claims: that they moved, or that it is done with them and how many seconds each took."""
 
     claims: Batch
-    took: float | None = None
-    first: bool = False
+    seconds_each: float | None = None
 
 
 class Child:
-    """A process that runs the groups it was given one after another; without any it is idle.
+    """A process that runs one batch after another; without any it is idle.
 
-    What it has not begun lies in its inbox, from where either of us can take it, and nobody else. It may take the next
-    before it says that the present is over.
+    Of its batch it may be told to begin no more jobs: those are its parent's again.
     """
 
     def __init__(
-        self,
-        pid: int,
-        channel: socket.socket,
-        inbox: socket.socket,
-        stop: StopRequest,
-        unlock: Callable[[Claim], Claim],
+        self, pid: int, channel: socket.socket, stop: StopRequest, unlock: Callable[[Claim, int], Claim]
     ) -> None:
-        """`unlock` gives a claim's logins what it takes to log in: a child is told no other tenant's."""
+        """`unlock` gives a claim's logins what it takes to log in, under the name of this process."""
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
         self.channel = channel
-        self.since = monotonic()
         self.killed_for: str | None = None
         self.leaving = False
-        self._inbox = inbox
-        self._groups: deque[Batch] = deque()
+        self.claims: Batch = ()  # what it was given, but for what was called back
         self._stop = stop
         self._unlock = unlock
-        self._ended = 0  # how many groups
-        self._first = True  # nothing of its turn has ended
-        self._untouched = False  # whether something may lie in the inbox
-        self._next()
-
-    def _next(self) -> None:
-        self.since = monotonic()
+        self._number = 0  # of its batch
+        self._since = monotonic()
         self.asked = False
-        self.overdue: str | None = None  # which limit its attempt has passed
-        self.overdue_since = 0.0
-        self.cancelled_at: float | None = None  # since when its parent knows that somebody wants its job stopped
+        self._shown: UUID | None = None
+        self._show_at = 0.0
+        self._busy = False
+        # Which limit was passed, and who was cancelled: by whom, and since when.
+        self._overdue: tuple[UUID | None, str, float] = (None, "", 0.0)
+        self._cancelled: tuple[UUID | None, float] = (None, 0.0)
+
+    def assign(self, batch: Batch) -> None:
+        """Give the idle child something to run; raises what `unlock` raises, and then it has got nothing."""
+        packet = pickle.dumps(tuple(self._unlock(claim, self.pid) for claim in batch))
+        self._number += 1
+        self._since = monotonic()
+        self.asked, self._overdue, self._busy = False, (None, "", 0.0), True
+        self._show_at = 0.0
+        self.claims = batch
+        self.channel.send(packet)
+
+    def hear(self) -> tuple[list[News], Batch]:
+        """Read its news, and what it was given and is not done with although it has nothing to do."""
+        heard: list[News] = []
+        back: Batch = ()
+        while packet := _packet(self.channel):
+            word = Word.of(packet)
+            if word.kind == MOVED:
+                heard.append(News(self.claims[word.jobs : word.jobs + 1]))
+                continue
+            done, back = self.claims[: word.jobs], self.claims[word.jobs :]
+            heard.append(News(done, word.micros / 1e6 / max(1, word.jobs)))
+            self.claims, self._busy, self._since = (), False, monotonic()
+            self.leaving = word.kind == LEAVING
+        return heard, back
+
+    def call_back(self) -> Batch:
+        """Have it begin nothing more, and return what it has not begun."""
+        begun = self._stop.call_back(self._number) + 1
+        self.claims, back = self.claims[:begun], self.claims[begun:]
+        return back
+
+    # What it is at -----------------------------------------------------------------------------
 
     @property
-    def claims(self) -> Batch:
-        """What it runs now."""
-        return self._groups[0] if self._groups else ()
+    def idle(self) -> bool:
+        """Say whether the child could take a batch now."""
+        return not self._busy and not self.leaving
+
+    @property
+    def current(self) -> Claim | None:
+        """Return whose handler is at work; None between two."""
+        at = self._stop.at_work(self._number)
+        return None if at is None or at >= len(self.claims) else self.claims[at]
+
+    @property
+    def since(self) -> float:
+        """Since when it is at what it is at, or idle, by the monotonic clock."""
+        return max(self._since, self._stop.since) if self._busy else self._since
 
     @property
     def long_from(self) -> float:
@@ -82,80 +127,92 @@ class Child:
 
     @property
     def more(self) -> bool:
-        """Say whether it was given something that it has not come to, as far as we know."""
-        return self._untouched and len(self._groups) > 1
+        """Say whether it was given something that it has not begun."""
+        return len(self.claims) > self._stop.furthest(self._number) + 1
 
     @property
-    def begun(self) -> Assignment:
-        """Return what it may have begun together with the end of what it runs."""
-        return tuple(self._groups)[1:]
+    def call_back_at(self) -> float:
+        """The moment from which what lies behind its present job waits for long; infinite if there is none of either.
+
+        What keeps the first from its start, such as a login, would keep the others from it elsewhere, too.
+        """
+        return self.long_from if self.more and self._stop.furthest(self._number) >= 0 else math.inf
 
     @property
     def tokens(self) -> set[UUID]:
         """Return the tokens of everything it was given."""
-        return {claim.token for group in self._groups for claim in group}
+        return {claim.token for claim in self.claims}
 
-    def assign(self, turn: Assignment) -> None:
-        """Give the idle child something to run; raises what `unlock` raises, and then it has got nothing."""
-        packets = [pickle.dumps(tuple(map(self._unlock, group))) for group in turn]
-        self._next()
-        self._first = self._untouched = True
-        for group, packet in zip(turn, packets, strict=True):
-            self._groups.append(group)
-            self.channel.send(packet)
+    @property
+    def in_transaction_since(self) -> float | None:
+        """Return since when the present transaction is open."""
+        return self._stop.in_transaction_since
 
-    def take_back(self) -> Assignment:
-        """Return what it has not begun, which it will not see any more."""
-        back: list[Batch] = []
-        while packet := _packet(self._inbox):
-            back.append(pickle.loads(packet))  # noqa: S301 - written by ourselves
-            self._groups.remove(back[-1])
-        self._untouched = False
-        return tuple(back)
+    @property
+    def backend(self) -> int:
+        """Return the process of the server that works for it."""
+        return self._stop.backend
 
-    def hear(self) -> list[News]:
-        """Read its news: jobs moved, or attempts were recorded, and whether it takes more."""
-        heard = []
-        while word := _packet(self.channel):
-            if word == MOVED:
-                heard.append(News(self.claims))
-                continue
-            heard.append(News(self._groups.popleft(), monotonic() - self.since, first=self._first))
-            self._ended += 1
-            self._first = False
-            self._next()
-            self.leaving = word == LEAVING
-        return heard
+    @property
+    def show_at(self) -> float:
+        """The moment at which its present job is to be shown as running; infinite if none is, or it is shown."""
+        token = self._current_token
+        return math.inf if token in (None, self._shown) else max(self.since + SHOWN_AFTER, self._show_at)
+
+    def shown(self, claim: Claim) -> None:
+        """Note that the job is shown as running."""
+        self._shown = claim.token
+
+    def show_later(self, seconds: float) -> None:
+        """Note that it could not be shown now."""
+        self._show_at = monotonic() + seconds
+
+    # Its end -----------------------------------------------------------------------------------
 
     def why(self, code: int) -> str | None:
         """Return why its parent had it end, None if it ended by itself with this exit code."""
         return self.killed_for or (self.overdue if code == exit_codes.TIME_LIMIT else None)
 
     @property
-    def in_transaction_since(self) -> float | None:
-        """Return since when the attempt's transaction is open."""
-        return self._stop.in_transaction_since
+    def remains(self) -> Remains:
+        """Return what is left of its batch."""
+        begun = self._stop.furthest(self._number) + 1 or len(self.claims)
+        blamed = self.current
+        if blamed is None and len(self.claims[:begun]) == 1:
+            blamed = self.claims[0]
+        return Remains(self.pid, self.claims[:begun], self.claims[begun:], blamed)
 
     @property
-    def idle(self) -> bool:
-        """Say whether the child could take claims now."""
-        return not self._groups and not self.leaving
+    def overdue(self) -> str | None:
+        """Return which limit its present job has passed."""
+        token, limit, _ = self._overdue
+        return limit if limit and token == self._current_token else None
+
+    @property
+    def overdue_since(self) -> float:
+        """The moment at which that was found, by the monotonic clock."""
+        return self._overdue[2]
 
     def dismiss(self) -> None:
         """Let the idle child leave in good order."""
         self.leaving = True
         self.channel.shutdown(socket.SHUT_WR)
 
-    def ask_to_stop(self, reason: bytes) -> None:
-        """Have the child's attempt stop at its next safe place."""
+    def pass_limit(self, limit: str, claim: Claim | None) -> None:
+        """Have it end: this job of its batch has passed a limit, or what is done between two has."""
+        self._overdue = (None if claim is None else claim.token, limit, monotonic())
+        self._signal(StopRequest.TIME_LIMIT, None if claim is None else self.claims.index(claim))
+
+    def ask_to_stop(self) -> None:
+        """Have its present job stop at its next safe place, and begin no other."""
         self.asked = True
-        self._stop.name(reason, self._ended)
-        self._send(signal.SIGTERM)
+        self._signal(StopRequest.GRACEFUL, None)
 
     def cancel(self, *, grace: float) -> None:
-        """Somebody wants the child's job stopped: end it if it has not stopped by itself within `grace` seconds."""
-        self.cancelled_at = self.cancelled_at or monotonic()
-        if monotonic() >= self.cancelled_at + grace:
+        """Somebody wants the present job stopped: end it if it has not stopped by itself within `grace` seconds."""
+        if self._cancelled[0] != self._current_token:
+            self._cancelled = (self._current_token, monotonic())
+        if monotonic() >= self._cancelled[1] + grace:
             self.kill(crash_reasons.CANCELLED)
 
     def kill(self, cause: str) -> None:
@@ -172,9 +229,17 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """Let go of both ends of its channel."""
+        """Let go of its channel."""
         self.channel.close()
-        self._inbox.close()
+
+    @property
+    def _current_token(self) -> UUID | None:
+        current = self.current
+        return None if current is None else current.token
+
+    def _signal(self, reason: bytes, job: int | None) -> None:
+        self._stop.name(reason, self._number, job)
+        self._send(signal.SIGTERM)
 
     def _send(self, number: signal.Signals) -> None:
         try:

@@ -11,9 +11,9 @@ UNBEGUN = "it would have waited for the job before it"
 TENANT_IN_TROUBLE = "its tenant's jobs could not be started a moment ago"
 UNHEARD = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
-COMPANY_CANCELLED = "a job of its group did not stop when it was cancelled"
+ANOTHERS = "its process ended at another job of its batch"
 # Why a child was killed, where that says nothing about its job.
-BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF, COMPANY_CANCELLED)
+BLAMELESS = (STOPPING, WORKER_ENDED, CUT_OFF)
 
 
 def time_limit(seconds: float) -> str:

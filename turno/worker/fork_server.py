@@ -42,7 +42,7 @@ class ForkServer:
             _serve(duty, theirs, supervisor, drop)
         theirs.close()
 
-    def fork(self, unlock: Callable[[Claim], Claim]) -> Child:
+    def fork(self, unlock: Callable[[Claim, int], Claim]) -> Child:
         """Fork a child that waits for claims, whose logins `unlock` opens one by one.
 
         Raises OSError if no process can be had, and ForkServerGone if none can be had any more.
@@ -55,8 +55,8 @@ class ForkServer:
             pid = None
             try:
                 pid = self._ask(theirs.fileno(), shared)
-                # Its end stays open here, too: what it has not begun can be taken back.
-                return Child(pid, ours, theirs, stop, unlock)
+                theirs.close()
+                return Child(pid, ours, stop, unlock)
             except BaseException:
                 # Without a descriptor to watch it by, the child is of no use; it learns from the closed channel.
                 ours.close()

@@ -5,13 +5,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import chain
 from time import monotonic
+from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from turno.jobs.claim import Assignment, Batch, Claim
+from turno.jobs.claim import Batch, Claim
 from turno.jobs.registry import Registry
 from turno.runner import exit_codes
 from turno.store.engine import recovery, tickets
@@ -19,6 +19,7 @@ from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short, unreachable
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
+from turno.worker.child import Remains
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ THE_TENANTS = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what kept 
 UNFIT_PAUSE = 30.0
 FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
 COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up its tenant's other rescues and claims
-# So many turns passed over with no other between them are followed by so many seconds without a claim.
+# So many batches passed over with no other between them are followed by so many seconds without a claim.
 PASSED_OVER_MOST, PASSED_OVER_REST = 16, 0.25
 AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
 # No such schema: the tenant was removed, and its tickets went with it. A function that is not there is another matter:
@@ -40,15 +41,16 @@ TENANT_GONE = psycopg.errors.InvalidSchemaName
 class PendingRescue:
     """A claim that nobody here works for any more, and what is to be said about it.
 
-    `handed` says that a process may have started it, `seen` that this supervisor saw that process end.
+    `handed` says that a process may have begun it, `child` is that process if this supervisor saw it end. `counted`
+    says whether the job is to blame; None that nobody knows.
     """
 
     claim: Claim
     cause: str
     pause: float
-    counted: bool = False
+    counted: bool | None = False
     handed: bool = True
-    seen: bool = False
+    child: int | None = None
     due: float
     refusals: int = 0
 
@@ -95,54 +97,54 @@ class Rescuer:
         """The moment of the next rescue, on the monotonic clock; infinite if nothing is owed."""
         return max(min((one.due for one in self._pending.values()), default=math.inf), self._engine.again_at)
 
-    def from_dead(self, claims: Batch, code: int, why: str | None) -> None:
+    def from_dead(self, remains: Remains, code: int, why: str | None) -> Batch:
         """Take its jobs from a child that ended with this exit code; `why` says if it was made to.
 
-        Which job of a group is to blame cannot be known: each is counted a crash, and runs alone from then on.
+        Returns those that another child may begin: it was not at them.
         """
-        for claim in claims:
-            cause = why or crash_reasons.of_end(code)
-            blameless = code in WAITS or cause in crash_reasons.BLAMELESS
-            # A group that was ended for one job's sake: that one is cancelled, no other has done anything.
-            if cause == crash_reasons.CANCELLED and len(claims) > 1:
-                cause, blameless = crash_reasons.COMPANY_CANCELLED, True
-            self._add(claim, cause, self._pause(code, cause, claim), counted=not blameless, seen=True)
+        cause = why or crash_reasons.of_end(code)
+        blameless = code in WAITS or cause in crash_reasons.BLAMELESS
+        begun, rest = (remains.begun, remains.rest) if code not in WAITS else (remains.begun + remains.rest, ())
+        # The one to blame first: with it go the backends, and their locks.
+        for claim in sorted(begun, key=lambda claim: claim is not remains.blamed):
+            if blameless or claim is remains.blamed:
+                pause = self._pause(code, cause, claim)
+                self._add(claim, cause, pause, counted=not blameless, child=remains.pid)
+            else:
+                counted = None if remains.blamed is None else False
+                self._add(claim, crash_reasons.ANOTHERS, 0.0, counted=counted, child=remains.pid)
             if code in THE_TENANTS and why is None:
                 self._trouble(claim, WAITS[code])
+        return rest
 
-    def begun(self, turn: Assignment) -> None:
-        """Give back what a child that ended had taken, and may have started, but never run."""
-        for claim in chain.from_iterable(turn):
-            self._add(claim, crash_reasons.UNBEGUN, 0.0, seen=True)
-
-    def unfit(self, turn: Assignment, cause: str) -> None:
+    def unfit(self, batch: Batch, cause: str) -> None:
         """Have jobs that cannot be started here wait, for somebody else or for better times."""
-        for claim in chain.from_iterable(turn):
+        for claim in batch:
             self._add(claim, cause, UNFIT_PAUSE, handed=False)
 
     def unheard(self, claim: Claim) -> None:
         """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""
         self._add(claim, crash_reasons.UNHEARD, 0.0)
 
-    def unbegun(self, turn: Assignment) -> None:
+    def unbegun(self, batch: Batch) -> None:
         """Give back claims that would have to wait here until another job ends."""
-        for claim in chain.from_iterable(turn):
+        for claim in batch:
             self._add(claim, crash_reasons.UNBEGUN, 0.0, handed=False)
 
-    def pass_over(self, turns: Sequence[Assignment]) -> list[Assignment]:
-        """Give back the turns of tenants whose jobs could neither be started nor rescued a moment ago; return the rest.
+    def pass_over(self, batches: Sequence[Batch]) -> list[Batch]:
+        """Give back batches of tenants whose jobs could neither be started nor rescued a moment ago; return the others.
 
         Where nothing else is found, nothing is to be claimed before `claims_at`: such a tenant may have very many.
         """
         others = []
-        for turn in turns:
-            wait = self._troubled.get(turn[0][0].tenant_id, 0.0) - self._clock()
+        for batch in batches:
+            wait = self._troubled.get(batch[0].tenant_id, 0.0) - self._clock()
             if wait <= 0:
-                others.append(turn)
+                others.append(batch)
                 continue
-            for claim in chain.from_iterable(turn):
+            for claim in batch:
                 self._add(claim, crash_reasons.TENANT_IN_TROUBLE, wait, handed=False)
-        self._passed_over = 0 if others else self._passed_over + len(turns)
+        self._passed_over = 0 if others else self._passed_over + len(batches)
         if self._passed_over >= PASSED_OVER_MOST:
             self._passed_over = 0
             self.claims_at = self._clock() + PASSED_OVER_REST
@@ -193,7 +195,7 @@ class Rescuer:
         until = self._clock() + seconds
         self._troubled[claim.tenant_id] = max(until, self._troubled.get(claim.tenant_id, until))
 
-    def _add(self, claim: Claim, cause: str, pause: float, **more: bool) -> None:
+    def _add(self, claim: Claim, cause: str, pause: float, **more: Any) -> None:
         self._pending[claim.token] = PendingRescue(claim=claim, cause=cause, pause=pause, due=self._clock(), **more)
 
     def _pause(self, code: int, cause: str, claim: Claim) -> float:
@@ -225,7 +227,7 @@ class Rescuer:
             cause=pending.cause,
             retry_in=timedelta(seconds=pending.pause),
             counted=pending.counted,
-            seen=pending.seen,
+            child=pending.child,
         )
         self._change_notifier.changed((claim,))
         if verdict == "failed":

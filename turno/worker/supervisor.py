@@ -7,16 +7,16 @@ import selectors
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import timedelta
 from time import monotonic
 
 import psycopg
 
 from turno import crash_points
-from turno.jobs.claim import Assignment, Claim
+from turno.jobs.claim import Batch, Claim
 from turno.jobs.registry import Registry
 from turno.runner import leftover_processes
-from turno.runner.stop_request import StopRequest
-from turno.store.engine import tickets
+from turno.store.engine import recovery, tickets
 from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short
 from turno.worker import crash_reasons
@@ -33,11 +33,12 @@ from turno.worker.shutdown import Shutdown
 from turno.worker.sources.source import Source
 from turno.worker.time_limits import TimeLimits
 from turno.worker.timings import PoolSize, Timings
-from turno.worker.unstarted_assignments import UnstartedAssignments
+from turno.worker.waiting_batches import WaitingBatches
 
 log = logging.getLogger(__name__)
 
 HOST = socket.gethostname()
+SHOW_AGAIN = 0.25  # seconds after which it is tried again to show a job as running that was not to be had
 
 
 class Supervisor:
@@ -50,7 +51,7 @@ class Supervisor:
         engine: EngineLink,
         source: Source,
         forks: ForkServer,
-        unlock: Callable[[Claim], Claim],
+        unlock: Callable[[Claim, str], Claim],
         registry: Registry,
         timings: Timings,
         size: PoolSize,
@@ -71,7 +72,7 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._capacity = Capacity(self._children, size)
         self._idle_children = IdleChildren(self._children, fewest=size.fewest, patience=timings.idle_child)
-        self._unbegun = UnstartedAssignments()
+        self._waiting = WaitingBatches()
         self._selector = selectors.DefaultSelector()
         self._shutdown = Shutdown(timings.grace)
         self._heartbeat = Heartbeat(engine=engine, timings=timings)
@@ -107,7 +108,7 @@ class Supervisor:
                 self._liveness.ready()
                 self._maintenance_process.tend(before=self._drop_in_child)
                 if self._source.exhausted and not (
-                    self._children or self._unbegun or self._rescuer or self._maintenance_process.busy
+                    self._children or self._waiting or self._rescuer or self._maintenance_process.busy
                 ):
                     break
                 self._watch()
@@ -119,7 +120,7 @@ class Supervisor:
         """
         with ExitStack() as ending:
             ending.callback(self._rescuer.flush_all)
-            ending.callback(self._give_up_unbegun, at_once=True)
+            ending.callback(self._give_back, at_once=True)
             for child in self._children.values():
                 child.kill(crash_reasons.WORKER_ENDED)
                 ending.callback(self._bury, child)
@@ -139,7 +140,7 @@ class Supervisor:
         if not self._shutdown.asked:
             return True
         self._liveness.leave()
-        return bool(self._children or self._unbegun or (self._rescuer and not self._shutdown.grace_over))
+        return bool(self._children or self._waiting or (self._rescuer and not self._shutdown.grace_over))
 
     @property
     def _room(self) -> FreeSlots:
@@ -153,19 +154,25 @@ class Supervisor:
         return max(self._engine.again_at, self._rescuer.claims_at)
 
     def _fill(self) -> None:
-        """Claim for the children that are free, or that could be forked; what one has not begun goes to another."""
-        while self._unbegun and self._room.slots and not self._room.without:
-            self._assign(self._unbegun.take())
-        self._give_up_unbegun(at_once=self._shutdown.asked)
+        """Give the children that are free, or that could be forked, what waits for one, and claim for the others."""
+        self._hand_out()
+        self._give_back(at_once=self._shutdown.asked)
         room = self._room
-        if not room.slots:
+        if not room.slots or self._waiting:
             self._source.pause()
             return
-        for turn in self._rescuer.pass_over(self._take(room)):
+        for number, batch in enumerate(self._rescuer.pass_over(self._take(room))):
             crash_points.reach("claimed")
-            self._assign(turn)
+            if number < room.slots:
+                self._assign(batch)
+            else:  # of a tenant in whose turn were several kinds of jobs
+                self._waiting.add(batch)
 
-    def _take(self, room: FreeSlots) -> list[Assignment]:
+    def _hand_out(self) -> None:
+        while self._waiting and self._room.slots and not self._room.without:
+            self._assign(self._waiting.take())
+
+    def _take(self, room: FreeSlots) -> list[Batch]:
         try:
             return self._source.take(self._worker, room.slots, room.without)
         except psycopg.Error as error:
@@ -174,22 +181,20 @@ class Supervisor:
             log.warning("no claim: %s", in_short(error))
             return []
 
-    def _give_up_unbegun(self, *, at_once: bool) -> None:
-        while self._unbegun and (at_once or monotonic() >= self._unbegun.give_up_at):
-            self._rescuer.unbegun(self._unbegun.take())
+    def _give_back(self, *, at_once: bool) -> None:
+        while self._waiting and (at_once or monotonic() >= self._waiting.give_up_at):
+            self._rescuer.unbegun(self._waiting.take())
 
-    def _assign(self, turn: Assignment) -> None:
+    def _assign(self, batch: Batch) -> None:
         try:
             child = next(iter(self._idle_children.idle), None) or self._fork()
         except OSError as error:
-            self._rescuer.unfit(turn, f"no process could be had for it: {error}")
+            self._rescuer.unfit(batch, f"no process could be had for it: {error}")
             return
         try:
-            child.assign(turn)
+            child.assign(batch)
         except psycopg.Error as error:
-            self._rescuer.unfit(turn, f"its company's login could not be had: {in_short(error)}")
-        else:
-            self._change_notifier.started(child.claims)
+            self._rescuer.unfit(batch, f"its company's login could not be had: {in_short(error)}")
 
     def _fit(self) -> None:
         """Keep the fewest children ready, dismiss those that were idle for long, and all when there is nothing more."""
@@ -206,7 +211,7 @@ class Supervisor:
         self._idle_children.dismiss()
 
     def _fork(self) -> Child:
-        child = self._forks.fork(self._unlock)
+        child = self._forks.fork(lambda claim, pid: self._unlock(claim, f"{self._worker} {pid}"))
         self._children[child.pid] = child
         self._selector.register(child.channel, selectors.EVENT_READ, lambda: self._hear(child))
         self._selector.register(child.descriptor, selectors.EVENT_READ, lambda: self._bury(child))
@@ -222,11 +227,12 @@ class Supervisor:
             child.close()
 
     def _hear(self, child: Child) -> None:
-        for news in child.hear():
+        heard, back = child.hear()
+        for news in heard:
             self._change_notifier.changed(news.claims)
-            if news.took is not None:
-                self._source.learn(news.claims, news.took, first=news.first)
-                self._change_notifier.started(child.claims)
+            if news.seconds_each is not None and news.claims:
+                self._source.learn(news.claims[0].type, news.seconds_each)
+        self._waiting.add(back)
 
     def _watch(self) -> None:
         """Wait for news, a death, a hint, a signal, a heartbeat's time or a limit, whichever comes first."""
@@ -255,15 +261,16 @@ class Supervisor:
             self._idle_children.due,
             self._rescuer.due,
         ]
-        moments += [self._maintenance_process.due, self._unbegun.give_up_at]
+        moments += [self._maintenance_process.due, self._waiting.give_up_at]
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
         moments += [self._limits.deadline(child) for child in self._children.values() if child.claims]
-        moments += [child.long_from for child in self._children.values() if child.more]
+        moments += [child.call_back_at for child in self._children.values()]
+        moments += [max(child.show_at, self._engine.again_at) for child in self._children.values()]
         if self._shutdown.deadline is not None:
             moments.append(self._shutdown.deadline)
         # A source that is not asked while every child is busy would call for attention all the time.
-        elif self._room.slots:
+        elif self._room.slots and not self._waiting:
             moments.append(monotonic() + self._source.patience())
         else:
             moments.append(max(self._claims_at, self._capacity.reserve_opens_at))
@@ -272,25 +279,48 @@ class Supervisor:
     def _enforce(self) -> None:
         """End what has run for too long; while stopping, ask every job to end, and when the grace is over make it."""
         for child in self._children.values():
-            if child.more and (self._shutdown.asked or monotonic() >= child.long_from):
-                self._unbegun.add(child.take_back())
+            if monotonic() >= child.call_back_at or (self._shutdown.asked and child.more):
+                self._waiting.add(child.call_back())
             if self._shutdown.grace_over:
                 child.kill(crash_reasons.STOPPING)
                 continue
             self._limits.enforce(child)
+            self._show(child)
             if self._shutdown.asked and child.claims and not child.asked:
                 log.info("stopping: the job ends at its next safe place", extra=child.claims[0].log_fields)
-                child.ask_to_stop(StopRequest.GRACEFUL)
+                child.ask_to_stop()
+
+    def _show(self, child: Child) -> None:
+        """Show a job that is long as running."""
+        claim = child.current
+        if claim is None or monotonic() < max(child.show_at, self._engine.again_at):
+            return
+        try:
+            shown = self._engine.run(
+                recovery.show_running,
+                claim.login.schema,
+                claim.job_id,
+                claim.token,
+                worker=f"{HOST}:{os.getpid()}",
+                backend=child.backend,
+                since=timedelta(seconds=monotonic() - child.since),
+            )
+        except psycopg.Error as error:
+            log.warning("job not shown as running yet: %s", in_short(error), extra=claim.log_fields)
+            shown = False
+        if shown:
+            child.shown(claim)
+            self._change_notifier.changed((claim,))
+        else:
+            child.show_later(SHOW_AGAIN)
 
     def _bury(self, child: Child) -> None:
         """Reap a dead child; what it has not finished is taken back at once."""
         self._selector.unregister(child.channel)
         self._selector.unregister(child.descriptor)
         del self._children[child.pid]
-        self._unbegun.add(child.take_back())
         code = child.reap()
-        self._rescuer.from_dead(child.claims, code, child.why(code))
-        self._rescuer.begun(child.begun)
+        self._waiting.add(self._rescuer.from_dead(child.remains, code, child.why(code)))
         # What it left behind had it as parent until it died, and has us now.
         leftover_processes.end(spare=self._own_processes())
 
@@ -300,13 +330,13 @@ class Supervisor:
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
         pulse = self._heartbeat.beat(self._worker)
-        known = self._rescuer.tokens | self._unbegun.tokens
+        known = self._rescuer.tokens | self._waiting.tokens
         for child in self._children.values():
             known |= child.tokens
             # Past the time after which others may take our jobs, we must not run them.
             if pulse.cut_off and child.claims:
                 child.kill(crash_reasons.CUT_OFF)
-            if any(claim.job_id in pulse.to_stop for claim in child.claims):
+            if (claim := child.current) is not None and claim.job_id in pulse.to_stop:
                 child.cancel(grace=self._timings.grace)
         for claim in pulse.held:
             if claim.token not in known:

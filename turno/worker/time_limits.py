@@ -3,17 +3,13 @@
 from time import monotonic
 
 from turno.jobs.registry import Registry
-from turno.runner.stop_request import StopRequest
 from turno.worker import crash_reasons
 from turno.worker.child import Child
 from turno.worker.timings import Timings
 
 
 class TimeLimits:
-    """Knows each child's deadline, and ends those that have passed it.
-
-    A group has the time of one attempt: all its jobs are of one type, and share a transaction.
-    """
+    """Knows the deadline of each child's present job, and ends the children that have passed it."""
 
     def __init__(self, registry: Registry, timings: Timings) -> None:
         self._registry = registry
@@ -28,17 +24,18 @@ class TimeLimits:
 
     def enforce(self, child: Child) -> None:
         """Ask a child whose job has taken too long to stop; end it if it was asked already."""
+        # Before the look at the time: a job that begins meanwhile has not passed it.
+        claim = child.current
         if not child.claims or monotonic() < self.deadline(child):
             return
         if child.overdue:
             child.kill(child.overdue)
         else:
-            _, child.overdue = self._limit(child)
-            child.overdue_since = monotonic()
-            child.ask_to_stop(StopRequest.TIME_LIMIT)
+            _, limit = self._limit(child)
+            child.pass_limit(limit, claim)
 
     def _limit(self, child: Child) -> tuple[float, str]:
-        """Return when the attempt will have passed a limit, as far as can be seen now, and which."""
+        """Return when the present job will have passed a limit, as far as can be seen now, and which."""
         terms = self._registry.terms(child.claims[0].type)
         whole = child.since + terms.timeout, crash_reasons.time_limit(terms.timeout)
         if terms.longest_transaction is None:

@@ -19,9 +19,10 @@ from turno.jobs.handler import JobContext, JobHandler
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.registry import Registry
 from turno.runner.executor import COLLISIONS
-from turno.runner.session import HandlerConnection, JobTransaction
+from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.runner.stop_request import StopRequest
+from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import LoginRefused, handler_session
 from turno.testing.in_process_worker import InProcessWorker
 from turno.wiring.shared import sessions
@@ -112,20 +113,16 @@ def test_what_collides_each_time_is_an_error(meeting: ExampleInstallation) -> No
     assert TRIES["b"] == COLLISIONS
 
 
-def test_a_job_of_a_group_that_goes_on_alone_begins_no_other(meeting: ExampleInstallation) -> None:
-    """The session is the next member's: what was begun in it would be lost."""
+def test_what_collides_at_the_commit_of_a_batch_costs_its_neighbour_nothing(meeting: ExampleInstallation) -> None:
     meeting.backend = "pool"
     jobs = [
         meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=OddGrouped) for name in ("ALFA", "BETA")
     ]
     meeting.rows("UPDATE background_jobs SET payload = payload || '{\"number\": 1}' WHERE id = %s", jobs[0])
     (claims,) = claim_groups_here(meeting)
-
-    def none_may_follow() -> tuple[()]:
-        raise AssertionError("a group is alone in its turn")
-
-    statuses = execute_group_here(meeting, claims, following=none_may_follow)
+    statuses = execute_group_here(meeting, claims)
     assert set(statuses.values()) == {"completed"}, [meeting.job(job) for job in jobs]
+    assert [(meeting.job(job)["errors"], meeting.job(job)["attempt"]) for job in jobs] == [(0, 1)] * 2
 
 
 def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
@@ -155,14 +152,15 @@ def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(
 ) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with (
-        closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction,
+        closing(BatchTransaction((claim,), lent, StopRequest(), "test")) as transaction,
         psycopg.connect(world.url) as rival,
     ):
-        rival.execute("SELECT 1 FROM turno.tickets WHERE job_id = %s FOR UPDATE", (claim.job_id,))
+        rival.execute(f"LOCK TABLE {world.one.schema}.background_jobs IN ACCESS EXCLUSIVE MODE")
         # Shorter than a handler's own statements wait for a lock: others wait for this child.
         transaction.connection.execute("SET statement_timeout = '5s'")
         with pytest.raises(NotStarted) as refused:
-            transaction.start()
+            transaction.fetch((claim,))
+        rival.rollback()
     assert isinstance(refused.value.__cause__, psycopg.errors.LockNotAvailable)
     assert world.job(claim.job_id)["status"] == "pending"
 

@@ -104,10 +104,3 @@ def test_what_a_message_cannot_hold_is_refused_by_a_sentence(
     assert claim is not None
     with pytest.raises(ProgramLimitExceeded, match="northwind has 2 branches, and a report reads at most 1"):
         tickets.with_company(world.engine, claim)
-
-
-def test_a_report_runs_alone() -> None:
-    with pytest.raises(ValueError, match="leave `group` at 1"):
-
-        class Grouped(Consolidated):
-            group = 2

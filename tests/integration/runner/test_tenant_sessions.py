@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from time import monotonic
 
 import pytest
 
 from tests.attempt_here import claim_here
 from tests.installation import ExampleInstallation
-from turno.errors import ClaimLost
-from turno.runner.session import HandlerConnection, JobTransaction
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.runner.stop_request import StopRequest
-from turno.store.handler.attempts import completing
+from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.shared import sessions
@@ -57,14 +58,23 @@ def test_a_session_of_or_under_another_role_is_ended(
     assert (len(lent), session.closed) == (0, True)
 
 
+@contextmanager
+def transaction_of(lent: Sessions, *claims: Claim) -> Iterator[BatchTransaction]:
+    """A transaction in which the first of these is at work."""
+    with closing(BatchTransaction(claims, lent, StopRequest(), "test")) as transaction:
+        transaction.fetch(claims)
+        assert transaction.enter(0) is not None
+        yield transaction
+
+
 def test_the_end_of_a_job_leaves_its_session_clean(world: ExampleInstallation, lent: Sessions) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
-    with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:
+    with transaction_of(lent, claim) as transaction:
         usual = setting(transaction.connection)
-        transaction.start()
         transaction.connection.execute("SET work_mem = '5MB'; LISTEN to_others")
         transaction.connection.execute("UPDATE customers SET country = 'W' WHERE id = (SELECT min(id) FROM customers)")
-        transaction.end([completing(claim, "{}")])
+        transaction.keep("{}", monotonic())
+        transaction.finish()
     assert world.job(claim.job_id)["status"] == "completed"
     assert len(world.rows("SELECT 1 FROM customers WHERE country = 'W'")) == 1
     session = lent.take(claim.login)
@@ -73,35 +83,30 @@ def test_the_end_of_a_job_leaves_its_session_clean(world: ExampleInstallation, l
     lent.give_back(claim.login, session)
 
 
-def test_the_next_job_is_begun_with_the_end_of_the_one_before_it(world: ExampleInstallation, lent: Sessions) -> None:
+@pytest.mark.parametrize("held", [True, False])
+def test_the_next_job_is_fetched_with_the_end_of_the_one_before_it_in_a_clean_session(
+    world: ExampleInstallation, lent: Sessions, *, held: bool
+) -> None:
     first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
-    with closing(JobTransaction(first, lent, StopRequest(), "test")) as transaction:
-        transaction.start()
+    if not held:
+        world.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
+    with transaction_of(lent, first) as transaction:
         backend = transaction.connection.info.backend_pid
-        transaction.connection.execute("SET work_mem = '5MB'")
-        transaction.end([completing(first, "{}")], second)
-    assert [world.job(claim.job_id)["status"] for claim in (first, second)] == ["completed", "running"]
-    with closing(JobTransaction(second, lent, StopRequest(), "test")) as transaction:
-        found = transaction.start()
-        assert (found.payload, found.attempt) == ({"order_ids": [2]}, 1)
+        # Settings that hold from the next transaction on, which is the next job's.
+        transaction.connection.execute("SET work_mem = '5MB'; SET default_transaction_read_only = on")
+        transaction.keep("{}", monotonic())
+        transaction.finish((second,))
+        transaction.claim = second
+        found = transaction.enter(1)
+        assert (found is not None) == held
         assert transaction.connection.info.backend_pid == backend
         assert setting(transaction.connection) != "5MB"
-        transaction.end([completing(second, "{}")])
-    assert world.job(second.job_id)["status"] == "completed"
-
-
-def test_a_next_job_that_somebody_else_has_is_not_begun(world: ExampleInstallation, lent: Sessions) -> None:
-    first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
-    world.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
-    with closing(JobTransaction(first, lent, StopRequest(), "test")) as transaction:
-        transaction.start()
-        transaction.connection.execute("SET work_mem = '5MB'")
-        transaction.end([completing(first, "{}")], second)
-    assert [world.job(claim.job_id)["status"] for claim in (first, second)] == ["completed", "pending"]
-    with closing(JobTransaction(second, lent, StopRequest(), "test")) as transaction:
-        assert setting(transaction.connection) != "5MB"
-        with pytest.raises(ClaimLost):
-            transaction.start()
+        if held:
+            transaction.connection.execute("DELETE FROM customers WHERE false")
+            transaction.keep("{}", monotonic())
+            transaction.finish()
+    statuses = [world.job(claim.job_id)["status"] for claim in (first, second)]
+    assert statuses == ["completed", "completed" if held else "pending"]
 
 
 def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first(world: ExampleInstallation) -> None:
@@ -149,11 +154,11 @@ def open_locks(world: ExampleInstallation) -> Iterator[None]:
 @pytest.mark.parametrize("ended", [True, False], ids=["with the job's end", "when it is given back"])
 def test_a_cleaned_session_holds_no_advisory_lock(world: ExampleInstallation, lent: Sessions, *, ended: bool) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
-    with closing(JobTransaction(claim, lent, StopRequest(), "test")) as transaction:
-        transaction.start()
+    with transaction_of(lent, claim) as transaction:
         transaction.connection.execute("SELECT pg_advisory_lock(42)")
         if ended:
-            transaction.end([completing(claim, "{}")])
+            transaction.keep("{}", monotonic())
+            transaction.finish()
     assert len(lent) == 1  # it was kept
     assert world.rows("SELECT pg_try_advisory_lock(42) AS free, pg_advisory_unlock(42) AS freed") == [
         {"free": True, "freed": True}

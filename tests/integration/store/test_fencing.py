@@ -55,12 +55,12 @@ class Hands:
             self._world.engine, self.worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
         )
 
-    def session(self, claim: Claim) -> HandlerConnection:
-        session = handler_session(self._world.logins, claim.login, application="test", kind=HandlerConnection)
+    def session(self, claim: Claim, application: str = "test") -> HandlerConnection:
+        session = handler_session(self._world.logins, claim.login, application=application, kind=HandlerConnection)
         self._stack.callback(psycopg.Connection.close, session)
         return session
 
-    def rescue(self, claim: Claim, *, counted: bool = True, seen: bool = False) -> str:
+    def rescue(self, claim: Claim, *, counted: bool | None = True, child: int | None = None) -> str:
         return recovery.rescue(
             self._world.engine,
             claim.login.schema,
@@ -69,7 +69,18 @@ class Hands:
             cause="test",
             retry_in=timedelta(0),
             counted=counted,
-            seen=seen,
+            child=child,
+        )
+
+    def show(self, claim: Claim, backend: int = 0) -> bool:
+        return recovery.show_running(
+            self._world.engine,
+            claim.login.schema,
+            claim.job_id,
+            claim.token,
+            worker="test",
+            backend=backend,
+            since=timedelta(seconds=1),
         )
 
 
@@ -111,7 +122,7 @@ def test_a_zombie_writes_nothing_while_another_attempt_runs(
 
 def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: ExampleInstallation, hands: Hands) -> None:
     old = hands.claim()
-    assert hands.rescue(old) == "pending"
+    assert hands.rescue(old, counted=False) == "pending"
     new = hands.claim_again(old.job_id)
     before = snapshot(world, new)
     with pytest.raises(ClaimLost):
@@ -119,13 +130,62 @@ def test_a_zombie_does_not_start_a_job_that_another_has_claimed(world: ExampleIn
     assert snapshot(world, new) == before
 
 
-def test_a_claim_is_started_once(world: ExampleInstallation, hands: Hands) -> None:
+def test_who_lost_its_claim_does_not_start_to_fail(world: ExampleInstallation, hands: Hands) -> None:
+    """Before any end but completion an attempt is shown as running; whoever fetched it before may have lost it."""
+    old = hands.claim()
+    assert hands.rescue(old, counted=False) == "pending"
+    hands.claim_again(old.job_id)
+    before = snapshot(world, old)
+    with pytest.raises(ClaimLost):
+        attempts.start(hands.session(old), old, "old", datetime.now(UTC))
+    assert snapshot(world, old) == before
+
+
+def test_a_job_is_shown_as_running_once(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     attempt_steps.start(hands.session(claim), claim, "test")
     before = snapshot(world, claim)
-    with pytest.raises(ClaimLost, match="not waiting"):
-        attempt_steps.start(hands.session(claim), claim, "again")
+    attempt_steps.start(hands.session(claim), claim, "again")
     assert snapshot(world, claim) == before
+
+
+def test_who_lost_its_claim_is_not_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
+    old = hands.claim()
+    assert hands.rescue(old, counted=False) == "pending"
+    hands.claim_again(old.job_id)
+    before = snapshot(world, old)
+    assert not hands.show(old)
+    assert snapshot(world, old) == before
+
+
+def test_who_is_about_to_end_is_not_shown_as_running_and_nobody_waits_for_it(
+    world: ExampleInstallation, hands: Hands
+) -> None:
+    claim = hands.claim()
+    session = hands.session(claim)
+    attempts.begin(session, claim)
+    attempt_steps.complete(session, claim, "{}")
+    assert not hands.show(claim)
+    psycopg.Connection.commit(session)
+    assert world.job(claim.job_id)["status"] == "completed"
+    events = world.rows("SELECT new_status FROM background_job_events ORDER BY id")
+    assert [row["new_status"] for row in events] == ["pending", "completed"]
+
+
+def test_what_was_shown_as_running_has_one_attempt_from_then_to_its_end(
+    world: ExampleInstallation, hands: Hands
+) -> None:
+    claim = hands.claim()
+    session = hands.session(claim)
+    attempts.begin(session, claim)
+    assert hands.show(claim, session.info.backend_pid)
+    (row,) = world.rows("SELECT backend_pid, finished_at FROM background_job_attempts")
+    assert row == {"backend_pid": session.info.backend_pid, "finished_at": None}
+    assert world.job(claim.job_id)["status"] == "running"
+    attempt_steps.complete(session, claim, "{}")
+    psycopg.Connection.commit(session)
+    (row,) = world.rows("SELECT outcome, finished_at > started_at AS later FROM background_job_attempts")
+    assert row == {"outcome": "completed", "later": True}
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -271,10 +331,10 @@ def test_an_item_is_entered_into_the_ledger_once(world: ExampleInstallation, han
     assert world.rows("SELECT 1 FROM background_job_items") == []
 
 
-def test_a_death_before_the_start_counts_if_it_was_seen(world: ExampleInstallation, hands: Hands) -> None:
+def test_a_death_counts_before_the_job_was_shown_as_running(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
     for crash in (1, 2, 3):
-        assert hands.rescue(claim, seen=True) == ("failed" if crash == 3 else "pending")
+        assert hands.rescue(claim, child=1) == ("failed" if crash == 3 else "pending")
         job = world.job(claim.job_id)
         assert (job["crashes"], job["attempt"], job["error"]["class"]) == (crash, crash, "Crash")
         if crash < 3:
@@ -285,14 +345,56 @@ def test_a_death_before_the_start_counts_if_it_was_seen(world: ExampleInstallati
     assert history == [{"attempt": number, "outcome": "crashed", "error": "Crash"} for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(("counted", "seen"), [(True, False), (False, True), (False, False)])
-def test_a_claim_that_never_started_goes_back_uncounted_otherwise(
-    world: ExampleInstallation, hands: Hands, *, counted: bool, seen: bool
-) -> None:
+def test_who_is_not_to_blame_goes_back_uncounted(world: ExampleInstallation, hands: Hands) -> None:
     claim = hands.claim()
-    assert hands.rescue(claim, counted=counted, seen=seen) == "pending"
+    assert hands.rescue(claim, counted=False, child=1) == "pending"
     job = world.job(claim.job_id)
     assert (job["status"], job["crashes"], job["attempt"]) == ("pending", 0, 0)
+    assert world.rows("SELECT crashes FROM turno.tickets") == [{"crashes": 0}]
+
+
+def test_what_kills_its_host_before_anybody_sees_it_at_work_ends_as_a_dead_letter(
+    world: ExampleInstallation, hands: Hands
+) -> None:
+    """Of what a lost host held nobody knows which it was: each runs alone next time, and then it is known."""
+    claim = hands.claim()
+    for death, (status, crashes) in enumerate([("pending", 0), ("pending", 1), ("pending", 2), ("failed", 3)]):
+        assert hands.rescue(claim, counted=None) == status
+        assert world.job(claim.job_id)["crashes"] == crashes
+        if status == "pending":
+            assert world.rows("SELECT crashes FROM turno.tickets") == [{"crashes": death + 1}]
+            claim = hands.claim_again(claim.job_id)
+    assert len(world.rows("SELECT 1 FROM background_jobs_dead_letter")) == 1
+
+
+@pytest.mark.parametrize(("child", "ended"), [(None, ["1", "2"]), (2, ["2"])], ids=["host", "child"])
+def test_the_backends_of_the_dead_are_ended_by_their_name_where_nothing_else_tells_of_them(
+    world: ExampleInstallation, hands: Hands, child: int | None, ended: list[str]
+) -> None:
+    claim = hands.claim()
+    named = {
+        "1": hands.session(claim, f"turno-handler {hands.worker} 1"),
+        "2": hands.session(claim, f"turno-handler {hands.worker} 2"),
+        "another worker's": hands.session(claim, f"turno-handler {claim.token} 2"),
+    }
+    other = handler_session(
+        world.logins, world.handler_login(world.other), application=f"turno-handler {hands.worker} 2",
+        kind=HandlerConnection,
+    )  # fmt: skip
+    attempts.begin(named["2"], claim)
+    attempts.items(named["2"], claim, [{"key": "1", "state": "done"}], 1)
+    assert hands.rescue(claim, counted=None, child=child) == "pending"
+    assert [name for name, session in named.items() if not answers(session)] == ended
+    assert answers(other)
+    psycopg.Connection.close(other)
+
+
+def answers(session: HandlerConnection) -> bool:
+    try:
+        session.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("wait", [0, 30])

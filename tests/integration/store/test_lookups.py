@@ -1,6 +1,7 @@
 """What names a job finds it by that: how much is read does not depend on how many others wait or have ended."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -41,12 +42,11 @@ def alone(session: HandlerConnection, claims: list[Claim]) -> None:
 
 def together(session: HandlerConnection, claims: list[Claim]) -> None:
     keys = [one.job_id for one in claims], [one.token for one in claims]
-    session.execute("SELECT count(*) FROM jobs_start(%s, %s, 'test')", keys)
     mark = claims[0].token
+    session.execute("SELECT count(*) FROM jobs_fetch(%s, %s)", keys)
     session.execute("SELECT set_config('turno.attempt', %s, true)", (str(mark),))
-    session.execute(
-        "SELECT jobs_complete(%s, %s, %s, %s, %s::integer[])", (mark, *keys, ["{}"] * len(claims), [1] * len(claims))
-    )
+    ends = ["{}"] * len(claims), *([datetime.now(UTC)] * len(claims),) * 2
+    session.execute("SELECT jobs_finish(%s, %s, %s, %s, %s, %s, 'test')", (mark, *keys, *ends))
 
 
 def tuples(session: psycopg.Connection[Any]) -> int:

@@ -321,7 +321,7 @@ def claim_next_and_rescue(meeting: Meeting) -> Mapping[str, Steps]:
 
 @meeting(
     "engine claims nothing; web cancels cancelled: cancelled no ticket",
-    "engine claims taken; web cancels cancelled: cancelled no ticket",
+    "engine claims taken; web cancels requested: pending to cancel running",
 )
 def claim_and_cancel(meeting: Meeting) -> Mapping[str, Steps]:
     meeting.waiting()
@@ -329,7 +329,6 @@ def claim_and_cancel(meeting: Meeting) -> Mapping[str, Steps]:
 
 
 @meeting(
-    "handler lost; web cancels cancelled: cancelled no ticket",
     "handler started; web cancels requested: running to cancel running",
 )
 def start_and_cancel(meeting: Meeting) -> Mapping[str, Steps]:
@@ -678,8 +677,8 @@ def purge_within_an_enqueue_of_the_same_key(meeting: Meeting) -> Mapping[str, St
 
 
 @meeting(
-    "handler lost; web cancels cancelled; engine rescues gone: cancelled no ticket",
     "handler lost; web cancels cancelled; engine rescues pending: cancelled no ticket",
+    "handler lost; web cancels requested; engine rescues cancelled: cancelled to cancel no ticket",
     "handler started; web cancels cancelled; engine rescues pending: cancelled after a crash no ticket",
     "handler started; web cancels requested; engine rescues cancelled: cancelled to cancel no ticket",
 )
@@ -695,7 +694,7 @@ def start_and_cancel_and_rescue(meeting: Meeting) -> Mapping[str, Steps]:
 @meeting(
     "engine repairs repaired 0; engine claims nothing; web cancels cancelled: cancelled no ticket",
     "engine repairs repaired 1; engine claims nothing; web cancels cancelled: cancelled no ticket",
-    "engine repairs repaired 1; engine claims taken; web cancels cancelled: cancelled no ticket",
+    "engine repairs repaired 1; engine claims taken; web cancels requested: pending to cancel running",
 )
 def repair_and_claim_and_cancel(meeting: Meeting) -> Mapping[str, Steps]:
     meeting.waiting()

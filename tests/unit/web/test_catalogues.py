@@ -130,7 +130,7 @@ def test_every_state_notice_and_filter_has_its_words() -> None:
             crash_reasons.CUT_OFF,
             crash_reasons.UNHEARD,
             crash_reasons.CANCELLED,
-            crash_reasons.COMPANY_CANCELLED,
+            crash_reasons.ANOTHERS,
         ),
         *(crash_reasons.of_end(code) for code in (-9, 1, exit_codes.OUT_OF_MEMORY, exit_codes.LOGIN_REFUSED)),
         *(crash_reasons.WORKER_ENDED, *map(crash_reasons.of_end, (exit_codes.DATABASE_BUSY, exit_codes.UNRECORDED))),

@@ -1,4 +1,4 @@
-"""What a child has not begun can be taken back, and then it does not see it."""
+"""What a parent knows of a child: what it was given, at which job it is, what is left of it."""
 
 from __future__ import annotations
 
@@ -8,47 +8,58 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from time import monotonic
 from uuid import uuid4
 
 import pytest
 
 from turno.jobs.claim import Batch, Claim
-from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word
 from turno.runner.stop_request import StopRequest
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.child import Child, News
+from turno.worker.child import SHOWN_AFTER, Child, News
 
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
 
 
-def a_group() -> Batch:
-    return (Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN),)
+def a_batch(jobs: int = 3) -> Batch:
+    return tuple(
+        Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN)
+        for _ in range(jobs)
+    )
 
 
-def unlocked(claim: Claim) -> Claim:
-    conninfo = f"dbname=turno user={claim.login.role} password=of-this-role-alone"
+def unlocked(claim: Claim, child: int) -> Claim:
+    conninfo = f"dbname=turno user={claim.login.role} password=of-this-role-alone application_name={child}"
     return replace(claim, login=replace(claim.login, conninfo=conninfo))
 
 
 class Scene:
-    """A child of which only its end of the channel lives."""
+    """A child of which only its end of the channel and of the memory lives."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.child = Child(self._process.pid, ours, self.theirs, StopRequest(), unlocked)
+        self.stop = StopRequest()
+        self.child = Child(self._process.pid, ours, self.stop, unlocked)
 
     def receives(self) -> Batch:
-        claims: Batch = pickle.loads(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))  # noqa: S301
-        return claims
+        batch: Batch = pickle.loads(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))  # noqa: S301
+        self.stop.next_batch()
+        return batch
 
-    def says(self, word: bytes) -> list[News]:
-        self.theirs.send(word)
+    def works(self, job: int) -> None:
+        assert self.stop.begins(job)
+        self.stop.works(job)
+
+    def says(self, *word: object) -> tuple[list[News], Batch]:
+        self.theirs.send(Word(*word).packed())  # type: ignore[arg-type]
         return self.child.hear()
 
     def end(self) -> None:
         self._process.communicate()
         self.child.close()
+        self.theirs.close()
 
 
 @pytest.fixture
@@ -58,71 +69,120 @@ def scene() -> Iterator[Scene]:
     scene.end()
 
 
-def test_it_runs_what_it_was_given_in_order(scene: Scene) -> None:
-    one, two = a_group(), a_group()
-    scene.child.assign((one, two))
-    assert (scene.receives(), scene.child.claims, scene.child.more) == (one, one, True)
-    assert [(news.claims, news.first) for news in scene.says(FREE)] == [(one, True)]
-    assert (scene.receives(), scene.child.claims, scene.child.more) == (two, two, False)
-    assert not scene.child.idle
-    [news] = scene.says(FREE)
-    assert news.took is not None
-    assert not news.first
-    assert scene.child.idle
-
-
-def test_it_may_take_the_next_before_it_says_that_the_present_is_over(scene: Scene) -> None:
-    one, two, three = a_group(), a_group(), a_group()
-    scene.child.assign((one, two, three))
-    assert [scene.receives(), scene.receives()] == [one, two]
-    assert (scene.child.take_back(), scene.child.claims, scene.child.begun) == ((three,), one, (two,))
-    assert not scene.child.more
-    scene.says(FREE)
-    assert (scene.child.claims, scene.child.begun) == (two, ())
+def test_it_is_done_with_a_batch_and_takes_the_next(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
+    assert (scene.receives(), scene.child.idle) == (batch, False)
+    assert scene.says(FREE, 3, 6_000_000) == ([News(batch, 2.0)], ())
+    assert (scene.child.idle, scene.child.claims) == (True, ())
 
 
 def test_what_moved_has_not_ended(scene: Scene) -> None:
-    one = a_group()
-    scene.child.assign((one,))
-    assert scene.says(MOVED) == [News(one)]
-    assert scene.child.claims == one
+    batch = a_batch()
+    scene.child.assign(batch)
+    assert scene.says(MOVED, 1) == ([News(batch[1:2])], ())
+    assert scene.child.claims == batch
 
 
-def test_what_it_has_begun_is_not_taken_back(scene: Scene) -> None:
-    one, two, three = a_group(), a_group(), a_group()
-    scene.child.assign((one, two, three))
-    assert scene.receives() == one
-    assert scene.child.take_back() == (two, three)
-    assert (scene.child.claims, scene.child.more) == (one, False)
-    with pytest.raises(BlockingIOError):
-        scene.receives()
-
-
-def test_between_two_jobs_only_one_of_us_gets_the_next(scene: Scene) -> None:
-    one, two, three = a_group(), a_group(), a_group()
-    scene.child.assign((one, two, three))
-    assert scene.receives() == one
-    scene.theirs.send(FREE)
-    assert scene.receives() == two
-    assert scene.child.take_back() == (three,)
-    scene.child.hear()
-    assert scene.child.claims == two
-    assert scene.child.tokens == {two[0].token}
-
-
-def test_who_leaves_takes_no_more(scene: Scene) -> None:
-    one, two = a_group(), a_group()
-    scene.child.assign((one, two))
+def test_what_it_was_not_done_with_is_its_parents_again(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
     scene.receives()
-    scene.says(LEAVING)
-    assert not scene.child.idle
-    assert scene.child.take_back() == (two,)
+    assert scene.says(LEAVING, 1, 0) == ([News(batch[:1], 0.0)], batch[1:])
     assert not scene.child.idle
 
 
-def test_it_is_told_how_to_log_in_as_the_tenants_of_its_jobs(scene: Scene) -> None:
-    group = a_group()
-    scene.child.assign((group,))
+def test_what_it_has_not_begun_is_called_back_and_it_is_busy_until_it_says_so(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
+    scene.receives()
+    scene.works(0)
+    assert scene.child.more
+    assert (scene.child.call_back(), scene.child.claims, scene.child.more) == (batch[1:], batch[:1], False)
+    assert not scene.stop.begins(1)
+    assert scene.says(FREE, 1, 0) == ([News(batch[:1], 0.0)], ())
+    assert scene.child.idle
+
+
+def test_of_what_was_called_back_before_it_was_received_nothing_is_begun(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
+    assert scene.child.call_back() == batch
+    assert not scene.child.idle
+    scene.receives()
+    assert not scene.stop.begins(0)
+    assert scene.says(FREE, 0, 0) == ([News((), 0.0)], ())
+    assert scene.child.idle
+
+
+def test_a_job_that_both_want_comes_back_with_the_word_of_the_child(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
+    scene.receives()
+    scene.works(0)
+    back: list[Batch] = []
+    begins = scene.stop._words  # the parent reads after the child has written that it is about to begin the next
+    begins[4] = 1
+    back.append(scene.child.call_back())
+    assert not scene.stop.begins(1)
+    back.append(scene.says(FREE, 1, 0)[1])
+    assert back == [batch[2:], batch[1:2]]
+
+
+def test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_untouched(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
+    scene.receives()
+    for job in (0, 1):
+        scene.works(job)
+    remains = scene.child.remains
+    assert (remains.blamed, remains.begun, remains.rest) == (batch[1], batch[:2], batch[2:])
+
+
+@pytest.mark.parametrize(("jobs", "known"), [(3, False), (1, True)])
+def test_of_a_death_between_two_jobs_or_before_the_first_nobody_knows_the_cause(
+    scene: Scene, jobs: int, *, known: bool
+) -> None:
+    batch = a_batch(jobs)
+    scene.child.assign(batch)
+    remains = scene.child.remains
+    assert (remains.blamed, remains.begun, remains.rest) == (batch[0] if known else None, batch, ())
+    scene.receives()
+    for job in range(jobs):
+        scene.works(job)
+    scene.stop.rests()
+    remains = scene.child.remains
+    assert (remains.blamed, remains.begun) == (batch[0] if known else None, batch)
+
+
+def test_each_job_that_is_long_is_shown_once(scene: Scene) -> None:
+    batch = a_batch()
+    scene.child.assign(batch)
+    scene.receives()
+    assert scene.child.show_at == float("inf")
+    for job in (0, 1):
+        scene.works(job)
+        assert 0 < scene.child.show_at - monotonic() <= SHOWN_AFTER
+        assert scene.child.current == batch[job]
+        scene.child.shown(batch[job])
+        assert scene.child.show_at == float("inf")
+
+
+def test_a_limit_that_one_job_passed_is_not_the_next_one_s(scene: Scene) -> None:
+    scene.child.assign(a_batch())
+    scene.receives()
+    scene.works(0)
+    scene.child._overdue = (scene.child.claims[0].token, "a limit", 0.0)
+    assert scene.child.overdue == "a limit"
+    scene.works(1)
+    assert scene.child.overdue is None
+
+
+def test_it_is_told_how_to_log_in_as_the_tenants_of_its_jobs_under_its_own_name(scene: Scene) -> None:
+    batch = a_batch(1)
+    scene.child.assign(batch)
     assert scene.child.claims[0].login.conninfo == ""
-    assert scene.receives()[0].login.conninfo == "dbname=turno user=r password=of-this-role-alone"
-    assert "of-this-role-alone" not in repr(unlocked(group[0]))
+    assert scene.receives()[0].login.conninfo.endswith(
+        f"password=of-this-role-alone application_name={scene.child.pid}"
+    )
+    assert "of-this-role-alone" not in repr(unlocked(batch[0], 1))

@@ -21,13 +21,16 @@ Children = dict[int, Child]
 def children() -> Iterator[Children]:
     """Three idle children, of which only the pid is real."""
     processes = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(3)]
+    pairs = [socket.socketpair() for _ in processes]
     children = {
-        process.pid: Child(process.pid, *socket.socketpair(), StopRequest(), lambda login: login)
-        for process in processes
+        process.pid: Child(process.pid, ours, StopRequest(), lambda claim, _: claim)
+        for process, (ours, _) in zip(processes, pairs, strict=True)
     }
     yield children
     for process in processes:
         process.communicate()
+    for _, theirs in pairs:
+        theirs.close()
     for child in children.values():
         child.close()
 

@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.misbehaving_handlers import REGISTRY, OddGrouped
+from tests.misbehaving_handlers import REGISTRY, Odd
 from turno.jobs.claim import Batch, Claim
+from turno.jobs.registry import Registry
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.batch_sizer import MOST
@@ -57,14 +58,14 @@ def source(engine: Engine) -> PoolSource:
     return PoolSource(engine=engine, hints=engine, registry=REGISTRY, chance=lambda: 0.5)
 
 
-def take(source: PoolSource, worker: UUID = WORKER, free: int = 3) -> list[list[int]]:
-    """How many claims each transaction has, in each turn."""
-    return [[len(group) for group in turn] for turn in source.take(worker, free)]
+def take(source: PoolSource, worker: UUID = WORKER, free: int = 3) -> list[int]:
+    """How many claims each batch has."""
+    return [len(batch) for batch in source.take(worker, free)]
 
 
 def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: Engine) -> None:
     engine.waiting = ["odd"] * 3
-    assert [take(source), take(source), take(source)] == [[[1]], [[1], [1]], []]
+    assert [take(source), take(source), take(source)] == [[1], [1, 1], []]
     assert take(source) == []
     assert engine.asked == [1, 3, 3]
 
@@ -79,12 +80,12 @@ def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engi
 
 def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: Engine) -> None:
     engine.waiting = ["odd"]
-    assert take(source) == [[1]]
+    assert take(source) == [1]
     assert source.take(WORKER, 1, {"suc0001"}) == []
     assert engine.without == {"suc0001"}
     assert source.patience() > 0
     engine.waiting = ["odd"] * 3
-    assert take(source) == [[1], [1], [1]]
+    assert take(source) == [1, 1, 1]
     assert engine.without == set()
 
 
@@ -99,11 +100,23 @@ def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Engi
 
 def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: Engine) -> None:
     for _ in range(40):
-        source.learn((a_claim("odd"),), 0.0001, first=False)
+        source.learn("odd", 0.0001)
     engine.waiting = ["odd"] * (1 + MOST + 2)
-    assert [take(source, free=1) for _ in range(3)] == [[[1]], [[1] * MOST], [[1, 1]]]
+    assert [take(source, free=1) for _ in range(3)] == [[1], [MOST], [2]]
 
 
-def test_a_grouped_type_says_itself_how_many_share_a_transaction(source: PoolSource, engine: Engine) -> None:
-    engine.waiting = [OddGrouped.type] * 100
-    assert take(source, free=1) == [[OddGrouped.group]]
+def test_a_report_comes_by_itself_however_short_it_is(engine: Engine) -> None:
+    """Its claim brings all branches of its company along."""
+    registry = Registry({"report": "tests.unit.worker.test_pool_source:Report"})
+    source = PoolSource(engine=engine, hints=engine, registry=registry, chance=lambda: 0.5)
+    for _ in range(40):
+        source.learn("report", 0.0001)
+    engine.waiting = ["report"] * 3
+    assert [take(source, free=1) for _ in range(3)] == [[1], [1], [1]]
+
+
+class Report(Odd):
+    """Reads its company."""
+
+    type = "report"
+    reads_company = True

@@ -17,6 +17,7 @@ from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
+from turno.worker.child import Remains
 from turno.worker.rescuer import Rescuer
 
 LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeout\nDETAIL: a row's values")
@@ -74,6 +75,13 @@ class Link(EngineLink):
         return "pending"
 
 
+PID = 4242
+
+
+def remains(claim: Claim) -> Remains:
+    return Remains(PID, (claim,), (), claim)
+
+
 def half() -> float:
     return 0.5
 
@@ -98,7 +106,7 @@ def rescuing(database: Database) -> Rescuer:
 
 def killed(rescuing: Rescuer, *claims: Claim) -> None:
     for claim in claims:
-        rescuing.from_dead((claim,), -9, None)
+        rescuing.from_dead(remains(claim), -9, None)
 
 
 def test_one_refused_rescue_holds_up_nobody_else_s(database: Database, rescuing: Rescuer) -> None:
@@ -234,9 +242,9 @@ def test_which_ends_of_a_child_are_counted(
     database: Database, rescuing: Rescuer, code: int, why: str | None, *, counted: bool
 ) -> None:
     claim = database.claim(1)
-    rescuing.from_dead((claim,), code, why)
+    rescuing.from_dead(remains(claim), code, why)
     rescuing.flush()
-    assert (database.rescued[claim]["counted"], database.rescued[claim]["seen"]) == (counted, True)
+    assert (database.rescued[claim]["counted"], database.rescued[claim]["child"]) == (counted, PID)
 
 
 @pytest.mark.parametrize(("code", "seconds"), [(exit_codes.LOGIN_REFUSED, 30), (exit_codes.DATABASE_BUSY, 5)])
@@ -244,9 +252,9 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
     database: Database, rescuing: Rescuer, code: int, seconds: int
 ) -> None:
     first, second, other = database.claim(1), database.claim(1), database.claim(2)
-    rescuing.from_dead((first,), code, None)
+    rescuing.from_dead(remains(first), code, None)
     database.now += 1
-    theirs, others = ((second,), (later := database.claim(1),)), ((other,),)
+    theirs, others = (second, later := database.claim(1)), (other,)
     assert rescuing.pass_over([theirs, others]) == [others]
     assert rescuing.claims_at <= database.now
     rescuing.flush()
@@ -260,8 +268,8 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
 def test_a_tenant_is_not_passed_over_for_what_is_no_fault_of_its_database(
     database: Database, rescuing: Rescuer, code: int
 ) -> None:
-    rescuing.from_dead((database.claim(1),), code, None)
-    turn = ((database.claim(1),),)
+    rescuing.from_dead(remains(database.claim(1)), code, None)
+    turn = (database.claim(1),)
     assert rescuing.pass_over([turn]) == [turn]
 
 
@@ -271,39 +279,63 @@ def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: 
     killed(rescuing, bad)
     for _ in range(9):
         rescuing.flush()
-        assert rescuing.pass_over([((claim := database.claim(1),),)]) == []
+        assert rescuing.pass_over([(claim := database.claim(1),)]) == []
         rescuing.flush()
         assert database.given_back[claim] <= 5
         database.now = rescuing.due
-    turn = ((database.claim(1),),)
+    turn = (database.claim(1),)
     assert rescuing.pass_over([turn]) == [turn]
 
 
 def test_what_no_process_was_handed_is_given_back_by_its_ticket_alone(database: Database, rescuing: Rescuer) -> None:
     claims = [database.claim(1) for _ in range(3)]
-    rescuing.unbegun(((claims[0],), (claims[1],)))
-    rescuing.unfit(((claims[2],),), "no process could be had")
+    rescuing.unbegun((claims[0], claims[1]))
+    rescuing.unfit((claims[2],), "no process could be had")
     rescuing.flush()
     assert database.given_back == {claims[0]: 0, claims[1]: 0, claims[2]: 30}
     assert database.rescued == {}
 
 
-def test_what_a_child_may_have_started_is_taken_back_uncounted(database: Database, rescuing: Rescuer) -> None:
-    begun, unheard = database.claim(1), database.claim(2)
-    rescuing.begun(((begun,),))
+def test_a_claim_that_was_never_heard_of_is_taken_back_uncounted(database: Database, rescuing: Rescuer) -> None:
+    unheard = database.claim(2)
     rescuing.unheard(unheard)
     rescuing.flush()
-    assert {claim: (told["counted"], told["seen"]) for claim, told in database.rescued.items()} == {
-        begun: (False, True),
-        unheard: (False, False),
-    }
+    assert (database.rescued[unheard]["counted"], database.rescued[unheard]["child"]) == (False, None)
+
+
+def told(database: Database) -> dict[Claim, tuple[bool | None, str]]:
+    return {claim: (options["counted"], options["cause"]) for claim, options in database.rescued.items()}
+
+
+def test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_on(
+    database: Database, rescuing: Rescuer
+) -> None:
+    before, blamed, rest = (database.claim(1) for _ in range(3))
+    assert rescuing.from_dead(Remains(PID, (before, blamed), (rest,), blamed), -9, None) == (rest,)
+    rescuing.flush()
+    killed_by = crash_reasons.of_end(-9)
+    assert list(told(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
+
+
+def test_where_nobody_knows_which_it_was_nobody_is_blamed(database: Database, rescuing: Rescuer) -> None:
+    claims = database.claim(1), database.claim(1)
+    assert rescuing.from_dead(Remains(PID, claims, (), None), -9, None) == ()
+    rescuing.flush()
+    assert told(database) == dict.fromkeys(claims, (None, crash_reasons.ANOTHERS))
+
+
+def test_what_keeps_one_job_of_a_batch_from_its_start_keeps_all_of_them(database: Database, rescuing: Rescuer) -> None:
+    begun, rest = database.claim(1), database.claim(1)
+    assert rescuing.from_dead(Remains(PID, (begun,), (rest,), begun), exit_codes.LOGIN_REFUSED, None) == ()
+    rescuing.flush()
+    assert {claim: counted for claim, (counted, _) in told(database).items()} == {begun: False, rest: False}
 
 
 def test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment(
     database: Database, rescuing: Rescuer
 ) -> None:
-    rescuing.from_dead((database.claim(1),), exit_codes.LOGIN_REFUSED, None)
-    theirs, others = (((database.claim(tenant),),) for tenant in (1, 2))
+    rescuing.from_dead(remains(database.claim(1)), exit_codes.LOGIN_REFUSED, None)
+    theirs, others = ((database.claim(tenant),) for tenant in (1, 2))
     database.now += 1
     for _ in range(100):
         rescuing.pass_over([theirs])

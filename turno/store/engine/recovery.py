@@ -19,18 +19,26 @@ def rescue(
     *,
     cause: str,
     retry_in: timedelta,
-    counted: bool = True,
-    seen: bool = False,
+    counted: bool | None = None,
+    child: int | None = None,
 ) -> str:
     """Take a job from a dead attempt; returns pending, failed, cancelled, or gone if it had ended.
 
-    `seen` says that the caller saw the process end: then it makes no outside call any more, and its death counts
-    although no start was recorded. The attempt's backend is ended first. Waits up to a second for that, and hardly for
-    a lock: whoever rescues has other tenants to look after, and tries again.
+    `counted` says whether it is to blame; None that nobody knows, see job_rescue in the schema. `child` is the process
+    that the caller saw end: then it makes no outside call any more. The attempt's backends are ended first. Waits up to
+    a second for that, and hardly for a lock: whoever rescues has other tenants to look after, and tries again.
     """
     # A function in FROM is called before those of the list; the setting ends with the statement.
     statement: LiteralString = "SELECT {}.job_rescue(%s, %s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)"
-    return str(_call(engine, schema, statement, (job_id, token, cause, retry_in, counted, seen, LOCK_TIMEOUT)))
+    return str(_call(engine, schema, statement, (job_id, token, cause, retry_in, counted, child, LOCK_TIMEOUT)))
+
+
+def show_running(
+    engine: Engine, schema: str, job_id: UUID, token: UUID, *, worker: str, backend: int, since: timedelta
+) -> bool:
+    """Show a job as running for so long already, with its attempt; false if it is about to commit something."""
+    statement: LiteralString = "SELECT {}.jobs_running(%s, %s, %s, %s, %s)"
+    return bool(_call(engine, schema, statement, (job_id, token, worker, backend, since)))
 
 
 def repair(engine: Engine, schema: str, backend: str, *, dry_run: bool) -> int:

@@ -1,18 +1,15 @@
 """What one attempt writes about its job, as the tenant's handler role and under the claim's token."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import psycopg
-from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from turno.jobs.claim import Claim
-from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.pipeline import Statement, exchange, insist
 from turno.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
@@ -34,47 +31,23 @@ class Started:
     cancelled: bool
 
 
-def starting(claim: Claim, worker: str) -> list[Statement]:
-    """Return what starts an attempt and then begins its handler's transaction; `started` reads the answers."""
-    return [
-        *seen(("SELECT * FROM job_start($1, $2, $3)", (claim.job_id, claim.token, worker))),
-        *beginning(claim.token),
-    ]
-
-
-def started(session: Session, answers: Sequence[PGresult]) -> Started:
-    """Return what the attempt that was started finds; raises ClaimLost."""
-    with named_refusals():
-        insist(session, answers)
-    (row,) = rows_of(session, answers[SEEN])
-    return Started(*row)
-
-
-def seen(start: Statement) -> list[Statement]:
-    """Return a start in a transaction of its own, so that people see it; its answer is number SEEN.
-
-    That they do need not survive the server: where it does not, nor does the session that works for it.
-    """
-    return [("BEGIN", ()), ("SET LOCAL synchronous_commit = off", ()), start, COMMIT]
-
-
-SEEN = 2
 COMMIT: Statement = ("COMMIT", ())
 
 
-def beginning(mark: UUID) -> list[Statement]:
+def beginning(claim: Claim) -> list[Statement]:
     """Return what opens a handler's transaction and marks it as an attempt's; see attempt_check in the schema."""
-    return [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))]
+    return [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(claim.token),))]
 
 
 def begin(session: Session, claim: Claim) -> None:
     """Open the handler's transaction and mark it as this attempt's."""
-    insist(session, exchange(session, beginning(claim.token)))
+    insist(session, exchange(session, beginning(claim)))
 
 
-def completing(claim: Claim, result: str) -> Statement:
-    """Return what writes the end of the job into the handler's transaction."""
-    return ("SELECT job_complete($1, $2, $3::jsonb)", (claim.job_id, claim.token, result))
+def start(session: Session, claim: Claim, worker: str, began: datetime) -> None:
+    """Show the job as running since then, with an attempt: before any end but completion; raises ClaimLost."""
+    with named_refusals():
+        _row(session, "SELECT job_start(%s, %s, %s, %s)", (claim.job_id, claim.token, worker, began))
 
 
 def fail(

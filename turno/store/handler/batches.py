@@ -1,47 +1,58 @@
-"""What several attempts of one tenant write together: they start in one statement and complete in one."""
+"""What the jobs of a batch, all of one tenant, are asked for and end by together: one statement each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.pq.abc import PGresult
 from psycopg.rows import tuple_row
 
 from turno.jobs.claim import Claim
-from turno.store.handler.attempts import SEEN, Started, beginning, seen
-from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.handler.attempts import Started
+from turno.store.pipeline import Statement, rows_of
 
 Session = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What is written of a job that was completed; `ran` is seconds, for the metrics."""
+    """What is written of a job that was completed: its result as JSON, and when it was begun and over."""
 
     claim: Claim
     result: str
-    ran: float
+    began: datetime
+    ended: datetime
 
 
-def start(session: Session, claims: Sequence[Claim], worker: str, mark: UUID) -> dict[UUID, Started]:
-    """Open the attempts in a transaction of their own, then the one of the handlers, marked as this group's.
-
-    One network round trip. Returns by job what its attempt finds; whose claim was lost is missing.
-    """
-    together: Statement = ("SELECT * FROM jobs_start($1, $2, $3)", (*_keys(claims), worker))
-    answers = exchange(session, [*seen(together), *beginning(mark)])
-    insist(session, answers)
-    return {job_id: Started(*found) for job_id, *found in rows_of(session, answers[SEEN])}
+def fetching(claims: Sequence[Claim]) -> list[Statement]:
+    """Return what asks for these jobs, in a transaction of its own: the handlers' would lock the tables it reads."""
+    return [("SELECT * FROM jobs_fetch($1, $2)", _keys(claims))]
 
 
-def completing(results: Sequence[Result], mark: UUID) -> list[Statement]:
-    """Return what writes the end of these jobs into the group's transaction: all of them are completed, or none."""
-    if not results:
-        return []
-    keys = _keys([one.claim for one in results])
-    texts, times = [one.result for one in results], [int(1000 * one.ran) for one in results]
-    return [("SELECT jobs_complete($1, $2, $3, $4, $5::integer[])", (mark, *keys, texts, times))]
+def fetched(session: Session, answer: PGresult) -> tuple[dict[UUID, Started], datetime | None]:
+    """Return by its id each job whose claim is held, and the database's clock then; None if there is no job."""
+    found, now = {}, None
+    for job_id, *row, now in rows_of(session, answer):  # noqa: B007 - the last one's, as good as any
+        found[job_id] = Started(*row)
+    return found, now
+
+
+def finishing(mark: UUID, results: Sequence[Result], worker: str) -> Statement:
+    """Return what writes the ends of these jobs into the transaction marked so: all of them are completed, or none."""
+    return (
+        "SELECT jobs_finish($1, $2, $3, $4, $5, $6, $7)",
+        (
+            mark,
+            *_keys([one.claim for one in results]),
+            [one.result for one in results],
+            [one.began for one in results],
+            [one.ended for one in results],
+            worker,
+        ),
+    )
 
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:

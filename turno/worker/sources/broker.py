@@ -11,7 +11,7 @@ import psycopg
 
 from turno import crash_points
 from turno.errors import TurnoError
-from turno.jobs.claim import Assignment, Batch
+from turno.jobs.claim import Batch
 from turno.jobs.message import Message
 from turno.jobs.registry import Registry
 from turno.store.engine import broker
@@ -69,7 +69,7 @@ class BrokerSource:
         """Return the broker process's."""
         return set() if self._broker_process is None else {self._broker_process.pid}
 
-    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim what was heard; before that, if it is time, look: for one job while messages come, else for more."""
         if without:
             self.pause()  # a message is of whatever tenant comes next
@@ -81,7 +81,7 @@ class BrokerSource:
             self._granted += more
         return claims
 
-    def _look(self, worker: UUID, free: int) -> list[Assignment]:
+    def _look(self, worker: UUID, free: int) -> list[Batch]:
         silent = self._clock() >= self._quiet_at
         claims = self._looks.take(worker, free if silent else 1)
         if not silent:
@@ -91,9 +91,9 @@ class BrokerSource:
             self._look_at = self._clock() + GLANCE
         return claims
 
-    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
+    def learn(self, job_type: str, seconds: float) -> None:
         """Pass it on to who looks: what is heard of comes one by one."""
-        self._looks.learn(claims, seconds, first=first)
+        self._looks.learn(job_type, seconds)
 
     def pause(self) -> None:
         """Have the broker process hand over nothing, and give back what was not claimed."""
@@ -155,8 +155,8 @@ class BrokerSource:
             case "refused":
                 raise BrokerRefused(about)
 
-    def _claim_heard(self, worker: UUID, free: int) -> list[Assignment]:
-        claims: list[Assignment] = []
+    def _claim_heard(self, worker: UUID, free: int) -> list[Batch]:
+        claims: list[Batch] = []
         while self._heard and len(claims) < free:
             receipt, message = self._heard[0]
             try:
@@ -170,7 +170,7 @@ class BrokerSource:
             if self._broker_process is not None:
                 self._broker_process.tell("done", receipt)
             if claim is not None:
-                claims.append(((claim,),))
+                claims.append((claim,))
         return claims
 
     def _lose(self, how: str) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import psycopg
 
-from turno.jobs.claim import Assignment, Batch
+from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
 from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer, Kind
@@ -62,8 +62,8 @@ class PoolSource:
         # A type is looked for in every queue served here: its jobs may lie where they were put before it moved.
         kinds = [Kind(queue, *kind) for queue in self.queues for kind in self.types]
         self._claimer = Claimer(backend=backend, kinds=kinds)
-        self._grouped = {handler.type: handler.group for handler in handlers if handler.group > 1}
-        self._lengths = BatchSizer()
+        self._single = {handler.type for handler in handlers if handler.reads_company}
+        self._sizes = BatchSizer()
         self._engine = engine
         self._hints = hints
         self._chance = chance
@@ -77,28 +77,30 @@ class PoolSource:
         """Return none."""
         return set()
 
-    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
-        """Claim for up to `free` children if it is time to look; of short jobs several for each."""
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
+        """Claim for up to `free` children if it is time to look; of short jobs a batch for each."""
         self._looks = looks = self._for_others if without else self._usual
         if monotonic() < looks.due:
             return []
         # After a silence, a lone job does not wait until it is known that there is no other.
         slots = free if looks.plenty else 1
         try:
-            groups = self._engine.run(self._claimer.claim, worker, slots=slots, sizes=self._together, without=without)
+            batches: list[Batch] = self._engine.run(
+                self._claimer.claim, worker, slots=slots, sizes=self._together, without=without
+            )
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
-            groups = []
+            batches = []
         # Whatever comes after the last is hinted at or found by the next look.
-        looks.found(len(groups), chance=self._chance())
-        return [(group,) if group[0].type in self._grouped else tuple((claim,) for claim in group) for group in groups]
+        looks.found(len(batches), chance=self._chance())
+        return batches
 
     def _together(self, kind: str) -> int:
-        return self._grouped.get(kind) or (self._lengths.of(kind) if self._looks.plenty else 1)
+        return self._sizes.of(kind) if self._looks.plenty and kind not in self._single else 1
 
-    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
-        """Note how long one took; a grouped type says itself how many are a turn."""
-        self._lengths.learn(claims[0].type, seconds, first=first)
+    def learn(self, job_type: str, seconds: float) -> None:
+        """Note how long each job of a batch took: of short ones more are a batch."""
+        self._sizes.learn(job_type, seconds)
 
     def patience(self) -> float:
         """Return the seconds until the next look."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from turno.jobs.claim import Assignment, Batch
+from turno.jobs.claim import Batch
 from turno.store.engine.tickets import TypeVersion
 
 
@@ -27,11 +27,11 @@ class Source(Protocol):
     def processes(self) -> set[int]:
         """Return which processes it has started: they are no job's."""
 
-    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim for up to `free` children, nothing of the tenants `without`; none means there is nothing to do now."""
 
-    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
-        """Note how long a child took for what was claimed, and whether it was the first of its turn."""
+    def learn(self, job_type: str, seconds: float) -> None:
+        """Note how long a child took for each job of a batch of this type."""
 
     def pause(self) -> None:
         """Keep nothing from other workers: every child is busy, or this worker leaves."""

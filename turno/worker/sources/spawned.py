@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Protocol
 from uuid import UUID
 
-from turno.jobs.claim import Assignment, Batch
+from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
 from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer, Kind
@@ -76,7 +76,7 @@ class ExecSource:
         """Return none."""
         return set()
 
-    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Assignment]:
+    def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
         del without  # its one child has no other in reserve: a place on the host may be
         if self.exhausted:
@@ -88,14 +88,14 @@ class ExecSource:
         self.exhausted = not (claims or stays)
         return claims
 
-    def _named(self, worker: UUID) -> list[Assignment]:
+    def _named(self, worker: UUID) -> list[Batch]:
         if self._job_id is None:
             return []
         claim = self._engine.run(tickets.claim_job, worker, self._job_id, types=self.types)
         self._job_id = None
-        return [] if claim is None else [((claim,),)]
+        return [] if claim is None else [(claim,)]
 
-    def _at_work(self, worker: UUID, free: int) -> list[Assignment]:
+    def _at_work(self, worker: UUID, free: int) -> list[Batch]:
         """Claim what waits; if nothing does, give up the place."""
         if self._idle_since is not None:
             return []
@@ -106,7 +106,7 @@ class ExecSource:
             self._place.release()
         return []
 
-    def _again(self, worker: UUID, free: int) -> list[Assignment]:
+    def _again(self, worker: UUID, free: int) -> list[Batch]:
         """Look once more after the place was given up: a dispatcher that found every place taken relies on us.
 
         Its job was committed before it asked for a place, so one of us sees it.
@@ -119,7 +119,7 @@ class ExecSource:
         self._place.release()
         return []
 
-    def learn(self, claims: Batch, seconds: float, *, first: bool) -> None:
+    def learn(self, job_type: str, seconds: float) -> None:
         """Do nothing: the one child runs one job at a time."""
 
     def patience(self) -> float:
@@ -135,19 +135,19 @@ class ExecSource:
     def pause(self) -> None:
         """Do nothing: nothing is held."""
 
-    def _waiting(self, worker: UUID, free: int) -> list[Assignment]:
+    def _waiting(self, worker: UUID, free: int) -> list[Batch]:
         claim = partial(self._engine.run, self._claimer.claim, worker, slots=free)
         if self._place is None:
-            return [(batch,) for batch in claim()]
+            return claim()
         # A dispatcher that finds every place taken believes what they say: it must not be what was.
         self._place.use_for("")
         ordinary, others = self._place.ordinary(), self._place.others()
-        batches = claim(without=others)
+        batches: list[Batch] = claim(without=others)
         if not batches and others and ordinary:
             batches = claim()
         for (claimed,) in batches:
             self._place.use_for(claimed.login.slug)
-        return [(batch,) for batch in batches]
+        return batches
 
     def _stays(self, worker: UUID) -> bool:
         if self._place is None or self._idle_since is None:

@@ -7,13 +7,16 @@ RETURNS TABLE (verdict text, result jsonb, outside_key uuid, intent uuid, caller
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     job background_jobs;
+    run_number integer;
     effect external_effects;
     unsure boolean := EXISTS (SELECT FROM external_doubt);
 BEGIN
     PERFORM claim_hold(p_job, p_token);
     SELECT * INTO job FROM background_jobs WHERE id = p_job;
+    -- The job itself may not be shown as running yet.
+    SELECT attempt INTO run_number FROM turno.tickets WHERE job_id = p_job;
     INSERT INTO external_effects AS e (key, type, outside_key, state, job_id, attempt, token, calls, caller_gone)
-    VALUES (p_key, job.type, p_outside_key, 'intended', p_job, job.attempt, p_token, (NOT unsure)::integer, unsure)
+    VALUES (p_key, job.type, p_outside_key, 'intended', p_job, run_number, p_token, (NOT unsure)::integer, unsure)
     ON CONFLICT (key) DO NOTHING
     RETURNING * INTO effect;
     IF FOUND THEN
@@ -27,7 +30,7 @@ BEGIN
         ELSIF effect.state = 'absent' THEN
             verdict := CASE WHEN unsure THEN 'doubt' ELSE 'issue' END;
             UPDATE external_effects e
-            SET state = 'intended', job_id = p_job, attempt = job.attempt, token = p_token, caller_gone = unsure,
+            SET state = 'intended', job_id = p_job, attempt = run_number, token = p_token, caller_gone = unsure,
                 calls = e.calls + (NOT unsure)::integer, intended_at = clock_timestamp(), settled_at = NULL, settled_by = NULL
             WHERE e.key = p_key
             RETURNING * INTO effect;

@@ -10,7 +10,7 @@ BEGIN
             expired := expired + 1;
             CONTINUE;
         END IF;
-        -- A ticket that someone holds right now is being claimed: job_start will see the expiry.
+        -- A ticket that someone holds right now is being claimed: jobs_fetch will see the expiry.
         PERFORM FROM turno.tickets WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         BEGIN

@@ -1,6 +1,3 @@
--- Several small jobs of one type in one transaction: started together, completed together, each with its own
--- claim, attempt and end. What fails among them, or is put back, ends by the functions of a single job.
-
 -- Back to waiting; the caller holds the ticket. A zero delay is ready at once.
 CREATE OR REPLACE FUNCTION job_requeue(p_job uuid, p_run_at timestamptz, p_reason text, p_error jsonb, p_errors integer, p_crashes integer)
 RETURNS void

@@ -1,0 +1,192 @@
+"""One attempt of one job: its call, what its outcome is, and its record."""
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+from typing import Any, TypeVar
+
+from turno.errors import (
+    CalledElsewhere,
+    CancelRequested,
+    ClaimLost,
+    EffectInDoubt,
+    HandlerMisuse,
+    InvalidResult,
+    NeedsReview,
+    PermanentFailure,
+)
+from turno.jobs.claim import Claim
+from turno.jobs.handler import JobHandler
+from turno.jobs.outcome import (
+    AwaitReview,
+    Cancel,
+    CancelJob,
+    Complete,
+    Completed,
+    Decision,
+    Fail,
+    HandedBack,
+    InDoubt,
+    Outcome,
+    Raised,
+    Release,
+    Reschedule,
+    Retry,
+    Snooze,
+    decide,
+)
+from turno.jobs.payload import rebuild
+from turno.runner import exit_codes
+from turno.runner.context import AttemptContext
+from turno.runner.resource_limits import limited_memory
+from turno.runner.result_json import serialise
+from turno.runner.session import HandlerConnection
+from turno.runner.stop_request import HandBack
+from turno.runner.transaction import BatchTransaction
+from turno.store.handler import attempts, effects
+from turno.store.handler.attempts import Started
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+ELSEWHERE_PAUSE = 5.0  # seconds until a job looks again whether another has finished the call that both want
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Everything one attempt needs, from its call to its record; `load` gives the handler's class."""
+
+    claim: Claim
+    terms: type[JobHandler[Any]]
+    load: Callable[[str], type[JobHandler[Any]]]
+    transaction: BatchTransaction
+    started: Started
+    context: AttemptContext
+    began: float
+
+    def run(self) -> Outcome | Exception:
+        """Return what came of it, its work kept in the transaction if it completed; of an error the error itself."""
+        try:
+            with closing(self.context), limited_memory(self.terms.memory_mb):
+                outcome = self._unwanted() or self._call()
+            if isinstance(outcome, Completed):
+                self.transaction.keep(outcome.result, self.began)
+        except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
+            return error
+        return outcome
+
+    def _unwanted(self) -> Cancel | None:
+        """Say why a job that was claimed is not to run after all."""
+        if self.started.cancelled:
+            return Cancel("cancelled on request")
+        if self.started.expired:
+            return Cancel("expired")
+        return None
+
+    def _call(self) -> Outcome:
+        """Load and call the handler inside the transaction that is open; raises whatever it raises."""
+        job, handler = self.context, self.load(self.claim.type)()
+        payload = rebuild(handler.payload_type, self.started.payload)
+        handler.before(job)
+        answer = _alone(lambda: handler.handle(job, payload))
+        handler.after(job)
+        job.finish()
+        if isinstance(answer, Reschedule | Cancel):
+            return answer
+        return Completed(serialise(answer))
+
+    def record(self, outcome: Outcome | Exception, chance: float) -> str:
+        """Write what is to follow from any outcome but a completed job, which commits; returns the job's new status.
+
+        Raises ClaimLost, and what ends the process.
+        """
+        if isinstance(outcome, Exception):
+            outcome = self._judged(outcome)
+        return self._write(self._decided(outcome, chance))
+
+    def fail(self, error: Exception) -> str:
+        """Write that the job failed for good: what it did may have been committed, so it must not be done again."""
+        return self._write(Fail("failed for good", self.context.errors.describe(error)))
+
+    def _judged(self, error: Exception) -> Outcome:
+        """Return which outcome an error of the handler's is; what ends the attempt or the process is raised on."""
+        describe = self.context.errors.describe
+        match error:
+            case ClaimLost():
+                raise error
+            case CancelRequested():
+                return Cancel("cancelled on request")
+            case HandBack():
+                return HandedBack()
+            case EffectInDoubt():
+                return Raised(describe(error), doubt=error.key)
+            case NeedsReview():
+                return InDoubt(error.key, describe(error))
+            case CalledElsewhere():
+                return Snooze(ELSEWHERE_PAUSE, str(error))
+            case PermanentFailure() | HandlerMisuse() | InvalidResult():
+                return Raised(describe(error), permanent=True)
+            case MemoryError():
+                raise error
+            case _:
+                return Raised(describe(error))
+
+    def _decided(self, outcome: Outcome, chance: float) -> Decision:
+        timed = isinstance(outcome, Reschedule | HandedBack | Snooze)
+        now = self.transaction.insist(attempts.now) if timed else None
+        return decide(
+            outcome,
+            errors=0 if self._afresh else self.started.errors,
+            max_attempts=self.started.max_attempts,
+            policy=self.terms.retry,
+            now=now,
+            chance=chance,
+        )
+
+    @property
+    def _afresh(self) -> bool:
+        """Say whether this attempt was healthy for so long that earlier errors no longer count."""
+        return self.terms.retry.afresh(monotonic() - self.began)
+
+    def _write(self, decision: Decision) -> str:
+        began, worker = self.transaction.at(self.began), self.transaction.worker
+        self.transaction.insist(lambda session: attempts.start(session, self.claim, worker, began))
+        status = self.transaction.insist(lambda session: self._end(session, decision))
+        if isinstance(decision, Fail) and status == "failed":
+            named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
+            fields = self.claim.log_fields | named
+            # Which class of error: its message may hold what the payload holds.
+            log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
+        return status
+
+    def _end(self, session: HandlerConnection, decision: Decision) -> str:
+        claim = self.claim
+        match decision:
+            case Complete():
+                raise AssertionError("completing a job commits its work; see BatchTransaction.finish")
+            case Retry(delay, error):
+                pause = timedelta(seconds=delay)
+                return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=self._afresh)
+            case Fail(cause, error):
+                return attempts.fail(session, claim, cause, error, None, afresh=self._afresh)
+            case Release(run_at, outcome, reason):
+                return attempts.release(session, claim, outcome, reason, run_at)
+            case CancelJob(reason):
+                return attempts.abandon(session, claim, reason)
+            case AwaitReview(key, reason, error):
+                log.warning("a person must decide: %s", reason, extra=claim.log_fields)
+                return effects.park(session, claim, key, reason, error)
+
+
+def _alone(handle: Callable[[], T]) -> T:
+    """Return what `handle` does, in this process only: a copy that it forked and let return shares our sessions."""
+    here = os.getpid()
+    try:
+        return handle()
+    finally:
+        if os.getpid() != here:
+            os._exit(exit_codes.BROKEN)

@@ -1,0 +1,306 @@
+"""A session, and the transaction in it that the jobs of a batch share, one after another."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.pq.abc import PGresult
+
+from turno.errors import HandlerMisuse, NotStarted
+from turno.jobs.claim import Batch
+from turno.runner.session import HandlerConnection, SessionSource, transient
+from turno.runner.stop_request import StopRequest
+from turno.store.handler import attempts, batches
+from turno.store.handler.attempts import COMMIT, Started
+from turno.store.handler.batches import Result
+from turno.store.outage import in_short, unreachable
+from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.refusals import named_refusals
+from turno.tenancy.identity.session import NotConfined, believe_confined
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+T = TypeVar("T")
+ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
+LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
+# Only where the mark is still the one before: whoever ended the transaction behind our back is found out at its end.
+NEXT = (
+    "SAVEPOINT job; SELECT set_config('turno.attempt',"
+    " CASE WHEN current_setting('turno.attempt', true) = '{}' THEN '{}' ELSE '' END, true)"
+)
+
+
+class BatchTransaction:
+    """Holds the work of jobs that completed until it commits together with their ends; undoes that of any other.
+
+    `claim` is the present job's, `found` are the jobs that were fetched with the transaction, and `kept` the ends that
+    wait for its commit. `opened` is when it was, by the monotonic clock, None while there is none.
+    """
+
+    def __init__(self, batch: Batch, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
+        self.claim = batch[0]
+        self.found: Mapping[UUID, Started] = {}
+        self.kept: list[Result] = []
+        self.opened: float | None = None
+        self.commits = 0
+        self._broken: Exception | None = None
+        self.worker = worker
+        self._sessions = sessions
+        self._stop = stop
+        self._session = sessions.take(self.claim.login)
+        self._lent = False  # whether the present job has had the session
+        self._mark = self.claim.token  # the job whose transaction the server takes it for
+        self._savepoint = False  # whether one is set
+        self._clock = (datetime.now(UTC), monotonic())  # the database's, and when it was read
+
+    @property
+    def connection(self) -> HandlerConnection:
+        """The session, lent to the present job."""
+        self._lent = True
+        return self._session
+
+    def at(self, moment: float) -> datetime:
+        """Return what the database's clock showed at this moment of the monotonic one."""
+        read, then = self._clock
+        return read + timedelta(seconds=moment - then)
+
+    @property
+    def broken(self) -> Exception | None:
+        """Return why what was kept cannot be committed, where that is not the present job's doing."""
+        return HandlerMisuse(ENDED) if self._session.ended else self._broken
+
+    # One transaction, from its fetch to its commit ---------------------------------------------
+
+    def fetch(self, claims: Batch) -> None:
+        """Open it and look these jobs up; raises NotStarted if a lock, or want of room, keeps it from that now."""
+        try:
+            self._begun(claims, self.insist(lambda session: _taken(session, *_fetching(claims))[0]))
+        except psycopg.Error as error:
+            self.rollback()
+            if unreachable(error) or not transient(error):
+                raise
+            raise NotStarted(f"nothing was begun, so it can be tried later: {in_short(error)}") from error
+
+    def enter(self, number: int) -> Started | None:
+        """Let the present job, `claim`, have it; None if its claim was lost. Its first statement sets a savepoint."""
+        if self._lent:  # whatever the one before has kept or changed of it is of no more use
+            self._session, self._lent = self._session.afresh(), False
+        if self.claim.token != self._mark:
+            text = NEXT.format(self._mark, self.claim.token)
+            self._session.before = (f"RELEASE SAVEPOINT job; {text}" if self._savepoint else text).encode()
+        self._stop.works(number)
+        return self.found.get(self.claim.job_id)
+
+    def keep(self, result: str, began: float) -> None:
+        """Keep the present job's work; raises what its own commit would have said if the transaction is not sound."""
+        if self._session.busy:
+            raise HandlerMisuse(LEFT_OPEN)
+        match self._session.info.transaction_status:
+            case TransactionStatus.INERROR:
+                raise psycopg.errors.InFailedSqlTransaction("an error of the database's was caught and passed over")
+            case TransactionStatus.IDLE:
+                raise HandlerMisuse(ENDED)
+        self._note_mark()
+        self.kept.append(Result(self.claim, result, self.at(began), self.at(monotonic())))
+
+    def undo(self) -> Exception | None:
+        """Undo the present job's work, if it has done any; returns why what was kept before it is lost, too."""
+        if not self.kept:
+            self.take_over()
+            return None
+        if self._session.before is not None:  # it has sent nothing
+            self._session.before = None
+            return None
+        try:
+            if self._session.busy:
+                raise psycopg.InterfaceError(LEFT_OPEN)
+            self._session.execute("ROLLBACK TO SAVEPOINT job", prepare=False)
+        except (psycopg.errors.InvalidSavepointSpecification, psycopg.errors.NoActiveSqlTransaction):
+            return HandlerMisuse(ENDED)
+        except psycopg.Error as error:
+            return error
+        return None
+
+    def finish(self, following: Batch = ()) -> None:
+        """Commit what was kept together with its ends, leave the session clean, and fetch what follows: one message.
+
+        Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
+        """
+        # Afresh before that: nothing that a handler has kept may reach the session in between.
+        session = self._session = self._session.afresh()
+        self._lent = False
+        ending = [self._ends(), COMMIT, *session.cleaning]
+        answers = exchange(session, ending, *(_fetching(following) if following else ()))
+        with named_refusals():
+            insist(session, answers[: len(ending)])
+        self._committed()
+        (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
+        if following:
+            try:
+                believe_confined(session.cleaned, self.claim.login.role)
+                insist(session, answers[len(ending) :])
+                self._begun(following, answers[len(ending)])
+            except (psycopg.Error, NotConfined):
+                self._replace()
+                self.fetch(following)
+
+    # A job that commits by itself --------------------------------------------------------------
+
+    def alone(self) -> None:
+        """Finish what was kept: the present job is about to commit by itself, and may take its time.
+
+        If it has sent something already, that would be committed without a record: then the rest is finished with its
+        own first commit.
+        """
+        if self.kept and self._session.before is not None:
+            self._session.before = None
+            with self._of_the_others():
+                _taken(self._session, [self._ends(), COMMIT, *attempts.beginning(self.claim)])
+                self._committed()
+                self._own()
+
+    def begin(self) -> None:
+        """Open the present job's own transaction."""
+        attempts.begin(self._session, self.claim)
+        self._own()
+
+    def commit(self) -> None:
+        """Make everything since `begin` durable, and what was kept before with it."""
+        if self.kept:
+            with self._of_the_others():
+                self._note_mark()
+                _taken(self._session, [self._ends()])
+                self._commit()
+        else:
+            self._commit()
+        self._committed()
+
+    def commit_and_go_on(self) -> None:
+        """Make the work so far durable and open the next transaction."""
+        self.commit()
+        self.begin()
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Keep the session from being used within the block, in which no transaction is open."""
+        session = self._session
+        session.refusal = "the call of job.once must not use the database: no transaction is open around it"
+        try:
+            yield
+        finally:
+            session.refusal = None
+
+    # Whatever may become of the session --------------------------------------------------------
+
+    def rollback(self) -> None:
+        """Undo everything since it was opened; a session that cannot even do that is thrown away."""
+        self._session.before = None
+        healthy = not self._session.busy
+        if healthy:
+            try:
+                psycopg.Connection.rollback(self._session)
+                healthy = self._session.info.transaction_status == TransactionStatus.IDLE
+            except psycopg.Error:
+                healthy = False
+        if not healthy:
+            self._replace()
+        self._broken = None
+        self._over()
+
+    def take_over(self) -> None:
+        """Undo everything since it was opened, and leave to the record no setting, mode or adapter of a handler's."""
+        self.rollback()
+        self._session, self._lent = self._session.afresh(), False
+        try:
+            self._session.clean()
+        except psycopg.Error:
+            self._replace()
+        self._session.cleaned = None  # it is not given back yet
+
+    def insist(self, write: Callable[[HandlerConnection], T]) -> T:
+        """Call what holds outside a handler's transaction; if the session turns out to be dead, once more on another.
+
+        What was written after all, only its answer was lost, is refused the second time by the token: ClaimLost.
+        """
+        self._session.cleaned = None
+        try:
+            return write(self._session)
+        except psycopg.OperationalError:
+            if not self._session.broken:
+                raise
+            self.take_over()
+            return write(self._session)
+
+    def close(self) -> None:
+        """Give the session back."""
+        self._sessions.give_back(self.claim.login, self._session)
+
+    # ---------------------------------------------------------------------------------------------
+
+    def _begun(self, claims: Batch, answer: PGresult) -> None:
+        self._session.cleaned = None
+        self.opened = monotonic()
+        self.found, now = batches.fetched(self._session, answer)
+        if now is not None:
+            self._clock = (now, self.opened)
+        self._mark, self._savepoint = claims[0].token, False
+        self._stop.transaction_begins(self._session.info.backend_pid)
+
+    def _own(self) -> None:
+        self.opened = 0.0  # so long ago that the job is the last of it
+        self._mark, self._savepoint = self.claim.token, False
+        self._stop.transaction_begins(self._session.info.backend_pid)
+
+    def _note_mark(self) -> None:
+        if self._session.before is None and self._mark != self.claim.token:
+            self._mark, self._savepoint = self.claim.token, True
+        self._session.before = None
+
+    def _ends(self) -> Statement:
+        return batches.finishing(self._mark, self.kept, self.worker)
+
+    def _commit(self) -> None:
+        try:
+            psycopg.Connection.commit(self._session)
+        except psycopg.ProgrammingError as error:
+            if error.sqlstate is None:
+                raise HandlerMisuse("nothing can be committed inside `with connection.transaction()`") from error
+            raise
+
+    def _committed(self) -> None:
+        self.kept = []
+        self.commits += 1
+        self._over()
+
+    def _over(self) -> None:
+        self.opened = None
+        self._stop.transaction_ends()
+
+    def _replace(self) -> None:
+        psycopg.Connection.close(self._session)
+        self._session, self._lent = self._sessions.take(self.claim.login), False
+
+    @contextmanager
+    def _of_the_others(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._broken = error
+            raise
+
+
+def _fetching(claims: Batch) -> tuple[Sequence[Statement], ...]:
+    return batches.fetching(claims), attempts.beginning(claims[0])
+
+
+def _taken(session: HandlerConnection, *transactions: Sequence[Statement]) -> list[PGresult]:
+    """Send these and return their answers; raises what refuses any of them."""
+    answers = exchange(session, *transactions)
+    with named_refusals():
+        insist(session, answers)
+    return answers
