@@ -43,11 +43,20 @@ def test_each_of_the_named_tests_must_notice(prepared_checkout: PreparedCheckout
         {"tests": ("tests/unit/jobs/test_outcome.py::test_that_is_not_there",)},
         {"old": "a guard that is not there"},
         {"old": "return"},
+        {"old": "if errors + 1 >= max_attem"},
         {"new": "if errors >="},
         {"new": "if errors >= most_attempts:"},
         {"new": "if errors >= max_attempts:\n        from nowhere import anything"},
     ],
-    ids=["no such test", "no such guard", "not one guard", "no Python", "no such name", "no such module"],
+    ids=[
+        "no such test",
+        "no such guard",
+        "not one guard",
+        "half a word",
+        "no Python",
+        "no such name",
+        "no such module",
+    ],
 )
 def test_what_says_nothing_is_broken(changed: dict[str, object], prepared_checkout: PreparedCheckout) -> None:
     verdict = hunt(dataclasses.replace(NOTICED, **changed), prepared_checkout)  # type: ignore[arg-type]

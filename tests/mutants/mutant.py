@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -27,4 +28,7 @@ class Mutant:
         """Return the file's text with the guard taken away; raises GuardNotFound."""
         if (found := text.count(self.old)) != 1:
             raise GuardNotFound(f"{self.name}: guard not found: its text stands {found} times in {self.file}")
+        # \B between two letters: the guard's text begins or ends within a word that has become another one.
+        if re.search(rf"(?<=\w)\B{re.escape(self.old)}|{re.escape(self.old)}\B(?=\w)", text):
+            raise GuardNotFound(f"{self.name}: guard not found: in {self.file} its text is cut out of a longer word")
         return text.replace(self.old, self.new)

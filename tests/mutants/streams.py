@@ -98,8 +98,8 @@ MUTANTS = (
         "every hint of a flood is read",
         BOUNDED,
         LISTENER,
-        "return self._bytes > FLOOD",
-        "return False",
+        "return self._bytes > FLOOD_BYTES_PER_SECOND\n",
+        "return False\n",
         (f"{OF_HUB}::test_in_a_flood_of_hints_every_tenant_is_looked_at_and_none_of_them_read",),
     ),
     Mutant(
