@@ -133,14 +133,6 @@ MUTANTS = (
         (f"{TESTS}::test_one_that_ends_the_transaction_doubles_nothing[raw_commit]",),
     ),
     Mutant(
-        "after a lost reply to the commit the tokens are not read again",
-        "section 6: after a lost commit the token is read again",
-        "turno/runner/executor.py",
-        "            if attempt.claim.job_id not in held:\n",
-        "            if False:\n",
-        (f"{TESTS}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[True]",),
-    ),
-    Mutant(
         "a job is blamed for a collision within its batch",
         "section 6: a transient error is no item's fault",
         "turno/runner/executor.py",
@@ -199,9 +191,9 @@ MUTANTS = (
     Mutant(
         "one that runs alone shares its commit",
         "issue 14: alone keeps a commit of its own",
-        "turno/runner/executor.py",
-        "            self._terms.alone\n            or number",
-        "            number",
+        EXECUTOR,
+        "self._batch[number : number + 1] if self._terms.alone else self._batch[number:]",
+        "self._batch[number:]",
         (f"{TESTS}::test_alone_each_has_a_commit_of_its_own",),
     ),
     Mutant(

@@ -139,8 +139,7 @@ class Run:
         """Say whether nobody else is to share this job's commit."""
         opened = self._transaction.opened
         return (
-            self._terms.alone
-            or number + 1 == len(self._batch)
+            number + 1 == len(self._batch)
             or opened is None
             or monotonic() - opened > TOGETHER
             or self._batch[number + 1].job_id not in self._transaction.found

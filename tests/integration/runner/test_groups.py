@@ -292,6 +292,11 @@ def test_one_that_commits_by_itself_takes_the_others_before_it_along(
     seen: list[list[str]] = []
 
     def checkpoint(job: JobContext) -> None:
+        batch = job.each(["an item that may take its time"])
+        assert [world.job(job_id)["status"] for job_id in jobs[:at]] == ["pending" if sends_first else "completed"] * at
+        for step in batch:
+            with step:
+                pass
         job.checkpoint("half")
         seen.append([world.job(job_id)["status"] for job_id in jobs])
         raise ValueError("after its checkpoint")
@@ -408,6 +413,7 @@ def test_one_that_lost_its_claim_before_the_start_is_left_out(world: ExampleInst
     if state == "running":
         claim(world)
     assert list(execute_group_here(world, claims).values()) == ["completed", LOST, "completed"]
+    assert RUNS[jobs[1]] == 0
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
     ticket = world.ticket(jobs[1])
     assert ticket is not None
