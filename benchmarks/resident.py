@@ -86,7 +86,7 @@ class Client:
         # Selected, a function is called for each row; joined, even laterally, it would be called once.
         statement = sql.SQL(
             "SELECT count(DISTINCT job_id) FROM (SELECT ({}.job_enqueue("
-            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)).job_id"
+            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])).job_id"
             " FROM generate_series(1, {})) AS jobs"
         ).format(sql.Identifier(tenant.schema), sql.Literal(count))
         if self._ground.admin.execute(statement, new.parameters()).fetchone() != (count,):
