@@ -124,8 +124,8 @@ def test_migrations_go_back_and_come_again(installed: Installation) -> None:
     assert f"1/1 suc0002 lost {newest}" in back
     behind = installed.run("migrate", "--status")
     assert behind.returncode == 1
-    standings = [line.split()[2:5] for line in behind.stdout.splitlines()[2:]]
-    assert standings[-2:] == [["application", newest, "nothing"], ["application", "0000", newest]]
+    standings = [line.split()[2:5] for line in behind.stdout.splitlines() if " application " in line]
+    assert standings == [["application", newest, "nothing"], ["application", "0000", newest]]
     assert f"suc0002 would get {newest}" in installed.succeed("migrate", "--dry-run")
     assert f"1/1 suc0002 got {newest}" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
 
