@@ -36,7 +36,11 @@ class Cut(NamedTuple):
 DOC_END = '."""\n'
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
-    "token": (Cut(TENANT, " AND token = p_token", ""), Cut(TENANT, " AND t.token = p_token", "")),
+    "token": (
+        Cut(TENANT, " AND token = p_token", ""),
+        Cut(TENANT, " AND t.token = p_token", ""),
+        Cut(TENANT, " AND t.token = ANY (p_tokens)", ""),
+    ),
     "sweep": (
         Cut(
             MAINTENANCE,
