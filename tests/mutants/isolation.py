@@ -313,7 +313,7 @@ MUTANTS = (
     ),
     Mutant(
         "what everybody had is kept by nobody",
-        "decision 0045: no role that was in the database loses anything",
+        "decision 0047: no role that was in the database loses anything",
         "turno/tenancy/provisioning/install.py",
         "        keep_for_hosts(admin, logins)\n",
         "",
@@ -321,7 +321,7 @@ MUTANTS = (
     ),
     Mutant(
         "a role that inherits nothing keeps nothing before PostgreSQL 16",
-        "decision 0045: no role that was in the database loses anything",
+        "decision 0047: no role that was in the database loses anything",
         "turno/tenancy/rights/host_rights.py",
         "    if not host.inherits:\n",
         "    if False:\n",
