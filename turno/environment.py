@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tomllib
 from io import StringIO
 from pathlib import Path
 
@@ -75,6 +74,8 @@ def project() -> dict[str, str]:
     file = Path("pyproject.toml")
     if not file.is_file():
         return {}
+    import tomllib  # noqa: PLC0415 - a spawned worker never needs it
+
     try:
         said = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("turno", {})
     except (OSError, ValueError) as problem:

@@ -335,4 +335,12 @@ MUTANTS = (
         "",
         (f"{HOSTS}::test_turno_s_own_logins_are_no_hosts[cluster]",),
     ),
+    Mutant(
+        "the web reads the application's tables",
+        "decision 0043: pages read what the application shows in views",
+        GRANTS,
+        '        Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),\n',
+        '        Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT", api="SELECT"),\n',
+        ("tests/integration/tenancy/test_migrations.py::test_an_application_s_views_are_shown_and_its_tables_are_not",),
+    ),
 )

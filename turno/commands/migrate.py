@@ -14,8 +14,8 @@ from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
 from turno.tenancy.rights.host_rights import hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
-from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins, migrations
+from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.shared import logins
 
 if TYPE_CHECKING:
     from turno.settings import Settings

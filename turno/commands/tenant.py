@@ -17,8 +17,8 @@ from turno.tenancy.provisioning.effects_in_doubt import set_doubt
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
 from turno.tenancy.schema_migrations.fan_out import opened
-from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins, migrations
+from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.shared import logins
 
 
 @click.group()

@@ -26,7 +26,6 @@ from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.tenancy.schema_migrations.files import Migrations, packaged
 from turno.without_secrets import WORKERS_NEED
 from turno.worker.liveness import Liveness
 
@@ -89,14 +88,6 @@ def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) 
         environment=without_secrets(environment),
         secrets=secrets_named(settings, WORKERS_NEED),
     )
-
-
-def migrations(settings: Settings) -> Migrations:
-    """Return the migrations of this release and of the application; raises InvalidSettings where its are not."""
-    folder = Path(settings.migrations) if settings.migrations else None
-    if folder is not None and not folder.is_dir():
-        raise InvalidSettings([f"MIGRATIONS={settings.migrations}: there is no such folder"])
-    return packaged(folder)
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:

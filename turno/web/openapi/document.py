@@ -39,7 +39,8 @@ ABOUT = """Submit work, leave, and look later.
 
 Every request names one tenant in `X-Schema`, chosen among those of its token. A job that was accepted is committed and
 will run; follow it at its address. Errors are problem documents (RFC 9457): their `detail` says what to do, their
-`instance` is an id under which the log knows more."""
+`instance` is an id under which the log knows more. A job of less than 50 ms goes from `pending` to `completed`; a
+longer one is shown as `running`."""
 
 PROBLEM = {
     "type": "object",
