@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in MARKED_BY_FIXTURE:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
+
+
+@pytest.fixture(autouse=True)
+def environment_stays() -> Iterator[None]:
+    """A test that leaves a variable behind fails: the tests after it in the same process would read it."""
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    changed = {name for name in before | after if before.get(name) != after.get(name)} - {"PYTEST_CURRENT_TEST"}
+    for name in changed:
+        os.environ.pop(name, None)
+    os.environ.update({name: before[name] for name in changed & before.keys()})
+    assert not changed, f"the test changed the environment: {', '.join(sorted(changed))}"
 
 
 @pytest.fixture

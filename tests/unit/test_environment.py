@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder, and an environment without settings that is put back afterwards."""
     monkeypatch.chdir(tmp_path)
-    for name in ("DATABASE_URL", "ADMIN_DATABASE_URL", "MASTER_KEY", "TURNO_DOTENV"):
+    for name in ("DATABASE_URL", "ADMIN_DATABASE_URL", "MASTER_KEY", "TURNO_DOTENV", "HANDLERS", "MIGRATIONS"):
         # Set first, so that what the code adds to the environment is removed again.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
