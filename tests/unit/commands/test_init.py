@@ -1,0 +1,135 @@
+"""`turno init` and `turno new-handler`: what they write, and what they leave as it is."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+from dotenv import dotenv_values
+
+from turno.commands.main import main
+from turno.settings import Settings
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HANDLERS", raising=False)
+    return tmp_path
+
+
+def turno(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_an_empty_folder_gets_keys_a_handler_and_its_test(project: Path) -> None:
+    assert turno("init").exit_code == 0
+    assert texts(project).keys() == {
+        ".env", "pyproject.toml", "jobs/__init__.py", "jobs/monthly_report.py", "tests/conftest.py",
+        "tests/test_monthly_report.py",
+    }  # fmt: skip
+    assert (project / ".env").stat().st_mode & 0o777 == 0o600
+    settings = Settings.read({name: value or "" for name, value in dotenv_values(".env").items()})
+    settings.require("database_url", "master_key", "jwt_key")
+    assert settings.master_key != settings.jwt_key
+
+
+def test_the_keys_of_two_projects_differ(project: Path) -> None:
+    turno("init")
+    first = dotenv_values(".env")
+    (project / ".env").unlink()
+    turno("init")
+    assert first["MASTER_KEY"] != dotenv_values(".env")["MASTER_KEY"]
+
+
+def test_a_second_run_changes_nothing(project: Path) -> None:
+    turno("init")
+    before = texts(project)
+    again = turno("init")
+    assert (again.exit_code, texts(project)) == (0, before)
+    assert "kept HANDLERS=jobs:HANDLERS" in again.output
+
+
+def test_what_stands_in_env_is_kept_and_what_is_missing_is_added(project: Path) -> None:
+    (project / ".env").write_text("SHOP=1\nMASTER_KEY=the one that the roles were made with")
+    turno("init", "--database-url", "postgresql://db/shop")
+    assert (project / ".env").read_text().startswith("SHOP=1\nMASTER_KEY=the one that the roles were made with\n")
+    values = dotenv_values(".env")
+    assert (values["DATABASE_URL"], values["MASTER_KEY"]) == (
+        "postgresql://db/shop",
+        "the one that the roles were made with",
+    )
+
+
+def test_a_project_s_own_tables_stay_as_they_are(project: Path) -> None:
+    (project / "pyproject.toml").write_text('[project]\nname = "shop"\n\n[tool.pytest.ini_options]\naddopts = "-q"\n')
+    turno("init", "--package", "app.jobs")
+    said = tomllib.loads((project / "pyproject.toml").read_text())
+    assert said["project"] == {"name": "shop"}
+    assert said["tool"] == {"pytest": {"ini_options": {"addopts": "-q"}}, "turno": {"handlers": "app.jobs:HANDLERS"}}
+    assert (project / "app/jobs/monthly_report.py").is_file()
+
+
+@pytest.mark.parametrize(("ignored", "after"), [(None, ".env\n"), ("*.pyc\n", "*.pyc\n.env\n"), (".env\n", ".env\n")])
+def test_the_keys_are_kept_out_of_git(project: Path, ignored: str | None, after: str) -> None:
+    (project / ".git").mkdir()
+    if ignored is not None:
+        (project / ".gitignore").write_text(ignored)
+    turno("init")
+    assert (project / ".gitignore").read_text() == after
+
+
+def test_a_file_that_is_there_is_named_and_nothing_is_written(project: Path) -> None:
+    (project / "tests").mkdir()
+    (project / "tests/test_monthly_report.py").write_text("mine\n")
+    refused = turno("init")
+    assert refused.exit_code == 1
+    assert texts(project) == {"tests/test_monthly_report.py": "mine\n"}
+
+
+@pytest.mark.parametrize("package", ["my-jobs", "jobs:HANDLERS", "../jobs", ""])
+def test_what_is_no_package_is_refused(project: Path, package: str) -> None:
+    assert turno("init", "--package", package).exit_code == 1
+    assert texts(project) == {}
+
+
+def test_a_further_handler_is_added_to_the_list(project: Path) -> None:
+    turno("init")
+    done = turno("new-handler", "send_letters")
+    assert "added SendLetters to HANDLERS in jobs/__init__.py" in done.output
+    assert (project / "jobs/__init__.py").read_text().splitlines()[2:] == [
+        "from jobs.monthly_report import MonthlyReport",
+        "from jobs.send_letters import SendLetters",
+        "",
+        "HANDLERS = [MonthlyReport, SendLetters]",
+    ]
+
+
+def test_a_list_that_is_computed_is_left_to_its_author(project: Path) -> None:
+    turno("init")
+    (project / "jobs/__init__.py").write_text("HANDLERS = list(found())\n")
+    done = turno("new-handler", "send_letters")
+    assert "from jobs.send_letters import SendLetters" in done.output
+    assert (project / "jobs/__init__.py").read_text() == "HANDLERS = list(found())\n"
+
+
+@pytest.mark.parametrize("name", ["Send", "send-letters", "1st", "class", "../x", "x" * 64])
+def test_what_is_no_type_is_refused(project: Path, name: str) -> None:
+    turno("init")
+    before = texts(project)
+    assert turno("new-handler", name).exit_code == 1
+    assert texts(project) == before
+
+
+def test_a_project_without_handlers_is_told_to_begin() -> None:
+    assert turno("new-handler", "send_letters").exit_code == 1

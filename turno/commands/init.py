@@ -1,0 +1,60 @@
+"""The command `turno init`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import click
+
+from turno.commands.project_files.environment_file import keep_out_of_git, write_environment
+from turno.commands.project_files.new_handler_files import write_handler
+from turno.environment import said
+from turno.errors import InvalidSettings
+
+PROJECT = Path("pyproject.toml")
+PACKAGE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
+LIST = "HANDLERS"
+NEXT = (
+    "next: look at DATABASE_URL in .env, then",
+    "  turno migrate --plan                                    what installing would change in that database",
+    "  turno migrate",
+    '  turno tenant add suc0001 --company acme --name "Acme"',
+    "  turno doctor                                            what is missing, and what mends it",
+)
+
+
+@click.command()
+@click.option("--package", default="jobs", show_default=True, help="Where the handlers go, such as app.jobs.")
+@click.option("--handler", default="monthly_report", show_default=True, help="The type of the first handler.")
+@click.option("--database-url", default="postgresql://localhost:5432/postgres", show_default=True)
+def init(package: str, handler: str, database_url: str) -> None:
+    """Prepare this folder: `.env` with keys, one handler with its test. Touches no database and overwrites nothing."""
+    if not PACKAGE.fullmatch(package):
+        raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
+    if there := said("HANDLERS"):
+        click.echo(f"kept HANDLERS={there}: add a handler with `turno new-handler NAME`")
+    else:
+        for line in write_handler(handler, package, LIST):
+            click.echo(line)
+        click.echo(_name_handlers(f"{package}:{LIST}"))
+    added = write_environment(database_url)
+    click.echo(f"wrote {', '.join(added)} to .env" if added else "kept .env: every setting is there")
+    if keep_out_of_git():
+        click.echo("added .env to .gitignore")
+    for line in NEXT:
+        click.echo(line)
+
+
+def _name_handlers(place: str) -> str:
+    """Say where the handlers are, at the end of pyproject.toml; a project without one gets it."""
+    text = PROJECT.read_text(encoding="utf-8") if PROJECT.exists() else ""
+    tools = tomllib.loads(text).get("tool", {})
+    if "turno" in tools:
+        return f'add handlers = "{place}" to [tool.turno] in {PROJECT} yourself'
+    tables = f'[tool.turno]\nhandlers = "{place}"\n'
+    if "pytest" not in tools:
+        tables += '\n[tool.pytest.ini_options]\npythonpath = ["."]\n'
+    PROJECT.write_text(f"{text.rstrip()}\n\n{tables}" if text.strip() else tables, encoding="utf-8")
+    return f"wrote [tool.turno] in {PROJECT}"

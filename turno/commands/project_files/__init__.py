@@ -1,0 +1,1 @@
+"""What `turno init` and `turno new-handler` write into a project: its keys, its handlers and their tests."""
