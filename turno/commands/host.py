@@ -13,23 +13,26 @@ from turno.wiring.shared import logins
 
 
 class UnknownRole(TurnoError):
-    """The server has no such role, or it is none that could belong to an application."""
+    """The server has no such role, or it is Turno's, a superuser's or the server's own."""
 
 
 @click.group()
 def host() -> None:
-    """Let roles of the application that lives in this database do what everybody could before Turno."""
+    """Give the application's own roles what PUBLIC had before Turno was installed."""
 
 
 @host.command()
 @click.argument("role")
 def add(role: str) -> None:
-    """Let ROLE connect, and use advisory locks and the schema public, as the roles that were here before may."""
+    """Let ROLE connect to the database and use advisory locks and the schema public.
+
+    Roles that existed before Turno was installed have these rights already.
+    """
     settings = read_settings()
     with opened(provisioner(settings)) as admin, admin.transaction():
         known = {one.name: one for one in hosts(admin)}
         if role not in known:
             named = ", ".join(known) or "none"
-            raise UnknownRole(f"no role of an application is called {role[:60]!r}; those of this server are: {named}")
+            raise UnknownRole(f"there is no role {role[:60]!r} of an application; those of this server are: {named}")
         join_host(admin, logins(settings), known[role])
-    click.echo(f"{role} may do what everybody could before Turno was installed")
+    click.echo(f"{role} has what PUBLIC had before Turno was installed")

@@ -39,7 +39,7 @@ COMMANDS = {
     "broker": Entry("turno.commands.broker:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
     "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show, retry and cancel jobs."),
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list and remove tenants; mend their access."),
-    "host": Entry("turno.commands.host:host", "Let the application's own roles do what everybody could."),
+    "host": Entry("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
     "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),
     "token": Entry("turno.commands.token:token", "Print a token for development."),
 }

@@ -26,16 +26,20 @@ COUNT = click.IntRange(min=1)
 
 @click.command()
 @click.option("--status", is_flag=True, help="Show the version of every schema; exit status 1 if one is behind.")
-@click.option("--check", is_flag=True, help="Show rights that differ from the matrix; exit status 1 if any does.")
+@click.option("--check", is_flag=True, help="Show rights that differ from docs/roles.md; exit status 1 if any does.")
 @click.option("--rollback", type=COUNT, metavar="N", help="Take the tenants' last N migrations back.")
 @click.option("--to", type=click.IntRange(min=0), metavar="VERSION", help="Take the tenants back to this version.")
 @click.option("--application", is_flag=True, help="Take back the application's migrations, not the library's.")
 @click.option("--tenant", "slugs", multiple=True, metavar="SLUG", help="Take back only this one; may be repeated.")
 @click.option("--canary", metavar="SLUG", help="Migrate this tenant first, and no other if it fails.")
-@click.option("--redefine", is_flag=True, help="Make all functions and rights anew, not only where their text changed.")
+@click.option(
+    "--redefine", is_flag=True, help="Redefine functions and rights in every schema, not only where their text changed."
+)
 @click.option("--jobs", type=COUNT, default=4, show_default=True, metavar="N", help="Tenants at a time.")
-@click.option("--plan", is_flag=True, help="Only show the roles and rights that would change, in words and as SQL.")
-@click.option("--yes", is_flag=True, help="Do not ask where other roles live in this database.")
+@click.option(
+    "--plan", is_flag=True, help="Print which roles and rights would change, in words and as SQL; change nothing."
+)
+@click.option("--yes", is_flag=True, help="Do not ask before changing a database that other roles use.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
     """Install what is missing, then apply every pending migration to every schema.
@@ -88,13 +92,13 @@ def _plan(settings: Settings) -> InstallationPlan:
 
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
-    """Have a person agree before a database is changed in which somebody else lives."""
+    """Ask before an installation takes rights from PUBLIC in a database that other roles use."""
     with opened(provisioner(settings)) as admin:
         others = bool(public_rights(admin)) and bool(hosts(admin))
     if others and not agreed:
         for sentence in _plan(settings).sentences:
             click.echo(f"- {sentence}")
-        click.confirm("Other roles live in this database; install Turno beside them (--yes says so)?", abort=True)
+        click.confirm("Other roles use this database. Install Turno beside them (--yes answers this)?", abort=True)
 
 
 def report(outcomes: list[Outcome]) -> int:

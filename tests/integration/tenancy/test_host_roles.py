@@ -144,7 +144,7 @@ def test_a_plan_tells_what_would_change_and_changes_nothing(application: Applica
         plan = InstallationPlan.of(admin, logins)
         again = InstallationPlan.of(admin, logins)
     told = "\n".join(plan.sentences)
-    assert f"everybody loses CONNECT, TEMPORARY on the database {plan.database}" in told
+    assert f"PUBLIC loses CONNECT, TEMPORARY on the database {plan.database}" in told
     assert application.usual in told
     assert application.plain in told
     assert any(one.startswith(f'CREATE ROLE "{logins.engine}"') for one in plan.statements)
@@ -159,7 +159,7 @@ def test_after_an_installation_nothing_is_left_to_take(application: Application,
     install(application.admin, logins)
     with PlanningConnection.connect(application.url, autocommit=True) as admin:
         told = InstallationPlan.of(admin, logins).sentences
-    assert told == ["no role is made", "everybody (PUBLIC) has nothing left here that Turno would take away"]
+    assert told == ["no role is created", "PUBLIC has no right left that Turno revokes"]
 
 
 def test_migrate_asks_where_somebody_else_lives(application: Application, logins: Logins) -> None:
@@ -171,7 +171,7 @@ def test_migrate_asks_where_somebody_else_lives(application: Application, logins
     }
     asked = CliRunner().invoke(main, ["migrate"], env=environment, input="n\n")
     assert asked.exit_code == 1
-    assert f"kept, as members of {logins.host}, by: " in asked.output
+    assert f"these roles keep it, as members of {logins.host}: " in asked.output
     assert public_rights(application.admin)
     planned = CliRunner().invoke(main, ["migrate", "--plan"], env=environment)
     assert (planned.exit_code, "REVOKE ALL ON SCHEMA public FROM PUBLIC;" in planned.output) == (0, True)
@@ -180,8 +180,8 @@ def test_migrate_asks_where_somebody_else_lives(application: Application, logins
     application.make(application.later)
     added = CliRunner().invoke(main, ["host", "add", application.later], env=environment)
     assert (added.exit_code, added.output) == (
-        0, f"{application.later} may do what everybody could before Turno was installed\n"
+        0, f"{application.later} has what PUBLIC had before Turno was installed\n"
     )  # fmt: skip
     application.works(application.later)
     unknown = CliRunner().invoke(main, ["host", "add", "nobody"], env=environment)
-    assert (unknown.exit_code, "no role of an application is called 'nobody'" in unknown.stderr) == (1, True)
+    assert (unknown.exit_code, "there is no role 'nobody' of an application" in unknown.stderr) == (1, True)

@@ -1,6 +1,6 @@
 """Put and take the tickets that open a stream; the database keeps their hashes only."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any
@@ -11,11 +11,12 @@ import psycopg
 Web = psycopg.Connection[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StreamTicket:
     """What a ticket stands for: whose stream, of which tenant and job, and the session that it belongs to.
 
-    `job_id` None means everything of the user. `issued_at` and `until` are the session's bounds in Unix seconds.
+    The fields are in the order of the database's functions. `job_id` None means everything of the user. `issued_at` and
+    `until` are the session's bounds in Unix seconds.
     """
 
     tenant: str
@@ -30,26 +31,14 @@ def put(web: Web, secret: str, ticket: StreamTicket, lifetime: timedelta) -> Non
     """Keep a ticket under the hash of its secret."""
     web.execute(
         "SELECT turno.stream_ticket_put(%s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            _hash(secret),
-            ticket.tenant,
-            ticket.user,
-            ticket.operator,
-            ticket.job_id,
-            ticket.issued_at,
-            ticket.until,
-            lifetime,
-        ),
+        (_hash(secret), *astuple(ticket), lifetime),
     )
 
 
 def take(web: Web, secret: str) -> StreamTicket | None:
     """Return the ticket with this secret and use it up; None if there is none that counts."""
     row = web.execute("SELECT * FROM turno.stream_ticket_take(%s)", (_hash(secret),)).fetchone()
-    if row is None:
-        return None
-    tenant, user, operator, job_id, issued_at, until = row
-    return StreamTicket(tenant=tenant, user=user, operator=operator, job_id=job_id, issued_at=issued_at, until=until)
+    return StreamTicket(*row) if row else None
 
 
 def _hash(secret: str) -> bytes:

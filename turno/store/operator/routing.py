@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg.rows import class_row
@@ -66,9 +66,8 @@ def counts(session: Session) -> list[BackendCount]:
 
 def set_for_all(session: Session, name: str, value: str | None) -> None:
     """Set one of SETTINGS, or with None give it back to the environment."""
-    remove: LiteralString = "DELETE FROM settings WHERE name = %s"
     if value is None:
-        session.execute(remove, (name,))
+        session.execute("DELETE FROM settings WHERE name = %s", (name,))
         return
     session.execute(
         "INSERT INTO settings (name, value) VALUES (%s, %s)"
@@ -79,12 +78,8 @@ def set_for_all(session: Session, name: str, value: str | None) -> None:
 
 def set_for_tenant(session: Session, slug: str, backend: str | None) -> bool:
     """Give one tenant a backend of its own, or take it away with None; False if there is no such tenant."""
-    return (
-        session.execute(
-            "UPDATE tenants SET backend = %s WHERE slug = %s AND state = 'active'", (backend, slug)
-        ).rowcount
-        == 1
-    )
+    statement = "UPDATE tenants SET backend = %s WHERE slug = %s AND state = 'active'"
+    return session.execute(statement, (backend, slug)).rowcount == 1
 
 
 def reroute(session: Session, defaults: Defaults) -> int:

@@ -19,7 +19,7 @@ def check_database(admin: Connection[Any], installation: Installation) -> Iterat
     yield from _check_functions(admin, installation)
     yield from _check_elsewhere(admin, installation)
     yield from _check_belongings(admin, installation)
-    yield from _check_doors(admin)
+    yield from _check_ways_out(admin)
 
 
 def _check_database_rights(admin: Connection[Any], installation: Installation) -> Iterator[Finding]:
@@ -107,7 +107,7 @@ def _check_belongings(admin: Connection[Any], installation: Installation) -> Ite
         yield Finding(thing, f"is owned by {role}, which must own nothing", "drop it, or REASSIGN it")
 
 
-def _check_doors(admin: Connection[Any]) -> Iterator[Finding]:
+def _check_ways_out(admin: Connection[Any]) -> Iterator[Finding]:
     """Yield functions that reach out of the database, or hold advisory locks, and are open to our roles."""
     rows = admin.execute(
         "SELECT extname FROM pg_catalog.pg_extension WHERE extname = ANY (%s)", [list(FORBIDDEN_EXTENSIONS)]

@@ -13,7 +13,7 @@ from turno.tenancy.rights.grants import CatalogObject, Kind, Policy
 from turno.tenancy.rights.privileges import Ace, LiveObject, live_objects
 from turno.tenancy.rights.schemas import Schema
 
-REGRANT = "run `turno migrate --regrant`"
+REGRANT = "run `turno migrate --redefine`"
 RESTORE = "restore it from the migrations, and find out who changed it"
 
 

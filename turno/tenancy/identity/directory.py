@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any
 
-from psycopg import Connection
-from psycopg.rows import TupleRow
+from psycopg import Connection, Cursor
+from psycopg.rows import class_row
 
 from turno.tenancy.identity.tenant import SLUG, Tenant
 
@@ -59,8 +59,7 @@ class Directory:
     def list_active(self) -> list[Tenant]:
         """Return all active tenants in the order they came; always read anew."""
         with self._connect() as connection:
-            rows = connection.execute(_TENANTS + "WHERE n.state = 'active' ORDER BY n.id").fetchall()
-        return [_tenant(row) for row in rows]
+            return _tenants(connection).execute(_TENANTS + "WHERE n.state = 'active' ORDER BY n.id").fetchall()
 
     def _remember(self, now: float, slug: str, tenant: Tenant | None) -> None:
         with self._lock:
@@ -71,8 +70,8 @@ class Directory:
 
 
 _TENANTS = """
-SELECT n.id, n.slug, c.slug, n.schema, n.owner_role, n.handler_role, n.api_role, n.login_epoch, n.state,
-       extract(epoch FROM n.tokens_valid_from)::float8
+SELECT n.id, n.slug, c.slug AS company, n.schema, n.owner_role, n.handler_role, n.api_role, n.login_epoch, n.state,
+       extract(epoch FROM n.tokens_valid_from)::float8 AS tokens_valid_from
 FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 """
 
@@ -89,21 +88,8 @@ def valid_from(connection: Connection[Any], numbers: Sequence[int]) -> dict[int,
 
 def read_tenant(connection: Connection[Any], slug: str) -> Tenant | None:
     """Return the tenant with this slug in whatever state it is, or None."""
-    row = connection.execute(_TENANTS + "WHERE n.slug = %s", [slug]).fetchone()
-    return _tenant(row) if row else None
+    return _tenants(connection).execute(_TENANTS + "WHERE n.slug = %s", [slug]).fetchone()
 
 
-def _tenant(row: TupleRow) -> Tenant:
-    number, slug, company, schema, owner, handler, api, epoch, state, tokens_valid_from = row
-    return Tenant(
-        id=number,
-        slug=slug,
-        company=company,
-        schema=schema,
-        owner_role=owner,
-        handler_role=handler,
-        api_role=api,
-        login_epoch=epoch,
-        state=state,
-        tokens_valid_from=tokens_valid_from,
-    )
+def _tenants(connection: Connection[Any]) -> Cursor[Tenant]:
+    return connection.cursor(row_factory=class_row(Tenant))

@@ -158,7 +158,7 @@ def _use(admin: Connection[Any], *, inherits: bool) -> sql.SQL:
     return sql.SQL(" WITH INHERIT TRUE, SET FALSE" if inherits else " WITH INHERIT FALSE, SET TRUE")
 
 
-def join(admin: Connection[Any], role: str) -> None:
+def grant_to_provisioner(admin: Connection[Any], role: str) -> None:
     """Grant a role to a provisioner that is no superuser, so that it may SET ROLE to it."""
     if admin.info.parameter_status("is_superuser") == "on":
         return

@@ -1,11 +1,17 @@
-"""Make a database ready for tenants: its service roles, its control schema, and what everybody loses."""
+"""Install into a database: the service roles, the control schema, and what PUBLIC loses."""
 
 from typing import Any
 
 from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.roles import bound_temporary_files, close_defaults, ensure_roles, join, service_roles
+from turno.tenancy.identity.roles import (
+    bound_temporary_files,
+    close_defaults,
+    ensure_roles,
+    grant_to_provisioner,
+    service_roles,
+)
 from turno.tenancy.provisioning.installation import read_installation
 from turno.tenancy.rights.host_rights import keep_for_hosts
 from turno.tenancy.rights.public_rights import close_database, grant_connect
@@ -18,14 +24,14 @@ from turno.tenancy.schema_migrations.one_schema import bring_up
 def install(admin: Connection[Any], logins: Logins, *, migrations: Migrations | None = None) -> tuple[int, ...]:
     """Install or mend the installation; return the versions of the control schema that were applied.
 
-    `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from
-    everybody stays open, and the catalog check names it. The roles that were here before keep what everybody loses.
+    `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from PUBLIC
+    stays open, and the catalog check reports it. Existing roles keep what PUBLIC loses.
     """
     control = control_schema(logins)
     with admin.transaction():
         lock_roles(admin)
         ensure_roles(admin, logins, service_roles(logins))
-        join(admin, control.owner)
+        grant_to_provisioner(admin, control.owner)
         close_defaults(admin, control.owner)
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(

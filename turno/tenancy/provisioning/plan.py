@@ -17,14 +17,14 @@ SECRET = re.compile(r"PASSWORD '[^']*'")
 
 
 class PlanningConnection(psycopg.Connection[Any]):
-    """Keeps each statement that makes a role or a schema or changes a right, without the passwords in it."""
+    """Records each statement that creates a role or a schema or changes a right, without its password."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.noted: list[str] = []
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> psycopg.Cursor[Any]:
-        """Run the statement, and keep it if it is one of those."""
+        """Run the statement, and record it if it is one of those."""
         text = query.as_string(self) if isinstance(query, sql.Composable) else query
         if isinstance(text, str) and NOTED.match(text):
             self.noted.append(SECRET.sub("PASSWORD '…'", " ".join(text.split())))
@@ -54,16 +54,20 @@ class InstallationPlan:
     def sentences(self) -> list[str]:
         """The plan in words."""
         made = [one for one in self.statements if one.startswith("CREATE ROLE")]
-        told = [f"{len(made)} roles are made" if made else "no role is made"]
+        said = [f"{len(made)} roles are created" if made else "no role is created"]
         if not self.public:
-            return [*told, "everybody (PUBLIC) has nothing left here that Turno would take away"]
+            return [*said, "PUBLIC has no right left that Turno revokes"]
         if self.public.database:
-            told.append(f"everybody loses {', '.join(self.public.database)} on the database {self.database}")
+            said.append(f"PUBLIC loses {', '.join(self.public.database)} on the database {self.database}")
         if self.public.schema:
-            told.append(f"everybody loses {', '.join(self.public.schema)} on the schema public")
+            said.append(f"PUBLIC loses {', '.join(self.public.schema)} on the schema public")
         if self.public.functions:
             count = len(self.public.functions)
-            told.append(f"everybody loses {count} functions that lock, make large objects or write messages")
+            said.append(
+                f"PUBLIC loses EXECUTE on {count} functions: advisory locks, large objects, messages in the log"
+            )
         names = ", ".join(host.name for host in self.hosts)
-        kept = f"kept, as members of {self.group}, by: {names}" if names else "nobody else has a role here to keep it"
-        return [*told, kept, "a role that is made later is let in by `turno host add ROLE`"]
+        kept = (
+            f"these roles keep it, as members of {self.group}: {names}" if names else "no other role needs to keep it"
+        )
+        return [*said, kept, "a role created later gets it by `turno host add ROLE`"]

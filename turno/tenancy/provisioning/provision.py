@@ -12,7 +12,7 @@ from turno.tenancy.identity.roles import (
     ensure_memberships,
     ensure_roles,
     existing_roles,
-    join,
+    grant_to_provisioner,
     report_role,
     tenant_memberships,
     tenant_roles,
@@ -124,7 +124,7 @@ def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connecti
     names = (tenant.owner_role, tenant.handler_role, tenant.api_role)
     ensure_roles(admin, logins, tenant_roles(*names, epoch=tenant.login_epoch, connections=connections))
     ensure_memberships(admin, tenant_memberships(logins, *names))
-    join(admin, tenant.owner_role)
+    grant_to_provisioner(admin, tenant.owner_role)
     close_defaults(admin, tenant.owner_role)
     grant_connect(admin, tenant.handler_role)
 

@@ -5,9 +5,9 @@ from typing import Any
 from psycopg import Connection, sql
 
 from turno.tenancy.identity.directory import UnknownTenant, read_tenant
-from turno.tenancy.identity.roles import drop_roles, existing_roles, join
+from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
 from turno.tenancy.identity.tenant import Tenant
-from turno.tenancy.schema_migrations.locks import impatient, insistently, lock_roles, lock_schema
+from turno.tenancy.schema_migrations.locks import limit_lock_wait, lock_roles, lock_schema, retry_when_locked
 
 
 def remove_tenant(admin: Connection[Any], slug: str) -> None:
@@ -22,11 +22,11 @@ def remove_tenant(admin: Connection[Any], slug: str) -> None:
     _close(admin, tenant)
     if tenant.owner_role in existing_roles(admin, roles):
         _end_sessions(admin, tenant)
-        insistently(lambda: _drop_schema(admin, tenant))
+        retry_when_locked(lambda: _drop_schema(admin, tenant))
     with admin.transaction():
         lock_roles(admin)
         for role in existing_roles(admin, roles):
-            join(admin, role)
+            grant_to_provisioner(admin, role)
         drop_roles(admin, roles)
 
 
@@ -48,7 +48,7 @@ def _end_sessions(admin: Connection[Any], tenant: Tenant) -> None:
 
 def _drop_schema(admin: Connection[Any], tenant: Tenant) -> None:
     with admin.transaction():
-        impatient(admin)
+        limit_lock_wait(admin)
         lock_schema(admin, tenant.schema)
         _become_owner(admin, tenant)
         admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(tenant.schema)))

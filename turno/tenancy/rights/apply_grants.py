@@ -41,7 +41,7 @@ def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
     found = list(differences(schema, (one for one in live if named[one.thing] == 1)))
     for change in found:
         _revoke(admin, schema, change)
-    for (kind, grantee, privileges), names in _together(found).items():
+    for (kind, grantee, privileges), names in _grouped(found).items():
         admin.execute(
             sql.SQL("GRANT {} ON {} {} TO {}").format(
                 privileges_sql(privileges), KIND_SQL[kind], _names(schema, kind, names), role_sql(grantee)
@@ -63,19 +63,20 @@ def _revoke(admin: Connection[Any], schema: Schema, change: Difference) -> None:
         )
 
 
-Together = dict[tuple[Kind, str, tuple[tuple[str, str | None], ...]], list[str]]
+# Names of objects by their kind, the role that lacks something on them, and the privileges with their columns.
+Grants = dict[tuple[Kind, str, tuple[tuple[str, str | None], ...]], list[str]]
 
 
-def _together(found: Iterable[Difference]) -> Together:
-    """One GRANT for all things on which a role lacks the same rights: a tenant needs 10 and not 100."""
-    together: Together = defaultdict(list)
+def _grouped(found: Iterable[Difference]) -> Grants:
+    """Group the objects on which a role lacks the same rights: a tenant then needs 10 GRANTs and not 100."""
+    grants: Grants = defaultdict(list)
     for change in found:
         lacking: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
         for ace in change.missing:
             lacking[ace.grantee].append((ace.privilege, ace.column))
         for grantee, privileges in lacking.items():
-            together[change.thing.kind, grantee, tuple(sorted(privileges, key=str))].append(change.thing.name)
-    return together
+            grants[change.thing.kind, grantee, tuple(sorted(privileges, key=str))].append(change.thing.name)
+    return grants
 
 
 KIND_SQL = {
@@ -86,28 +87,12 @@ KIND_SQL = {
     Kind.SEQUENCE: sql.SQL("SEQUENCE"),
     Kind.IDENTITY: sql.SQL("SEQUENCE"),
 }
-_PRIVILEGES = {
-    word: sql.SQL(word)
-    for word in (
-        "SELECT",
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "TRUNCATE",
-        "REFERENCES",
-        "TRIGGER",
-        "MAINTAIN",
-        "EXECUTE",
-        "USAGE",
-        "CREATE",
-    )
-}
 
 
 def privileges_sql(privileges: Iterable[tuple[str, str | None]]) -> sql.Composed:
     """Return the list of privileges, each with its column where it has one."""
     return sql.SQL(", ").join(
-        _PRIVILEGES[word] if column is None else sql.SQL("{} ({})").format(_PRIVILEGES[word], sql.Identifier(column))
+        sql.SQL(word) if column is None else sql.SQL(word + " ({})").format(sql.Identifier(column))
         for word, column in privileges
     )
 

@@ -1,4 +1,4 @@
-"""What everybody had in the database before Turno took it away: the roles that were here keep it, through one group."""
+"""What PUBLIC had before an installation revoked it: existing roles keep it as members of one group."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE
-from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, attempt
+from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, execute_if_allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class PublicRights:
     functions: tuple[str, ...]
 
     def __bool__(self) -> bool:
-        """Whether there is anything to revoke."""
+        """Say whether there is anything to revoke."""
         return bool(self.database or self.schema or self.functions)
 
     def statements(self, database: str, grantee: str) -> list[sql.Composed]:
-        """Return what gives all of it to a role by name."""
+        """Return the statements that grant all of it to one role."""
         to = sql.Identifier(grantee)
         grants = []
         if self.database:
@@ -40,14 +40,14 @@ class PublicRights:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A role of the application that lives in this database; `inherits` says that it has its groups' rights at once."""
+    """A role of the application that uses this database; `inherits` is its INHERIT attribute."""
 
     name: str
     inherits: bool
 
 
 def public_rights(admin: Connection[Any]) -> PublicRights:
-    """Return what PUBLIC still has."""
+    """Return which of these rights PUBLIC has now."""
     rows = admin.execute(
         """
         SELECT 'database', a.privilege_type
@@ -84,21 +84,21 @@ def hosts(admin: Connection[Any]) -> list[Host]:
 
 
 def keep_for_hosts(admin: Connection[Any], logins: Logins) -> None:
-    """Give what PUBLIC is about to lose to the group of the roles that are here, in the caller's transaction.
+    """Grant what PUBLIC is about to lose to a group of all existing roles, in the caller's transaction.
 
-    Where PUBLIC has lost it already nobody gets anything: roles that came later never had it.
+    Does nothing where PUBLIC has lost it before: roles created since then never had it.
     """
     rights = public_rights(admin)
     if not rights:
         return
     for statement in rights.statements(admin.info.dbname, logins.host):
-        attempt(admin, statement)
+        execute_if_allowed(admin, statement)
     for host in hosts(admin):
         join_host(admin, logins, host)
 
 
 def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
-    """Let a role do what the group may; before PostgreSQL 16 a role with NOINHERIT gets the rights by name."""
+    """Make a role a member of the group; before PostgreSQL 16 a NOINHERIT role is granted the rights by name."""
     group, name = sql.Identifier(logins.host), sql.Identifier(host.name)
     if admin.info.server_version >= GRANT_OPTIONS_SINCE:
         admin.execute(sql.SQL("GRANT {} TO {} WITH INHERIT TRUE, SET FALSE").format(group, name))
@@ -106,11 +106,11 @@ def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
     admin.execute(sql.SQL("GRANT {} TO {}").format(group, name))
     if not host.inherits:
         for statement in _of_group(admin, logins).statements(admin.info.dbname, host.name):
-            attempt(admin, statement)
+            execute_if_allowed(admin, statement)
 
 
 def _of_group(admin: Connection[Any], logins: Logins) -> PublicRights:
-    """Return what the group may."""
+    """Return the rights of the group."""
     group = logins.host
     words = admin.execute(
         """

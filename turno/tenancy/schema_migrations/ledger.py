@@ -117,10 +117,6 @@ class Ledger:
         """Note that this migration was taken back."""
         admin.execute(self._named("DELETE FROM {} WHERE version = %s"), [version])
 
-    def strike_definitions(self, admin: Connection[Any]) -> None:
-        """Note that functions and rights are to be made anew, by whichever release."""
-        self.strike(admin, DEFINITIONS)
-
     def has(self, admin: Connection[Any], version: int) -> bool:
         """Return whether the schema has this migration; make its ledger if it has none."""
         admin.execute(

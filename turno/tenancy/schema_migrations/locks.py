@@ -22,7 +22,7 @@ _SCHEMA = -2
 
 
 def lock_roles(admin: Connection[Any]) -> None:
-    """Be the only one that changes roles and the database's rights.
+    """Serialise changes of roles and of the database's rights until the transaction ends.
 
     Two GRANTs that touch one catalog row at a time fail with "tuple concurrently updated".
     """
@@ -30,13 +30,13 @@ def lock_roles(admin: Connection[Any]) -> None:
 
 
 def lock_schema(admin: Connection[Any], schema: str) -> None:
-    """Be the only one that migrates this schema, or that removes it; raise LockNotAvailable after a while."""
+    """Serialise migration and removal of this schema; raise LockNotAvailable after LOCK_TIMEOUT_SECONDS."""
     _take(admin, "SELECT pg_try_advisory_xact_lock(%s, hashtext(%s))", schema)
 
 
 @contextmanager
-def held_schema(admin: Connection[Any], schema: str) -> Iterator[None]:
-    """Be the only one over several transactions, for what cannot run inside one. `admin` is in autocommit."""
+def hold_schema_lock(admin: Connection[Any], schema: str) -> Iterator[None]:
+    """Hold the lock over several transactions, for a step that cannot run inside one. `admin` is in autocommit."""
     _take(admin, "SELECT pg_try_advisory_lock(%s, hashtext(%s))", schema)
     try:
         yield
@@ -45,9 +45,9 @@ def held_schema(admin: Connection[Any], schema: str) -> Iterator[None]:
 
 
 def _take(admin: Connection[Any], statement: LiteralString, schema: str) -> None:
-    """Ask again and again: a statement that waits holds a snapshot, and CREATE INDEX CONCURRENTLY waits for those.
+    """Poll for the lock: a statement that waits holds a snapshot, for which CREATE INDEX CONCURRENTLY waits.
 
-    The two would wait for each other, and what the deadlock leaves behind is an invalid index.
+    The two would deadlock and leave an invalid index.
     """
     give_up = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while admin.execute(statement, [_SCHEMA, schema]).fetchone() != (True,):
@@ -56,13 +56,13 @@ def _take(admin: Connection[Any], statement: LiteralString, schema: str) -> None
         time.sleep(LOCK_POLL_SECONDS)
 
 
-def impatient(admin: Connection[Any]) -> None:
-    """Give up a lock that is not had soon, until the transaction ends: whoever queues behind us waits too."""
+def limit_lock_wait(admin: Connection[Any]) -> None:
+    """Set lock_timeout for this transaction: every session that queues behind a waiting migration waits, too."""
     admin.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
 
 
-def insistently(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns; try it again a few times while others hold the locks that it needs."""
+def retry_when_locked(work: Callable[[], Result]) -> Result:
+    """Return what `work` returns; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock."""
     for attempt in range(1, LOCK_TRIES):
         try:
             return work()

@@ -11,8 +11,8 @@ from turno.tenancy.rights.apply_grants import apply_grants
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.definitions import define, digest_of, undefine
 from turno.tenancy.schema_migrations.files import Files, Migration, Script
-from turno.tenancy.schema_migrations.ledger import Ledger
-from turno.tenancy.schema_migrations.locks import held_schema, impatient, insistently, lock_schema
+from turno.tenancy.schema_migrations.ledger import DEFINITIONS, Ledger
+from turno.tenancy.schema_migrations.locks import hold_schema_lock, limit_lock_wait, lock_schema, retry_when_locked
 
 
 class Stepped(NamedTuple):
@@ -37,8 +37,8 @@ def step_up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], 
     """
     if steps and not steps[0].up.transactional:
         (step,) = steps
-        return Stepped(insistently(lambda: _up_by_statement(admin, schema, step, files)), rights_changed=False)
-    return insistently(lambda: _up(admin, schema, steps, files, last=last))
+        return Stepped(retry_when_locked(lambda: _up_by_statement(admin, schema, step, files)), rights_changed=False)
+    return retry_when_locked(lambda: _up(admin, schema, steps, files, last=last))
 
 
 def step_down(admin: Connection[Any], schema: Schema, migration: Migration, files: Files) -> bool:
@@ -49,7 +49,7 @@ def step_down(admin: Connection[Any], schema: Schema, migration: Migration, file
     script = migration.down
     if script is None:
         raise Irreversible
-    return insistently(lambda: _down(admin, schema, migration.version, script, files))
+    return retry_when_locked(lambda: _down(admin, schema, migration.version, script, files))
 
 
 def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], files: Files, *, last: bool) -> Stepped:
@@ -93,7 +93,7 @@ def _down(admin: Connection[Any], schema: Schema, version: int, script: Script, 
     def note() -> None:
         ledger.strike(admin, version)
         if files.functions is not None:
-            ledger.strike_definitions(admin)
+            ledger.strike(admin, DEFINITIONS)
             if not ledger.any_step(admin):
                 undefine(admin)
         apply_grants(admin, schema)
@@ -118,7 +118,7 @@ def _by_statement(
     note: Callable[[], None],
     had: bool,
 ) -> bool:
-    with held_schema(admin, schema.name):
+    with hold_schema_lock(admin, schema.name):
         with admin.transaction(), _as_owner(admin, schema):
             if ledger.has(admin, version) is not had:
                 return False
@@ -141,7 +141,7 @@ def _named(name: str) -> Iterator[None]:
 
 @contextmanager
 def _as_owner(admin: Connection[Any], schema: Schema) -> Iterator[None]:
-    impatient(admin)
+    limit_lock_wait(admin)
     lock_schema(admin, schema.name)
     admin.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(schema.owner)))
     admin.execute("SELECT set_config('search_path', %s, true)", [schema.path])

@@ -4,9 +4,9 @@
 -- Roles are granted nothing here; `turno/tenancy/rights/grants.py` is the one list of who may do what.
 -- The functions stand in ../functions, each whole; one that a policy names is declared here first.
 
--- What a tenant's functions may store, and no more of it: whatever they accept, every function that all tenants share
--- can index and move, and every reader can load. A domain is asked when a value is set, a table's CHECK at each
--- update; its name is a sentence about the field, for whoever is refused.
+-- Bounds on every value that a tenant's functions store, so that shared indexes and functions can hold it and every
+-- reader can load it. A domain is checked when a value is assigned; a table's CHECK would run at every update.
+-- The constraint's name is the error message that the caller sees.
 CREATE DOMAIN queue_name AS text CONSTRAINT "queue has 1 to 63 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 63);
 CREATE DOMAIN type_name AS text CONSTRAINT "type has 1 to 127 bytes" CHECK (octet_length(VALUE) BETWEEN 1 AND 127);
 CREATE DOMAIN user_name AS text CONSTRAINT "user has 1 to 255 characters" CHECK (length(VALUE) BETWEEN 1 AND 255);
@@ -16,8 +16,8 @@ CREATE DOMAIN correlation_id AS text
     CONSTRAINT "correlation_id has at most 255 bytes" CHECK (octet_length(VALUE) <= 255);
 CREATE DOMAIN trace_context AS text CONSTRAINT "trace_context has at most 512 bytes" CHECK (octet_length(VALUE) <= 512);
 CREATE DOMAIN payload_hash AS bytea CONSTRAINT "payload_hash has at most 64 bytes" CHECK (octet_length(VALUE) <= 64);
--- What programs can load: Python refuses an integer of 4,300 digits, and JSON that nests about a thousand deep.
--- A short text has neither, so few values are walked through.
+-- Python refuses integers of 4,300 digits and JSON nested about a thousand deep. A short text contains neither, so
+-- the length is checked first and few values are searched.
 CREATE DOMAIN loadable_json AS jsonb
     CONSTRAINT "JSON nests at most 200 deep" CHECK (octet_length(VALUE::text) < 400 OR NOT VALUE @? 'strict $.**{201}')
     CONSTRAINT "JSON has no number beyond 1e308"
@@ -33,7 +33,7 @@ CREATE DOMAIN job_error AS loadable_json CONSTRAINT "error is an object with at 
 CREATE DOMAIN job_words AS text CONSTRAINT "words have at most 1000 characters" CHECK (length(VALUE) <= 1000);
 CREATE DOMAIN item_key AS text CONSTRAINT "key has 1 to 255 characters" CHECK (length(VALUE) BETWEEN 1 AND 255);
 CREATE DOMAIN item_ref AS text CONSTRAINT "ref has at most 1000 characters" CHECK (length(VALUE) <= 1000);
--- Infinity is the time of what waits for a person. No other time is beyond what programs can hold.
+-- run_at is infinity while a job waits for a person's decision; every other time fits Python's datetime.
 CREATE DOMAIN due_time AS timestamptz CONSTRAINT "run_at is from 2000 to 9999, or infinity"
     CHECK (VALUE = 'infinity' OR VALUE >= '2000-01-01 00:00Z' AND VALUE < '9999-12-31 00:00Z');
 CREATE DOMAIN expiry_time AS timestamptz CONSTRAINT "expires_at is from 2000 to 9999"
@@ -62,7 +62,7 @@ CREATE TABLE tenants (
     cap               smallint CHECK (cap > 0),
     paused_at         timestamptz,
     backend           text CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
-    -- A login's password is derived from the epoch, a token's age is held against tokens_valid_from.
+    -- Passwords are derived from login_epoch; a token issued before tokens_valid_from is refused.
     login_epoch       integer NOT NULL DEFAULT 0,
     tokens_valid_from timestamptz NOT NULL DEFAULT '-infinity',
     created_at        timestamptz NOT NULL DEFAULT now()
@@ -86,8 +86,8 @@ CREATE TABLE job_types (
     paused_at timestamptz
 );
 
--- A worker is alive because it says so, by the database's clock; nothing else about it is believed.
--- It runs jobs of these types, in step with their versions, from these queues; from all of them if queues is null.
+-- A worker counts as alive while its heartbeat updates alive_at, by the database's clock.
+-- versions[i] belongs to types[i]; queues NULL means all queues.
 CREATE TABLE workers (
     id         uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     backend    text NOT NULL CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
@@ -101,7 +101,7 @@ CREATE TABLE workers (
     CHECK (cardinality(types) = cardinality(versions))
 ) WITH (fillfactor = 50);
 
--- Workers of the exec backend come when they are launched: what the last one of each host could run.
+-- Exec workers exist only while they run a job: the types that the last one of each host could run.
 CREATE TABLE exec_hosts (
     host     text PRIMARY KEY,
     types    text[] NOT NULL,
@@ -126,33 +126,33 @@ CREATE TABLE tickets (
     worker_id    uuid,
     token        uuid,
     attempt      integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
-    -- How often a worker died with this job. Such a ticket is taken alone: it may be what killed the others.
+    -- How often a worker died while running this job. Such a job runs in a batch of its own: it may have been the cause.
     crashes      smallint NOT NULL DEFAULT 0 CHECK (crashes >= 0),
-    -- Somebody wants this running job to stop: how its worker hears of it, who may not read the job.
+    -- Set when cancellation of a running job is requested: the worker may read this table, not the job.
     cancel_at    timestamptz,
     CHECK ((state = 'running') = (worker_id IS NOT NULL)),
     CHECK ((state = 'running') = (token IS NOT NULL))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
         autovacuum_vacuum_cost_delay = 0);
--- How a claim walks: from tenant to tenant, and in it by band and age. What it cannot run it passes without a look at the table.
+-- The order in which claim reads: tenant, priority, age. Tickets of types that it cannot run are skipped in the index.
 CREATE INDEX tickets_by_tenant ON tickets (backend, queue, tenant_id, priority, run_at, job_id)
     INCLUDE (type, version) WHERE state = 'ready';
--- How the sweeps look for what nobody takes: type by type, whatever waits.
+-- The order in which the sweeps look for tickets that nobody claims: by type.
 CREATE INDEX tickets_ready ON tickets (backend, queue, type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready';
 CREATE INDEX tickets_due ON tickets (run_at, job_id) WHERE state = 'scheduled';
--- For the time when more is due at once than is promoted at once.
+-- Read by promote when more tickets are due than one call promotes: it then takes some of each tenant.
 CREATE INDEX tickets_due_by_tenant ON tickets (tenant_id, run_at, job_id) WHERE state = 'scheduled';
--- Few run at a time: for a cap it is read from end to end, which goes over dead entries without a look at the table.
+-- To enforce a cap, claim scans the whole index: few jobs run at a time, and dead entries cost no read of the table.
 CREATE INDEX tickets_running ON tickets (worker_id, tenant_id, type) WHERE state = 'running';
--- How the relay walks: what no consumer knows is never entered. Which of a tenant's are in the broker it counts.
+-- The order in which the relay reads, and below it the count of a tenant's tickets that are in the broker already.
 CREATE INDEX tickets_unpublished ON tickets (type, version, tenant_id, priority, run_at, job_id)
     WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL;
 CREATE INDEX tickets_published ON tickets (tenant_id, published_at)
     WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NOT NULL;
 
--- Which process does what only one should do at a time; over when `until` has passed. `since` is when the present
--- row of holders began, one after another without a gap.
+-- Work that one process at a time may do. A lease ends at `until`; `since` is when holders began to follow one another
+-- without a gap.
 CREATE TABLE leases (
     name   text PRIMARY KEY,
     holder text NOT NULL,
@@ -160,8 +160,8 @@ CREATE TABLE leases (
     since  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- How much each user, and with the user '' each tenant, has used of what is limited: all of it is earned back at these
--- moments, in Unix seconds. Once they have passed a row says as much as none, and may go at any time.
+-- Leaky buckets per user, and per tenant under the user '': the moment, in Unix seconds, at which each bucket is empty
+-- again. A row whose moments have all passed equals no row and may be deleted.
 CREATE TABLE rate_limits (
     tenant_id integer NOT NULL,
     user_id   text NOT NULL,
@@ -171,7 +171,7 @@ CREATE TABLE rate_limits (
     PRIMARY KEY (tenant_id, user_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
--- What metrics and alerts read; append-only, pruned.
+-- One row for each ended attempt, for metrics and alerts; append-only, pruned.
 CREATE TABLE outcomes (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id integer NOT NULL,
@@ -183,23 +183,22 @@ CREATE TABLE outcomes (
 );
 CREATE INDEX outcomes_by_time ON outcomes (at);
 
--- Tickets that open a live stream without a header or a cookie: known by their hash, used once, for seconds.
--- Without a foreign key, like `tickets`: the tenant is looked up when the ticket is used.
-
+-- One-use tickets that open a live stream without a header or a cookie; only their hash is stored.
+-- No foreign key to tenants, as in `tickets`: the tenant is looked up when the ticket is used.
 CREATE TABLE stream_tickets (
     hash       bytea PRIMARY KEY CHECK (length(hash) = 32),
     tenant     text NOT NULL,
     user_id    text NOT NULL,
     operator   boolean NOT NULL,
     job_id     uuid,
-    -- The session that asked for it, in Unix seconds: its stream ends when that does.
+    -- Issue and expiry of the session that asked for it, in Unix seconds: the stream ends when the session does.
     issued_at  double precision NOT NULL,
     until      double precision NOT NULL,
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX stream_tickets_expired ON stream_tickets (expires_at);
 
--- Whose owner role is this? Row-level security asks; its text is in ../functions.
+-- The tenant whose owner role this is, for the policies below; its body is in ../functions.
 CREATE FUNCTION tenant_of(name) RETURNS integer LANGUAGE plpgsql STABLE AS 'BEGIN RETURN NULL; END';
 
 ALTER TABLE tickets ENABLE ROW LEVEL SECURITY;
@@ -207,17 +206,17 @@ CREATE POLICY own_tickets ON tickets USING (tenant_id = (SELECT tenant_of(curren
 
 ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_outcomes ON outcomes FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
--- Row-level security hides all rows from those without a policy; who may read at all is a matter of grants.
+-- Without a policy row-level security hides every row; the grants decide who may read the table at all.
 CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
 
--- What an operator sees of tickets: a view runs as its owner, whom the policies do not bind.
+-- The operator's view of tickets: a view runs as its owner, to whom the policies do not apply.
 CREATE VIEW ticket_counts AS
 SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
        min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
--- Does each tenant get its turn? What waits now, and the last quarter of an hour: the share of all
--- working time it got, beside the share that its weight gives it among those who wanted any.
+-- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that
+-- its weight entitles it to among the tenants that had jobs.
 CREATE VIEW fairness AS
 WITH present AS (
     SELECT tenant_id,
@@ -239,7 +238,7 @@ SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
 FROM present p FULL JOIN recent r USING (tenant_id)
 JOIN tenants n ON n.id = tenant_id;
 
--- Who is where: by backend its living workers and tickets, and what of them is stranded, which nobody alive will take.
+-- Living workers and tickets by backend.
 CREATE VIEW backend_counts AS
 SELECT b.backend,
        (SELECT count(*) FROM workers w WHERE w.backend = b.backend) AS workers,
@@ -252,15 +251,14 @@ FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend)
 LEFT JOIN tickets t ON t.backend = b.backend
 GROUP BY b.backend;
 
--- Who can run what: the living workers, and for exec what those of a host could that came last. A worker that is not off
--- the list although nobody hears of it is none: nobody sweeps.
+-- Types that can be run now: those of living workers, and for exec those of the last worker of each host. A worker that
+-- was silent for 2 minutes and is still listed does not count: no sweep has removed it.
 CREATE VIEW serving AS
 SELECT backend, queues, types, versions FROM workers WHERE alive_at > clock_timestamp() - interval '2 minutes'
 UNION ALL
 SELECT 'exec', NULL, types, versions FROM exec_hosts;
 
--- What claiming passes around -------------------------------------------------------------------
-
+-- The row that every claiming function returns.
 CREATE TYPE claimed AS (
     job_id uuid, token uuid, attempt integer, type text, version smallint,
     tenant_id integer, slug text, schema text, handler_role text, login_epoch integer

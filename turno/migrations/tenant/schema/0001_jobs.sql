@@ -17,7 +17,7 @@ CREATE TABLE background_jobs (
     priority            smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
     status              text NOT NULL DEFAULT 'pending'
                         CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
-    -- Why it is where it is: rescued, parked for a person, expired, cancelled by whom.
+    -- Why the job has this status: rescued, parked for a person, expired, cancelled by whom.
     reason              turno.job_words,
     payload             turno.job_payload NOT NULL,
     payload_hash        turno.payload_hash NOT NULL,
@@ -52,8 +52,8 @@ CREATE TABLE background_jobs (
 CREATE UNIQUE INDEX background_jobs_once ON background_jobs (user_id, type, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
 CREATE INDEX background_jobs_of_user ON background_jobs (user_id, id);
--- No list of open jobs depends on the status: a statement that names one job and its status would be offered such a
--- list, and a plan made while it was empty would be kept. So a start leaves all indexes as they are.
+-- No index condition mentions status: the planner could choose such an index for a statement that names one job and its
+-- status, and keep that plan from when the index was empty. It also keeps starts of jobs out of all indexes.
 CREATE INDEX background_jobs_open ON background_jobs (user_id) WHERE finished_at IS NULL;
 CREATE INDEX background_jobs_expiring ON background_jobs (expires_at) WHERE finished_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX background_jobs_parked ON background_jobs (id) WHERE finished_at IS NULL AND run_at = 'infinity';
@@ -64,7 +64,7 @@ CREATE TABLE background_job_attempts (
     attempt       integer NOT NULL,
     token         uuid NOT NULL,
     worker        turno.job_words NOT NULL,
-    -- The backend that works for this attempt: what a rescue must end before the job runs again.
+    -- The PostgreSQL backend of this attempt: a rescue ends it before the job runs again.
     backend_pid   integer NOT NULL,
     backend_start timestamptz NOT NULL,
     started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -91,7 +91,7 @@ CREATE TABLE background_job_checkpoints (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The ledger of a batch. skipped: done already by the job that this one continues.
+-- The ledger of a batch. skipped: the job that this one continues had done the item.
 CREATE TABLE background_job_items (
     job_id uuid NOT NULL,
     key    turno.item_key NOT NULL,
@@ -115,7 +115,7 @@ CREATE TABLE background_job_events (
 );
 CREATE INDEX background_job_events_of_job ON background_job_events (job_id, id);
 
--- A failed job with its history, kept until someone has replayed it, however old the job is.
+-- A failed job with its history; kept until somebody has replayed it.
 CREATE TABLE background_jobs_dead_letter (
     job_id      uuid PRIMARY KEY,
     type        text NOT NULL,
@@ -131,7 +131,7 @@ CREATE TABLE background_jobs_dead_letter (
     CHECK ((replayed_at IS NULL) = (replayed_as IS NULL))
 );
 
--- One per job that ended, so that its user hears of it exactly once; besides, some that ask for a decision.
+-- One for each job that ended, and one for each job that waits for a person's decision.
 CREATE TABLE notifications (
     id         uuid PRIMARY KEY DEFAULT turno.uuid_v7(),
     job_id     uuid NOT NULL,
@@ -145,7 +145,7 @@ CREATE INDEX notifications_of_user ON notifications (user_id, id);
 CREATE UNIQUE INDEX notifications_of_an_end ON notifications (job_id) WHERE kind <> 'needs_review';
 CREATE INDEX notifications_of_a_review ON notifications (job_id) WHERE kind = 'needs_review';
 
--- Declared for the triggers; their text is in ../functions.
+-- Declared here for the triggers; the bodies are in ../functions.
 CREATE FUNCTION job_revise() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE FUNCTION job_audit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER revise BEFORE UPDATE ON background_jobs FOR EACH ROW EXECUTE FUNCTION job_revise();
@@ -169,7 +169,7 @@ CREATE TABLE external_effects (
     key         turno.item_key PRIMARY KEY,
     -- The job type that used the key first. Another type with the same key is a mistake, whichever it is.
     type        turno.type_name NOT NULL,
-    -- What the other side knows the effect by, the same in every attempt.
+    -- The key that the other side knows the effect by; the same in every attempt.
     outside_key uuid NOT NULL,
     state       text NOT NULL CHECK (state IN ('intended', 'done', 'absent')),
     result      turno.job_result,
@@ -178,8 +178,8 @@ CREATE TABLE external_effects (
     attempt     integer NOT NULL,
     token       uuid NOT NULL,
     calls       integer NOT NULL CHECK (calls >= 0),
-    -- Nobody is at the call any more: its own process said so, or its parent saw that process end. That a worker
-    -- is not heard of, or that its session is gone, proves nothing: a stopped process may go on and call.
+    -- No process makes the call any more: the process reported it, or its parent saw it exit. A missing heartbeat or a
+    -- closed session is no proof: a stopped process may continue and make the call.
     caller_gone boolean NOT NULL DEFAULT false,
     -- Jobs parked until a person settles this.
     waiting     uuid[] NOT NULL DEFAULT '{}',
@@ -194,7 +194,7 @@ CREATE TABLE external_effects (
 CREATE INDEX external_effects_open ON external_effects (token) WHERE state = 'intended';
 CREATE INDEX external_effects_of_job ON external_effects (job_id);
 
--- While it has a row, the database may be older than the outside world, as after a restore: an effect without a
+-- While this has a row, the database may be older than the outside world (a restored backup): an effect without a
 -- record is then in doubt instead of new.
 CREATE TABLE external_doubt (
     since timestamptz PRIMARY KEY DEFAULT clock_timestamp()
