@@ -52,8 +52,8 @@ MUTANTS = (
         "who does not say where from is let in",
         COOKIE,
         "turno/web/auth/csrf.py",
-        "origin is not None and urlsplit",
-        "origin is None or urlsplit",
+        "return None if origin is None else urlsplit",
+        "return True if origin is None else urlsplit",
         (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
     ),
     Mutant(
@@ -107,9 +107,9 @@ MUTANTS = (
     Mutant(
         "every host is ours",
         COOKIE,
-        "turno/web/public_url.py",
-        "if request.blueprint == PROBES or host_is_trusted(",
-        "if True or host_is_trusted(",
+        "turno/web/security.py",
+        "if host is None or request.blueprint == PROBES",
+        "if True or request.blueprint == PROBES",
         (f"{PUBLIC}::test_no_other_host_counts_as_ours",),
     ),
     Mutant(
@@ -140,7 +140,7 @@ MUTANTS = (
         "the sign-in leads anywhere",
         COOKIE,
         "turno/web/pages/drawing.py",
-        'return "/" if foreign or not address.isprintable() else address',
+        'return at("/") if foreign or not address.isprintable() else address',
         "return address",
         (f"{SESSION}::test_the_sign_in_leads_nowhere_else",),
     ),
@@ -169,6 +169,14 @@ MUTANTS = (
         ("tests/integration/web/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
     ),
     Mutant(
+        "the log has whatever a fault of ours says",
+        "turno/logs.py: never payloads, never secrets",
+        "turno/web/errors.py",
+        "type(error).__name__, line_of(error), extra",
+        "error, line_of(error), extra",
+        ("tests/integration/web/test_api_service.py::test_a_fault_of_ours_says_nothing_and_logs_its_class_and_place",),
+    ),
+    Mutant(
         "whatever somebody sent is offered to be sent again",
         "a problem's page repeats no more than a form of ours",
         "turno/web/pages/problem_page.py",
@@ -179,9 +187,9 @@ MUTANTS = (
     Mutant(
         "a branch's lock is told as a fault",
         "section 8: 503 with Retry-After while the database cannot serve",
-        "turno/web/pages/problem_page.py",
-        "        pages.register_error_handler(outage, _unavailable)",
-        "        pages.register_error_handler(outage, _fault)",
+        "turno/web/errors.py",
+        "    if isinstance(error, OUTAGE):\n",
+        "    if False:\n",
         (f"{PROBLEMS}::test_a_locked_branch_is_told_in_the_frame_with_when_to_try_again",),
     ),
     Mutant(
@@ -227,7 +235,7 @@ MUTANTS = (
     Mutant(
         "one failed of many is too narrow to be seen",
         HONEST,
-        "turno/web/templates/pages/parts.html",
+        "turno/web/templates/turno/parts.html",
         "{{ 6 if p.failed else 0 }}",
         "0",
         (f"{GREEN}::test_one_failed_of_five_hundred_is_seen_in_the_bar",),

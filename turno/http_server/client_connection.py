@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 # Seconds a client has for a request, or to take an answer, beside the time its bytes take at the slowest pace.
 CLIENT_TIMEOUT_SECONDS = 5.0
 MIN_BYTES_PER_SECOND = 4096  # bytes a second
-LINGER_SECONDS = (
-    2.0  # seconds in which a client that was told the end may hang up first, so that it can read what was sent
-)
+# Seconds in which a client that was told the end may hang up first, so that it can read what was sent.
+LINGER_SECONDS = 2.0
 MAX_READ_BYTES = 65_536  # bytes read from one client before the others have their turn
 
 

@@ -4,7 +4,7 @@ import psycopg
 
 # Lost and refused connections, a pool without a free one in time, timeouts, a full disk, a server in recovery:
 # psycopg makes them all OperationalErrors. A server that became a standby refuses writes with the other.
-OUTAGE: tuple[type[Exception], ...] = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+OUTAGE: tuple[type[psycopg.Error], ...] = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
 # SQLSTATEs of a lock that was not got in time, and of a statement that took too long.
 _BUSY = frozenset({"55P03", "57014"})
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask
+from werkzeug.exceptions import default_exceptions
 
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.registry import Registry
@@ -24,10 +25,8 @@ from turno.web.api.streams import streams
 from turno.web.api.submit import submissions
 from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
-from turno.web.error_responses import install_error_responses
-from turno.web.http.json_answers import JsonAnswers
 from turno.web.http.payloads import Payloads
-from turno.web.openapi.docs import docs, publish
+from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
 from turno.web.pages.catalogue import catalogues
 from turno.web.pages.commands import commands
@@ -35,13 +34,13 @@ from turno.web.pages.home import home
 from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import notification_pages
 from turno.web.pages.page_routes import Pages
-from turno.web.pages.problem_page import refused_by_framework
+from turno.web.pages.problem_page import answer_error
 from turno.web.pages.sign_in import sign_in
-from turno.web.public_url import install_host_check
-from turno.web.security_headers import install_security_headers
-from turno.web.services import Clock, Inline, Readiness, Services
+from turno.web.security import install_security
+from turno.web.services import NAME, Clock, Inline, Readiness, Services
+from turno.web.unknown_address import install_unknown_address
 
-BLUEPRINTS = (
+ROUTES = (
     submissions,
     jobs,
     job_commands,
@@ -81,6 +80,9 @@ def install(
 ) -> None:
     """Add the API, the pages and the streams to an application; nothing is connected until a request asks.
 
+    All of it is one blueprint: its checks, limits, headers and answers to errors concern no other route of the
+    application.
+
     `connection` lends a web session in autocommit; `hub` feeds the live streams. `inline` runs a submission at once
     and returns its result: given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz`
     still waits for. `pages` are the application's own, which stand before Turno's, and `locale` is the
@@ -88,10 +90,8 @@ def install(
     Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
     """
     handlers = registry.load_all()
-    app.json = JsonAnswers(app)
-    app.config["MAX_CONTENT_LENGTH"] = settings.max_body_bytes
-    app.url_map.merge_slashes = False
-    services = Services(
+    payloads = Payloads(handlers)
+    app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,
         dispatcher=dispatcher,
@@ -102,17 +102,20 @@ def install(
         readiness=readiness,
         clock=clock,
         tokens=TokenCheck(settings),
-        payloads=Payloads(handlers),
+        payloads=payloads,
         catalogues=catalogues(locale),
+        published=published(build_document(ROUTES, handlers, payloads)),
+        prefix="",
     )
-    services.serve(app)
-    install_error_responses(app, refused_by_framework)
-    install_security_headers(app)
-    install_host_check(app, settings.public_url)
-    install_cors(app)
-    files = Blueprint("turno", __name__, static_folder="static", static_url_path="/static", template_folder="templates")
+    turno = Blueprint("turno", __name__, static_folder="static", static_url_path="/static", template_folder="templates")
+    install_security(turno)
+    install_cors(turno)
+    # By code, too: a handler that the application has for a code would otherwise come before ours for all errors.
+    turno.register_error_handler(Exception, answer_error)
+    for code in default_exceptions:
+        turno.register_error_handler(code, answer_error)
     # Of two pages at one address Flask shows the one that came first.
-    for blueprint in (*pages, files, *BLUEPRINTS, *PAGES):
-        app.register_blueprint(blueprint)
-    with app.app_context():
-        publish(build_document(app, handlers, services.payloads))
+    for blueprint in (*pages, *ROUTES, *PAGES):
+        turno.register_blueprint(blueprint)
+    install_unknown_address(turno)
+    app.register_blueprint(turno)

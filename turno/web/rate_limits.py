@@ -1,9 +1,15 @@
-"""Count a user's and a tenant's commands before they are carried out."""
+"""Count commands and jobs before they are carried out, and refuse those beyond a limit with 429."""
 
+import math
+
+from turno.errors import RateLimited
 from turno.store.api import rate_limits
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.auth.tenant_scope import Scope
+from turno.web.http.problems import Kind, Problem
 from turno.web.services import services
+
+QUOTA_RETRY_SECONDS = "5"
 
 
 def admit_command(scope: Scope) -> None:
@@ -28,3 +34,26 @@ def admit_inline(tenant: Tenant, user: str) -> None:
     """Count a job that is done within its request; raises RateLimited if there were too many."""
     with services().connection() as connection:
         rate_limits.take_job(connection, tenant.id, user, services().settings.day_limits)
+
+
+def over_limit(reached: RateLimited) -> Problem:
+    """Return the 429 for a limit that is earned back with time."""
+    most = getattr(services().settings, f"max_{reached.name}")
+    what = reached.name.replace("_", " ").replace(" mb ", " MB ")
+    return Problem(
+        Kind.RATE,
+        f"The limit of {most:,} {what} is reached; send this again after the seconds that Retry-After names.",
+        headers={"Retry-After": str(max(1, math.ceil(reached.retry_in)))},
+        limit=reached.name,
+    )
+
+
+def over_quota(who_has: str) -> Problem:
+    """Return the 429 for a user with as many open jobs as one may have."""
+    most = services().settings.max_pending_jobs_per_user
+    return Problem(
+        Kind.QUOTA,
+        f"{who_has} {most} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
+        headers={"Retry-After": QUOTA_RETRY_SECONDS},
+        limit="pending_jobs_per_user",
+    )

@@ -96,7 +96,7 @@ class Routes(Blueprint):
 def _admit(operation: Operation, scope: Scope) -> Call:
     if operation.access == "operator":
         require_operator(scope)
-    g.correlation_id = correlation_id(request.headers)
+    g.turno_correlation_id = correlation_id(request.headers)
     if operation.method not in SAFE:
         admit_command(scope)
-    return Call(scope, read_query(request.args, operation.query), g.correlation_id)
+    return Call(scope, read_query(request.args, operation.query), g.turno_correlation_id)

@@ -24,7 +24,10 @@ Clock = Callable[[], datetime]
 # Returns None when the service may get requests, else a sentence that says what it waits for.
 Readiness = Callable[[], str | None]
 
-_NAME = "turno"
+# Returns the OpenAPI document as JSON and as a page, whose addresses begin with the one that it is given.
+Published = Callable[[str], tuple[str, str]]
+
+NAME = "turno"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +46,13 @@ class Services:
     tokens: TokenCheck
     payloads: Payloads
     catalogues: "Catalogues"
-
-    def serve(self, app: Flask) -> None:
-        """Make these the services of an application."""
-        app.extensions[_NAME] = self
+    published: Published
+    prefix: str
 
 
 def services_of(app: Flask) -> Services:
     """Return an application's services; raises KeyError where there is no Turno in it."""
-    return cast("Services", app.extensions[_NAME])
+    return cast("Services", app.extensions[NAME])
 
 
 def services() -> Services:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from flask import g, request
 
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.error_responses import BUSY_SECONDS
+from turno.web.errors import BUSY_SECONDS
 from turno.web.http.problems import Kind, Problem
 from turno.web.thread_shares import PLACES, WANTED, ThreadShares
 
@@ -22,7 +22,7 @@ def place_of(tenant: Tenant) -> Iterator[None]:
         yield
         return
     if not places.take(tenant.id):
-        if not g.get("ticket_used", False):
+        if not g.get("turno_ticket_used", False):
             request.environ[WANTED] = tenant.id
         raise Problem(
             Kind.BUSY,

@@ -108,11 +108,6 @@ def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
     return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close, name=name)
 
 
-def open_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> QueueInterface:
-    """Return the backend that QUEUE_BACKEND names."""
-    return queue_named(settings.queue_backend, settings, environment)
-
-
 def backend_defaults(settings: Settings) -> Defaults:
     """Return what the environment says about backends, where nothing was set at run time."""
     return Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)
@@ -140,7 +135,7 @@ def maintenance(
     return Maintenance(
         at_each_step=at_each_step,
         engine=engine_link(settings),
-        queue=open_queue(settings, environment),
+        queue=queue_named(settings.queue_backend, settings, environment),
         registry=registry or named_handlers(settings.handlers),
         terms=Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),

@@ -152,7 +152,7 @@ class Scene:
         with as_api(self.world.web, self.world.one) as reader:
             found = jobs.search(reader, jobs.JobFilter(limit=100))
             users = sorted({row["user_id"] for row in found})
-            told: list[Any] = [job_body(row, operator=True) for row in found]
+            told: list[Any] = [job_body(row, "", operator=True) for row in found]
             told += [jobs.dead_letters(reader, replayed=False, before=None, limit=100)]
             for user in users:
                 watched_jobs.of_user(reader, user)

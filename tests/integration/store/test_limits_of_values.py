@@ -12,7 +12,6 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from flask import Flask
 
 from handlers.batch_invoicing import BatchInvoicing
 from tests import attempt_steps, claiming
@@ -28,7 +27,8 @@ from turno.store.handler import attempts
 from turno.store.operator import routing
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import handler_session, service_session
-from turno.web.error_responses import install_error_responses
+from turno.web.errors import problem_of
+from turno.web.http.problems import FieldProblem, Kind
 
 LONG = "0123456789abcdef" * 400
 NOW = timedelta(0)
@@ -193,16 +193,9 @@ def test_who_submits_beyond_a_limit_is_told_the_field(world: ExampleInstallation
 
 
 def test_the_web_answers_a_broken_limit_with_the_field() -> None:
-    app = Flask(__name__)
-    install_error_responses(app, lambda error: pytest.fail(str(error)))
-
-    @app.get("/")
-    def submit() -> str:
-        raise LimitExceeded("payload has at most 4 MB as text")
-
-    answer = app.test_client().get("/")
-    assert answer.status_code == 400
-    assert answer.get_json()["errors"] == [{"field": "payload", "problem": "payload has at most 4 MB as text"}]
+    problem = problem_of(LimitExceeded("payload has at most 4 MB as text"))
+    assert problem.kind is Kind.INVALID_REQUEST
+    assert problem.errors == (FieldProblem("payload", "payload has at most 4 MB as text"),)
 
 
 # One bad row -------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def test_a_fault_of_ours_is_told_by_a_reference_that_the_log_knows(
     answer = with_the_session_of(ana, service, connection=broken).get("/?branch=north")
     assert answer.status_code == 500
     page = shown_in_the_frame(answer)
-    (named,) = re.findall(r"Pass on this reference: <code>([\w-]+)</code>", page)
+    (named,) = re.findall(r"Pass on this reference: <code>([\w:-]+)</code>", page)
     assert named in [getattr(record, "error_id", None) for record in caplog.records]
     assert "secret words" not in page
     assert AGAIN in page

@@ -18,7 +18,7 @@ def of_job(reader: psycopg.Cursor[Row], job_id: UUID, *, after: str, limit: int)
     """Return a page of the effects that a job issued or waits for, in the order of their keys."""
     reader.execute(
         """
-        SELECT key, state, outside_key, result, calls, job_id, %(job)s = ANY (waiting) AS waited_for,
+        SELECT key, state, outside_key, result, calls, job_id, %(job)s = ANY (waiting) AS needs_review,
                intended_at, settled_at, settled_by
         FROM external_effects
         WHERE (job_id = %(job)s OR state = 'intended' AND %(job)s = ANY (waiting)) AND key > %(after)s

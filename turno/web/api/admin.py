@@ -8,14 +8,14 @@ from uuid import UUID
 from flask import Response
 
 from turno.store.api import jobs as stored
-from turno.tenancy.identity.session import as_api
+from turno.web.addresses import at
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
-from turno.web.http.json_answers import answer
+from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import Flag, JobPageQuery, described
-from turno.web.rate_limit_problems import over_quota
+from turno.web.rate_limits import over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -79,10 +79,9 @@ REPLAY = Operation(
 def dead_letters(call: Call) -> Response:
     """List a tenant's dead letters."""
     asked = call.query
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+    with call.scope.reading() as reader:
         rows = stored.dead_letters(reader, replayed=asked.replayed, before=asked.cursor, limit=asked.limit + 1)
-    page = [_body(row) for row in rows[: asked.limit]]
-    return answer(DeadLetterPage(page, page[-1].job_id if len(rows) > asked.limit else None))
+    return answer(DeadLetterPage(*page_of(rows, asked.limit, _body, "job_id")))
 
 
 @admin.guarded(REPLAY)
@@ -91,7 +90,7 @@ def replay(call: Call, job_id: str) -> Response:
     tenant = call.scope.tenant
     unknown = Problem(Kind.NOT_FOUND, "This tenant has no dead letter with this id.")
     asked = read_id(job_id, unknown)
-    with services().connection() as connection, as_api(connection, tenant) as reader:
+    with call.scope.reading() as reader:
         if not stored.is_dead_letter(reader, asked):
             raise unknown
     verdict = services().dispatcher.retry(tenant, asked, user_id=None, correlation_id=call.correlation_id)
@@ -103,16 +102,11 @@ def replay(call: Call, job_id: str) -> Response:
 
 
 def _body(row: dict[str, Any]) -> DeadLetter:
-    return DeadLetter(
-        job_id=row["job_id"],
-        type=row["type"],
-        version=row["version"],
+    job_id = row["job_id"]
+    return from_row(
+        DeadLetter,
+        row,
         user=row["user_id"],
-        cause=row["cause"],
         error=error_body(row["error"], operator=True),
-        attempts=row["attempts"],
-        died_at=row["died_at"],
-        replayed_at=row["replayed_at"],
-        replayed_as=row["replayed_as"],
-        links={"job": f"/api/jobs/{row['job_id']}", "replay": f"/api/admin/dead-letters/{row['job_id']}/replay"},
+        links={"job": at(f"/api/jobs/{job_id}"), "replay": at(f"/api/admin/dead-letters/{job_id}/replay")},
     )

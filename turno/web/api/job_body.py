@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -12,6 +12,7 @@ from pydantic import Field
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, label
 from turno.jobs.lacking import lacking
+from turno.web.http.json_answers import from_row
 
 RETRY_WHILE_OPEN = "2"
 CRASH = "Crash"  # the class of what a worker's parent writes of a child that died, whose message is the cause
@@ -91,40 +92,29 @@ class JobBody:
         return f"{self.revision}.{_NO_WORD.sub('-', self.standing)}"
 
 
-def job_body(row: dict[str, Any], *, operator: bool) -> JobBody:
-    """Return a stored job as its user, or an operator, may see it."""
-    return JobBody(
+def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
+    """Return a stored job as its user, or an operator, may see it; its links begin with `root`."""
+    return from_row(
+        JobBody,
+        row,
         job_id=row["id"],
-        type=row["type"],
         status=Status(row["status"]),
         label=_label(row),
-        reason=row["reason"],
         waiting_for=_waiting_for(row),
-        priority=cast("Band", Priority(row["priority"]).word),
+        priority=Priority(row["priority"]).word,
         user=row["user_id"],
         progress=_progress(row),
-        result=row["result"],
         error=error_body(row["error"], operator=operator),
         attempts=row["attempt"],
-        max_attempts=row["max_attempts"],
-        run_at=row["run_at"],
-        expires_at=row["expires_at"],
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        cancel_requested_at=row["cancel_requested_at"],
         execution_time_seconds=None if row["run_seconds"] is None else round(row["run_seconds"], 3),
-        parent_id=row["parent_id"],
-        successor_id=row["successor_id"],
-        correlation_id=row["correlation_id"],
         revision=row["revision"] + row["progress_revision"],
-        links=job_links(row["id"]),
+        links=job_links(row["id"], root),
     )
 
 
-def job_links(job_id: UUID) -> dict[str, str]:
+def job_links(job_id: UUID, root: str) -> dict[str, str]:
     """Return the addresses of a job and of what can be done with it."""
-    here = f"/api/jobs/{job_id}"
+    here = f"{root}/api/jobs/{job_id}"
     return {"self": here} | {
         name: f"{here}/{name}" for name in ("items", "events", "attempts", "effects", "cancel", "retry")
     }

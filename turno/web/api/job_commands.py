@@ -6,14 +6,17 @@ from uuid import UUID
 
 from flask import Response
 
+from turno.dispatch.dispatcher import Verdict
 from turno.jobs.job import Status
+from turno.web.addresses import at
 from turno.web.api.job_body import job_links
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted
+from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem, no_such_job
-from turno.web.rate_limit_problems import over_quota
+from turno.web.rate_limits import over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -56,33 +59,20 @@ RETRY = Operation(
 @job_commands.guarded(CANCEL)
 def cancel(call: Call, job_id: str) -> Response:
     """Cancel a job."""
-    asked = read_id(job_id, no_such_job())
-    by = "an operator" if call.scope.principal.operator else "its user"
-    verdict = services().dispatcher.cancel(
-        call.scope.tenant, asked, user_id=call.scope.visible_user, reason=f"cancelled by {by}"
-    )
+    verdict = cancel_job(call.scope, job_id)
     match verdict.word:
-        case "unknown":
-            raise no_such_job()
         case "requested":
-            return _cancelled("requested", asked)
+            return _cancelled("requested", verdict, "The job was asked to stop; follow it at links.self.", 202)
         case "ended" if find_job(call, job_id)["status"] != Status.CANCELLED:
             raise Problem(Kind.ENDED, "The job has ended already; there is nothing left to cancel.")
-    return _cancelled("cancelled", asked)
+    return _cancelled("cancelled", verdict, "The job is cancelled.", 200)
 
 
 @job_commands.guarded(RETRY)
 def retry(call: Call, job_id: str) -> Response:
     """Make a new job that continues an ended one."""
-    verdict = services().dispatcher.retry(
-        call.scope.tenant,
-        read_id(job_id, no_such_job()),
-        user_id=call.scope.visible_user,
-        correlation_id=call.correlation_id,
-    )
+    verdict = retry_job(call.scope, job_id, correlation_id=call.correlation_id)
     match verdict.word:
-        case "unknown":
-            raise no_such_job()
         case "not_retryable":
             raise Problem(
                 Kind.ENDED, "Only a failed or cancelled job, or a completed one with failed items, can run again."
@@ -92,8 +82,30 @@ def retry(call: Call, job_id: str) -> Response:
     return accepted(verdict)
 
 
-def _cancelled(word: Literal["cancelled", "requested"], job_id: UUID) -> Response:
-    if word == "cancelled":
-        return answer(Cancelled(word, job_id, "The job is cancelled.", job_links(job_id)))
-    message = "The job was asked to stop; follow it at links.self."
-    return answer(Cancelled(word, job_id, message, job_links(job_id)), 202)
+def cancel_job(scope: Scope, job_id: str) -> Verdict:
+    """Cancel a visible job, or ask it to stop: cancelled, requested or ended; raises the one 404 of all others."""
+    by = "an operator" if scope.principal.operator else "its user"
+    verdict = services().dispatcher.cancel(
+        scope.tenant, read_id(job_id, no_such_job()), user_id=scope.visible_user, reason=f"cancelled by {by}"
+    )
+    return _known(verdict)
+
+
+def retry_job(scope: Scope, job_id: str, *, correlation_id: str) -> Verdict:
+    """Continue a visible job by a new one: accepted, replayed, not_retryable or quota; raises as `cancel_job` does."""
+    verdict = services().dispatcher.retry(
+        scope.tenant, read_id(job_id, no_such_job()), user_id=scope.visible_user, correlation_id=correlation_id
+    )
+    return _known(verdict)
+
+
+def _known(verdict: Verdict) -> Verdict:
+    if verdict.word == "unknown":
+        raise no_such_job()
+    return verdict
+
+
+def _cancelled(word: Literal["cancelled", "requested"], verdict: Verdict, told: str, status: int) -> Response:
+    job_id = verdict.job_id
+    assert job_id is not None  # noqa: S101 - the one that was asked for
+    return answer(Cancelled(word, job_id, told, job_links(job_id, at(""))), status)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -11,13 +12,12 @@ from pydantic import Field
 
 from turno.jobs.effect import LONGEST_KEY
 from turno.store.api import effect_review as stored
-from turno.tenancy.identity.session import as_api
+from turno.web.addresses import at
 from turno.web.api.job_body import job_links
-from turno.web.api.job_id import read_id
 from turno.web.api.jobs import find_job
 from turno.web.api.typed_body import read_body
-from turno.web.http.json_answers import answer
-from turno.web.http.problems import FieldProblem, Kind, Problem, invalid, no_such_job
+from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import KeyCursor, PageSize
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
@@ -103,19 +103,18 @@ SETTLE = Operation(
 @job_effects.guarded(LIST)
 def effects(call: Call, job_id: str) -> Response:
     """List a job's outside effects."""
-    asked, limit = read_id(job_id, no_such_job()), call.query.limit
-    find_job(call, job_id)
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
-        rows = stored.of_job(reader, asked, after=call.query.cursor, limit=limit + 1)
-    page = [_body(row) for row in rows[:limit]]
-    return answer(EffectPage(page, page[-1].key if len(rows) > limit else None))
+    limit = call.query.limit
+    job = find_job(call, job_id)
+    with call.scope.reading() as reader:
+        rows = stored.of_job(reader, job["id"], after=call.query.cursor, limit=limit + 1)
+    return answer(EffectPage(*page_of(rows, limit, partial(from_row, EffectBody), "key")))
 
 
 @job_effects.guarded(SETTLE)
 def settle(call: Call, job_id: str) -> Response:
     """Write down what a person says of an effect."""
-    find_job(call, job_id)
-    asked, said = read_id(job_id, no_such_job()), read_body(request, Settlement)
+    asked: UUID = find_job(call, job_id)["id"]
+    said = read_body(request, Settlement)
     verdict = services().dispatcher.settle(
         call.scope.tenant,
         asked,
@@ -132,7 +131,7 @@ def settle(call: Call, job_id: str) -> Response:
         case "ended":
             raise Problem(Kind.ENDED, "This effect was settled before; what is on record stays.")
     message = "What you said is on record; whatever waited for it runs on."
-    return answer(Settled("settled", asked, message, job_links(asked)))
+    return answer(Settled("settled", asked, message, job_links(asked, at(""))))
 
 
 def _result(said: Settlement) -> str | None:
@@ -147,17 +146,3 @@ def _result(said: Settlement) -> str | None:
     if len(text) > LARGEST_RESULT:
         raise invalid([FieldProblem("result", f"must have at most {LARGEST_RESULT} bytes as JSON")])
     return text
-
-
-def _body(row: dict[str, Any]) -> EffectBody:
-    return EffectBody(
-        key=row["key"],
-        state=row["state"],
-        needs_review=row["waited_for"],
-        result=row["result"],
-        outside_key=row["outside_key"],
-        calls=row["calls"],
-        intended_at=row["intended_at"],
-        settled_at=row["settled_at"],
-        settled_by=row["settled_by"],
-    )

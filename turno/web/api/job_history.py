@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from flask import Response
 
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
-from turno.tenancy.identity.session import as_api
 from turno.web.api.job_body import ErrorBody, error_body
 from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import answer
+from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, no_such_job
 from turno.web.http.query import NOT_GIVEN, KeyCursor, NumberCursor, PageSize, described
 from turno.web.routes import Answer, Call, Operation, Routes
-from turno.web.services import services
 
 job_history = Routes("job_history", __name__, tag="jobs")
 
@@ -127,63 +127,52 @@ ATTEMPTS = Operation(
     problems=(Kind.NOT_FOUND,),
 )
 
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
 
 
 @job_history.guarded(ITEMS)
 def items(call: Call, job_id: str) -> Response:
     """List a batch's items."""
-    wanted = call.query
-    rows, more = _page(
-        call,
-        job_id,
-        lambda reader, job, limit: stored.items(reader, job, wanted.state, wanted.cursor, limit),
-    )
-    operator = call.scope.principal.operator
-    found = [
-        ItemBody(row["key"], row["state"], row["ref"], error_body(row["error"], operator=operator), row["at"])
-        for row in rows
-    ]
-    return answer(ItemPage(found, found[-1].key if more else None))
+
+    def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
+        return stored.items(reader, job, call.query.state, call.query.cursor, limit)
+
+    def body(row: Row) -> ItemBody:
+        return from_row(ItemBody, row, error=error_body(row["error"], operator=call.scope.principal.operator))
+
+    return answer(ItemPage(*page_of(_rows(call, job_id, read), call.query.limit, body, "key")))
 
 
 @job_history.guarded(EVENTS)
 def events(call: Call, job_id: str) -> Response:
     """List a job's changes of status."""
-    rows, more = _page(
-        call, job_id, lambda reader, job, limit: stored.events(reader, job, after=call.query.cursor, limit=limit)
-    )
-    found = [EventBody(row["old_status"], row["new_status"], row["attempt"], row["reason"], row["at"]) for row in rows]
-    return answer(EventPage(found, rows[-1]["id"] if more else None))
+
+    def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
+        return stored.events(reader, job, after=call.query.cursor, limit=limit)
+
+    found = page_of(_rows(call, job_id, read), call.query.limit, partial(from_row, EventBody), "id")
+    return answer(EventPage(*found))
 
 
 @job_history.guarded(ATTEMPTS)
 def attempts(call: Call, job_id: str) -> Response:
     """List a job's attempts."""
-    rows, more = _page(
-        call, job_id, lambda reader, job, limit: stored.attempts(reader, job, after=call.query.cursor, limit=limit)
-    )
     operator = call.scope.principal.operator
-    found = [
-        AttemptBody(
-            row["attempt"],
-            row["worker"] if operator else None,
-            row["started_at"],
-            row["finished_at"],
-            row["outcome"],
-            error_body(row["error"], operator=operator),
-        )
-        for row in rows
-    ]
-    return answer(AttemptPage(found, found[-1].attempt if more else None))
+
+    def read(reader: stored.Reader, job: UUID, limit: int) -> list[Row]:
+        return stored.attempts(reader, job, after=call.query.cursor, limit=limit)
+
+    def body(row: Row) -> AttemptBody:
+        worker = row["worker"] if operator else None
+        return from_row(AttemptBody, row, worker=worker, error=error_body(row["error"], operator=operator))
+
+    return answer(AttemptPage(*page_of(_rows(call, job_id, read), call.query.limit, body, "attempt")))
 
 
-def _page(call: Call, job_id: str, read: Callable[[Any, Any, int], Rows]) -> tuple[Rows, bool]:
-    """Return a page of a visible job's rows, and whether more follow."""
+def _rows(call: Call, job_id: str, read: Callable[[stored.Reader, UUID, int], list[Row]]) -> list[Row]:
+    """Return a page of a visible job's rows, and one more if there is one."""
     asked = read_id(job_id, no_such_job())
-    limit = call.query.limit
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+    with call.scope.reading() as reader:
         if not stored.exists(reader, asked, call.scope.visible_user):
             raise no_such_job()
-        rows = read(reader, asked, limit + 1)
-    return rows[:limit], len(rows) > limit
+        return read(reader, asked, call.query.limit + 1)

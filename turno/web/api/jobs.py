@@ -1,6 +1,7 @@
 """GET /api/jobs and /api/jobs/<id>: how jobs stand."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -8,14 +9,13 @@ from flask import Response, request
 
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
-from turno.tenancy.identity.session import as_api
+from turno.web.addresses import at
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
 from turno.web.api.job_id import read_id
-from turno.web.http.json_answers import answer
+from turno.web.http.json_answers import answer, page_of
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, Flag, JobPageQuery, Text, described
 from turno.web.routes import Answer, Call, Operation, Routes
-from turno.web.services import services
 
 jobs = Routes("jobs", __name__, tag="jobs")
 
@@ -82,17 +82,17 @@ def index(call: Call) -> Response:
         before=call.query.cursor,
         limit=call.query.limit + 1,
     )
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+    with call.scope.reading() as reader:
         rows = stored.search(reader, wanted)
-    page = [job_body(row, operator=call.scope.principal.operator) for row in rows[: call.query.limit]]
-    return answer(JobPage(page, page[-1].job_id if len(rows) > len(page) else None))
+    body = partial(job_body, root=at(""), operator=call.scope.principal.operator)
+    return answer(JobPage(*page_of(rows, call.query.limit, body, "id")))
 
 
 @jobs.guarded(SHOW)
 def show(call: Call, job_id: str) -> Response:
     """Show one job."""
     operator = call.scope.principal.operator
-    body = job_body(find_job(call, job_id), operator=operator)
+    body = job_body(find_job(call, job_id), at(""), operator=operator)
     response = answer(body)
     if not body.status.ended:
         response.headers["Retry-After"] = RETRY_WHILE_OPEN
@@ -107,7 +107,7 @@ def show(call: Call, job_id: str) -> Response:
 def find_job(call: Call, job_id: str) -> dict[str, Any]:
     """Return a stored job that the caller may see; raises the one 404 of all others."""
     asked = read_id(job_id, no_such_job())
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+    with call.scope.reading() as reader:
         row = stored.find(reader, asked, call.scope.visible_user)
     if row is None:
         raise no_such_job()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
@@ -9,10 +10,11 @@ from flask import Response
 
 from turno.jobs.label import Label, completed
 from turno.store.api import notifications as stored
-from turno.tenancy.identity.session import as_api, call_as_api
+from turno.tenancy.identity.session import call_as_api
+from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.auth.tenant_scope import Scope
-from turno.web.http.json_answers import answer
+from turno.web.http.json_answers import answer, from_row, page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import Flag, JobPageQuery, described
 from turno.web.routes import Answer, Call, Operation, Routes
@@ -84,11 +86,11 @@ READ = Operation(
 def index(call: Call) -> Response:
     """List a user's notifications."""
     user, asked = call.scope.principal.user, call.query
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+    with call.scope.reading() as reader:
         rows = stored.search(reader, user, unread=asked.unread, before=asked.cursor, limit=asked.limit + 1)
         unread = stored.count_unread(reader, user)
-    page = [notification_body(row) for row in rows[: asked.limit]]
-    return answer(NotificationPage(page, unread, page[-1].id if len(rows) > asked.limit else None))
+    page, following = page_of(rows, asked.limit, partial(notification_body, root=at("")), "id")
+    return answer(NotificationPage(page, unread, following))
 
 
 @notifications.guarded(READ)
@@ -106,24 +108,16 @@ def read(scope: Scope, notification: UUID) -> UUID | None:
     with services().connection() as connection:
         if not call_as_api(connection, scope.tenant, stored.READ, (notification, scope.principal.user))["found"]:
             return None
-        with as_api(connection, scope.tenant) as reader:
-            job = stored.job_of(reader, notification)
+    with scope.reading() as reader:
+        job = stored.job_of(reader, notification)
     services().hub.announce(scope.tenant.id, job)
     return job
 
 
-def notification_body(row: dict[str, Any]) -> NotificationBody:
-    """Return a stored notification as its user sees it."""
-    return NotificationBody(
-        id=row["id"],
-        job_id=row["job_id"],
-        kind=row["kind"],
-        label=told_label(row),
-        data=row["data"],
-        created_at=row["created_at"],
-        read_at=row["read_at"],
-        links={"job": f"/api/jobs/{row['job_id']}", "read": f"/api/notifications/{row['id']}/read"},
-    )
+def notification_body(row: dict[str, Any], root: str) -> NotificationBody:
+    """Return a stored notification as its user sees it; its links begin with `root`."""
+    links = {"job": f"{root}/api/jobs/{row['job_id']}", "read": f"{root}/api/notifications/{row['id']}/read"}
+    return from_row(NotificationBody, row, label=told_label(row), links=links)
 
 
 def told_label(row: dict[str, Any]) -> Label:

@@ -1,11 +1,10 @@
 """Who may open a stream: a token, the pages' cookie on their own site, or a ticket that is used once."""
 
-from urllib.parse import urlsplit
-
 from flask import Request, g
 
 from turno.store.api import stream_tickets
 from turno.store.api.stream_tickets import StreamTicket
+from turno.web.auth.csrf import from_own_page
 from turno.web.auth.principal import principal_of
 from turno.web.auth.tenant_scope import HEADER, Scope, scope_within
 from turno.web.auth.tokens import Principal, refuse_token
@@ -37,7 +36,7 @@ def _scope_of_ticket(request: Request, secret: str) -> Scope:
         ticket = stream_tickets.take(connection, secret)
     if ticket is None or not _fits(request, ticket):
         refuse_token("The ticket was used, is over, or is for another stream; ask for a new one.")
-    g.ticket_used = True
+    g.turno_ticket_used = True
     principal = Principal(
         user=ticket.user,
         tenants=frozenset({ticket.tenant}),
@@ -56,11 +55,6 @@ def _fits(request: Request, ticket: StreamTicket) -> bool:
 
 
 def _refuse_other_sites(request: Request) -> None:
-    """Raise Problem 403 if a page of another site opens the stream.
-
-    It could read nothing of it, but use up the user's streams. A browser tells in Sec-Fetch-Site or in Origin; for
-    a page's own GET an older one tells neither.
-    """
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
-    if site not in (None, "same-origin", "none") or (origin and urlsplit(origin).netloc != request.host):
+    """Raise Problem 403 if a page of another site opens the stream: it could read nothing, but use up the user's."""
+    if from_own_page(request) is False:
         raise Problem(Kind.FOREIGN_SITE, "Pages of other sites open a stream with a ticket from /api/stream-tickets.")

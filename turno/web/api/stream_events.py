@@ -47,16 +47,22 @@ RETRY = Words(b"retry: %d\n\n" % RETRY_MS)
 
 
 class StreamEvents:
-    """Frames rows for the hub; implements `turno.streaming.tenant_subscribers.Render`."""
+    """Frames rows for the hub; implements `turno.streaming.tenant_subscribers.Render`.
+
+    Links begin with `root`, the same for all who watch: what is read once is sent to each of them.
+    """
+
+    def __init__(self, root: str = "") -> None:
+        self._root = root
 
     def job(self, row: Row, *, operator: bool) -> State:
         """Return the event of a job: the JSON of its address, without what is long."""
-        body = job_body(row, operator=operator)
+        body = job_body(row, self._root, operator=operator)
         return State(body.job_id, body.revision, body.standing, Event(body, "job"))
 
     def notification(self, row: Row) -> State:
         """Return the event of a notification."""
-        body = notification_body(row)
+        body = notification_body(row, self._root)
         return State(body.id, 1 if body.read_at is None else 2, "", Event(body, "notification"))
 
 

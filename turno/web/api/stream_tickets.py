@@ -10,10 +10,9 @@ from flask import Response, request
 from turno.store.api import stream_tickets as stored
 from turno.store.api.stream_tickets import StreamTicket
 from turno.web.api.jobs import find_job
+from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer
-from turno.web.http.large_body import one_at_a_time
-from turno.web.http.problems import FieldProblem, Kind, invalid
-from turno.web.http.request_body import read_json_object
+from turno.web.http.problems import Kind
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 
@@ -28,6 +27,13 @@ class Ticket:
 
     ticket: str
     expires_in: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The job whose stream it opens."""
+
+    job_id: str | None = None
 
 
 ISSUE = Operation(
@@ -62,15 +68,5 @@ def issue(call: Call) -> Response:
 def _job_asked_for(call: Call) -> UUID | None:
     if not request.content_length and "Transfer-Encoding" not in request.headers:
         return None
-    with one_at_a_time(request):
-        body = read_json_object(request)
-    problems = [FieldProblem(name[:200], "is not a field of this request") for name in body if name != "job_id"]
-    asked = body.get("job_id")
-    if asked is not None and not isinstance(asked, str):
-        problems.append(FieldProblem("job_id", "must be a job's id"))
-    if problems:
-        raise invalid(problems)
-    if asked is None:
-        return None
-    found: UUID = find_job(call, asked)["id"]
-    return found
+    asked = read_body(request, Asked).job_id
+    return None if asked is None else find_job(call, asked)["id"]

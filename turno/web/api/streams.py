@@ -16,8 +16,8 @@ from turno.store.api import notifications, watched_jobs
 from turno.streaming.hub import ServerFull, StreamLimit
 from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS
 from turno.streaming.subscriber import CloseReason, Subscriber, View
-from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import SLUG
+from turno.web.addresses import at
 from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
 from turno.web.api.stream_access import stream_scope
@@ -152,11 +152,11 @@ def _open(call: Call, job_id: UUID | None) -> Response:
     _join(subscriber)
     try:
         # Only now: what changes after this reading is handed to the subscriber by the hub.
-        _show_present(subscriber)
+        _show_present(call, subscriber)
     except BaseException:
         hub.leave(subscriber)
         raise
-    opened = g.stream = StreamResponse(
+    opened = g.turno_stream = StreamResponse(
         subscriber,
         first=bytes(RETRY),
         frames=map(bytes, chain([RETRY], streams.messages(subscriber))),
@@ -167,7 +167,7 @@ def _open(call: Call, job_id: UUID | None) -> Response:
 
 @streams.teardown_request
 def _ended(_error: BaseException | None) -> None:
-    opened: StreamResponse | None = g.pop("stream", None)
+    opened: StreamResponse | None = g.pop("turno_stream", None)
     if opened is not None:
         opened.give_up()
 
@@ -189,10 +189,10 @@ def _join(subscriber: Subscriber) -> None:
         ) from error
 
 
-def _show_present(subscriber: Subscriber) -> None:
-    view, events = subscriber.view, StreamEvents()
+def _show_present(call: Call, subscriber: Subscriber) -> None:
+    view, events = subscriber.view, StreamEvents(at(""))
     unread = None
-    with services().connection() as connection, as_api(connection, view.tenant) as reader:
+    with call.scope.reading() as reader:
         if view.job_id is not None:
             row = stored.find(reader, view.job_id, None if view.operator else view.user)
             rows, told = [row] if row else [], []

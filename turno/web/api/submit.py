@@ -10,12 +10,12 @@ from flask import Response, request
 from turno.dispatch.dispatcher import Submission, Verdict
 from turno.errors import InvalidPayload
 from turno.tenancy.identity.tenant import Tenant
+from turno.web.addresses import at
 from turno.web.api.job_body import job_links
 from turno.web.api.submit_body import read_submission
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
-from turno.web.rate_limit_problems import over_quota
-from turno.web.rate_limits import admit_inline
+from turno.web.rate_limits import admit_inline, over_quota
 from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import Inline, services
 
@@ -95,7 +95,7 @@ def accepted(verdict: Verdict) -> Response:
     """Return the 202 that tells where the job is."""
     job_id = verdict.job_id
     assert job_id is not None  # noqa: S101 - accepted and replayed name a job
-    links = job_links(job_id)
+    links = job_links(job_id, at(""))
     headers = {"Location": links["self"]}
     if verdict.word == "replayed":
         headers["Idempotency-Replayed"] = "true"

@@ -14,7 +14,6 @@ from turno.errors import UnknownJobType
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.store.api import jobs as stored
-from turno.tenancy.identity.session import as_api
 from turno.web.http.large_body import one_at_a_time
 from turno.web.http.payloads import model_adapter, shape_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
@@ -124,5 +123,5 @@ def _untimely(run_at: datetime | None, expires_at: datetime | None) -> list[Fiel
 def _used(call: Call, job_type: str, key: str | None) -> bool:
     if key is None:
         return False
-    with services().connection() as connection, as_api(connection, call.scope.tenant) as reader:
+    with call.scope.reading() as reader:
         return stored.find_by_key(reader, call.scope.principal.user, job_type, key) is not None

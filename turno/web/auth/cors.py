@@ -1,6 +1,6 @@
 """CORS: let the pages of other sites use the API, with tokens of their own and never with our cookie."""
 
-from flask import Flask, Response, request
+from flask import Blueprint, Response, request
 
 from turno.web.services import services
 
@@ -8,15 +8,14 @@ HEADERS = "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Correl
 EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
 METHODS = "GET, POST, PATCH"
 TEN_MINUTES = "600"
-PREFIX = "/api/"
 # Anybody may load the client library: it is the same for all and knows nothing.
-CLIENT = "/static/turno-client.js"
+CLIENT = "turno-client.js"
 
 
-def install_cors(app: Flask) -> None:
+def install_cors(turno: Blueprint) -> None:
     """Answer preflight requests, and add CORS headers to answers, for the origins in ALLOWED_ORIGINS."""
-    app.before_request(_preflight)
-    app.after_request(_allow)
+    turno.before_request(_preflight)
+    turno.after_request(_allow)
 
 
 def _preflight() -> Response | None:
@@ -34,11 +33,11 @@ def _preflight() -> Response | None:
 
 
 def _allow(response: Response) -> Response:
-    if request.path == CLIENT:
+    if request.endpoint == "turno.static" and (request.view_args or {}).get("filename") == CLIENT:
         response.headers["Access-Control-Allow-Origin"] = "*"
         response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
-    if request.path.startswith(PREFIX) and services().settings.allowed_origins:
+    if _of_the_api() and services().settings.allowed_origins:
         response.vary.add("Origin")
         if _allowed():
             response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
@@ -47,4 +46,8 @@ def _allow(response: Response) -> Response:
 
 
 def _allowed() -> bool:
-    return request.path.startswith(PREFIX) and request.headers.get("Origin") in services().settings.allowed_origins
+    return _of_the_api() and request.headers.get("Origin") in services().settings.allowed_origins
+
+
+def _of_the_api() -> bool:
+    return request.path.startswith(f"{services().prefix}/api/")

@@ -1,10 +1,14 @@
 """Find the user and the tenant of a request: the token lists the tenants that are allowed, the request names one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from flask import Request
 
+from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
+from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
 from turno.web.auth.principal import principal_of
 from turno.web.auth.tokens import Principal, refuse_token
@@ -25,6 +29,12 @@ class Scope:
     def visible_user(self) -> str | None:
         """The user whose jobs may be seen; None for an operator, who sees every user's."""
         return None if self.principal.operator else self.principal.user
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Lend a cursor that reads the tenant, as its API role; rows are dictionaries."""
+        with services().connection() as connection, as_api(connection, self.tenant) as reader:
+            yield reader
 
 
 def scope_of(request: Request) -> Scope:

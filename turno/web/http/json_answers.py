@@ -1,12 +1,12 @@
-"""Turn values into JSON answers."""
+"""Turn values and stored rows into JSON answers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from flask import Response, current_app
+from flask import Response
 from flask.json.provider import DefaultJSONProvider
 
 
@@ -24,16 +24,23 @@ def dumps(value: Any) -> str:
     return json.dumps(value, default=_plain)
 
 
-class JsonAnswers(DefaultJSONProvider):
-    """Writes moments as RFC 3339 in UTC and dataclasses as objects, in the order of their fields."""
-
-    compact = True
-
-    def dumps(self, obj: Any, **_options: Any) -> str:
-        """Return `obj` as `dumps` of this module writes it."""
-        return dumps(obj)
-
-
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response that carries `body` as JSON."""
-    return Response(current_app.json.dumps(body), status, headers, mimetype="application/json")
+    return Response(dumps(body), status, headers, mimetype="application/json")
+
+
+B = TypeVar("B")
+
+
+def from_row(kind: type[B], row: Mapping[str, Any], **computed: Any) -> B:
+    """Return a body: a field that is not `computed` has the value of the row's column of the same name."""
+    stored = {field.name: row[field.name] for field in fields(cast("Any", kind)) if field.name not in computed}
+    return kind(**stored, **computed)
+
+
+def page_of(
+    rows: Sequence[Mapping[str, Any]], limit: int, body: Callable[[Any], B], cursor: str
+) -> tuple[list[B], Any]:
+    """Return the bodies of at most `limit` rows, and the last one's column `cursor` if there are more rows."""
+    shown = rows[:limit]
+    return [body(row) for row in shown], shown[-1][cursor] if len(rows) > limit else None

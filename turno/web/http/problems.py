@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+from uuid import uuid4
 
 TYPE_ROOT = "/docs#"
 # Listed in one answer: somebody mends these first, and what lists all of a large body is larger than the body.
@@ -58,7 +60,7 @@ class Kind(Enum):
 
 
 class Problem(Exception):
-    """Raised to refuse the request; `detail` is a sentence the caller can act on."""
+    """Raised to refuse the request; `detail` is a sentence the caller can act on, `instance` names this refusal."""
 
     def __init__(
         self,
@@ -76,6 +78,22 @@ class Problem(Exception):
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
         self.limit = limit
+        self.instance = f"urn:uuid:{uuid4()}"
+
+    def document(self, root: str) -> dict[str, Any]:
+        """Return the problem document (RFC 9457); its `type` leads to /docs below `root`."""
+        body: dict[str, Any] = {
+            "type": root + TYPE_ROOT + self.kind.slug,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+            "instance": self.instance,
+        }
+        if self.errors:
+            body["errors"] = list(self.errors)
+        if self.limit:
+            body["limit"] = self.limit
+        return body
 
 
 def invalid(errors: Sequence[FieldProblem]) -> Problem:

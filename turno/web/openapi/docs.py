@@ -1,17 +1,20 @@
 """/openapi.json for programs and /docs for people: the same document."""
 
 import json
+from functools import lru_cache
 from typing import Any
 
-from flask import Response, current_app, render_template
+from flask import Response, render_template
 
+from turno.web.addresses import at
+from turno.web.http.json_answers import dumps
 from turno.web.http.problems import Kind
 from turno.web.openapi.document import SCHEMAS, Document
 from turno.web.routes import Answer, Operation, Routes
+from turno.web.services import Published, services
 
 docs = Routes("docs", __name__, tag="documentation")
 
-_NAME = "turno.openapi"
 PAGE_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 DOCUMENT = Operation(
@@ -31,31 +34,38 @@ PAGE = Operation(
 )
 
 
-def publish(document: Document) -> None:
-    """Make this the document that the present application shows."""
-    current_app.extensions[_NAME] = (
-        current_app.json.dumps(document),
-        render_template(
-            "docs.html",
-            document=document,
+def published(document: Document) -> Published:
+    """Return what makes both of a document, for the address that all others in it begin with."""
+
+    @lru_cache(maxsize=4)
+    def below(root: str) -> tuple[str, str]:
+        whole = document | {"servers": [{"url": root or "/"}]}
+        page = render_template(
+            "turno/docs.html",
+            root=root,
+            document=whole,
             problems=list(Kind),
-            operations=_by_tag(document),
+            operations=_by_tag(whole),
             name_of=_name_of,
             pretty=lambda value: json.dumps(value, indent=2, ensure_ascii=False),
-        ),
-    )
+        )
+        return dumps(whole), page
+
+    return below
 
 
 @docs.open(DOCUMENT)
 def openapi() -> Response:
     """Send the document."""
-    return _cached(Response(current_app.extensions[_NAME][0], mimetype="application/json"))
+    text, _ = services().published(at(""))
+    return _cached(Response(text, mimetype="application/json"))
 
 
 @docs.open(PAGE)
 def page() -> Response:
     """Send the page."""
-    response = Response(current_app.extensions[_NAME][1], mimetype="text/html")
+    _, text = services().published(at(""))
+    response = Response(text, mimetype="text/html")
     response.headers["Content-Security-Policy"] = PAGE_POLICY
     return _cached(response)
 

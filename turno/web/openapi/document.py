@@ -1,18 +1,17 @@
 """The OpenAPI 3.1 document, made of the routes' own descriptions and the registered handlers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from flask import Flask
 from pydantic import TypeAdapter
 
 from turno.jobs.handler import JobHandler
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.submit_body import SubmitBody
 from turno.web.auth.csrf import SAFE
-from turno.web.error_responses import MEDIA_TYPE
+from turno.web.errors import MEDIA_TYPE
 from turno.web.http.payloads import Payloads, model_adapter
 from turno.web.http.problems import TYPE_ROOT, Kind
 from turno.web.http.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
@@ -46,7 +45,7 @@ PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance"],
     "properties": {
-        "type": {"type": "string", "enum": [TYPE_ROOT + kind.slug for kind in Kind]},
+        "type": {"type": "string", "pattern": f"{TYPE_ROOT}({'|'.join(kind.slug for kind in Kind)})$"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "A sentence that says what to do."},
@@ -85,12 +84,18 @@ REQUEST_HEADERS: dict[str, Document] = {
 }
 
 
-def build_document(app: Flask, handlers: Iterable[type[JobHandler[Any]]], payloads: Payloads) -> Document:
-    """Return the document of every route of this application that describes itself."""
-    handlers = list(handlers)
-    refs, schemas = _schemas(app, handlers, payloads)
+def build_document(
+    blueprints: Sequence[Routes], handlers: Sequence[type[JobHandler[Any]]], payloads: Payloads
+) -> Document:
+    """Return the document of the routes of these blueprints."""
+    routes = [
+        _Described(blueprint, endpoint, operation)
+        for blueprint in blueprints
+        for endpoint, operation in blueprint.operations.items()
+    ]
+    refs, schemas = _schemas([route.operation for route in routes], handlers, payloads)
     paths: dict[str, Document] = {}
-    for described in _described(app):
+    for described in routes:
         for path, body in _addresses(described, handlers, refs, schemas):
             paths.setdefault(path, {})[described.operation.method.lower()] = body
     return {
@@ -116,33 +121,26 @@ class _Described:
     operation: Operation
 
 
-def _described(app: Flask) -> Iterator[_Described]:
-    for blueprint in app.blueprints.values():
-        if isinstance(blueprint, Routes):
-            for endpoint, operation in blueprint.operations.items():
-                yield _Described(blueprint, endpoint, operation)
-
-
 Refs = dict[Any, Document]
 
 
-def _schemas(app: Flask, handlers: list[type[JobHandler[Any]]], payloads: Payloads) -> tuple[Refs, Document]:
+def _schemas(
+    operations: Sequence[Operation], handlers: Sequence[type[JobHandler[Any]]], payloads: Payloads
+) -> tuple[Refs, Document]:
     """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
-    bodies = {
-        answer.body for described in _described(app) for answer in described.operation.answers.values() if answer.body
-    }
+    bodies = {answer.body for operation in operations for answer in operation.answers.values() if answer.body}
     inputs: list[Any] = [
         (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)
     ]
     inputs += [(handler.type, "validation", payloads.adapter(handler.type)) for handler in handlers]
-    taken = {described.operation.body for described in _described(app) if described.operation.body}
+    taken = {operation.body for operation in operations if operation.body}
     inputs += [(body, "validation", model_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
     refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
     return {key: ref for (key, _), ref in refs.items()}, shared.get("$defs", {})
 
 
 def _addresses(
-    described: _Described, handlers: list[type[JobHandler[Any]]], refs: Refs, schemas: Document
+    described: _Described, handlers: Sequence[type[JobHandler[Any]]], refs: Refs, schemas: Document
 ) -> Iterator[tuple[str, Document]]:
     path = described.operation.rule.replace("<", "{").replace(">", "}")
     body = _operation(described, refs, schemas)

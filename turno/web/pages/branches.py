@@ -1,7 +1,6 @@
 """The branches that a user may choose from."""
 
 from turno.tenancy.identity.directory import UnknownTenant
-from turno.tenancy.identity.tenant import Tenant
 from turno.web.auth.tokens import Principal
 from turno.web.services import services
 
@@ -17,12 +16,7 @@ def branches_of(principal: Principal) -> tuple[str, ...]:
 
 
 def _open(principal: Principal, slug: str) -> bool:
-    tenant = _found(slug)
-    return tenant is not None and principal.issued_at >= tenant.tokens_valid_from
-
-
-def _found(slug: str) -> Tenant | None:
     try:
-        return services().directory.find(slug)
+        return principal.issued_at >= services().directory.find(slug).tokens_valid_from
     except UnknownTenant:
-        return None
+        return False

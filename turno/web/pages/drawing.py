@@ -5,6 +5,7 @@ from urllib.parse import urlencode, urlsplit
 
 from flask import Response, redirect, render_template, request
 
+from turno.web.addresses import at
 from turno.web.pages.language import remember_language
 from turno.web.pages.visit import Visit, localizer, signed_in
 from turno.web.public_url import asked_on_this_machine
@@ -29,6 +30,7 @@ def draw(
         "say": spoken.say,
         "localizer": spoken,
         "here": _here,
+        "at": at,
     }
     text = render_template(template, **frame | context)
     response = Response(text, status, mimetype="text/html")
@@ -45,9 +47,9 @@ def go(address: str) -> Response:
 
 def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
     """Return the sign-in, which leads back to what was asked for."""
-    wanted = request.form.get("next") or (request.full_path.rstrip("?") if request.method == "GET" else "/")
+    wanted = request.form.get("next") or (asked_address() if request.method == "GET" else at("/"))
     return draw(
-        "pages/sign_in.html",
+        "turno/sign_in.html",
         status=status,
         signed_in=False,  # what the browser brings, if anything, is good for nothing
         notice=notice,
@@ -56,18 +58,23 @@ def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
     )
 
 
+def asked_address() -> str:
+    """Return the address that was asked for, with its query."""
+    return local(request.script_root + request.full_path.rstrip("?"))
+
+
 def local(address: str) -> str:
-    """Return the address if it leads to a page of ours, else the first page."""
+    """Return the address if it leads to a page of this site, else the first page of ours."""
     parts = urlsplit(address)
     foreign = parts.scheme or parts.netloc or not address.startswith("/") or address.startswith(("//", "/\\"))
-    return "/" if foreign or not address.isprintable() else address
+    return at("/") if foreign or not address.isprintable() else address
 
 
 def _here(**changed: Any) -> str:
     """Return the present address with some of its query changed; what is None is left out."""
-    if request.method != "GET":  # what a form was sent to is no page
-        return f"/?{urlencode({name: text for name, text in changed.items() if text is not None})}"
-    query = {**request.args.to_dict(), **changed}
+    read = request.method == "GET"  # what a form was sent to is no page
+    query = {**(request.args.to_dict() if read else {}), **changed}
     query.pop("notice", None)
     kept = urlencode({name: text for name, text in query.items() if text is not None})
-    return f"{request.path}?{kept}" if kept else request.path
+    path = request.script_root + request.path if read else at("/")
+    return f"{path}?{kept}" if kept else path

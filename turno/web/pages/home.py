@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from flask import Response, request
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs
 from turno.store.api import notifications
+from turno.web.http.json_answers import page_of
 from turno.web.http.query import NOT_GIVEN, Text, read_query
 from turno.web.pages.drawing import draw
 from turno.web.pages.job_detail import JobDetail, job_detail
@@ -69,13 +71,13 @@ def index(visit: Visit) -> Response:
     query = asked(HomeQuery)
     with reading(visit) as reader:
         context = listed(reader, visit, query)
-    return draw("pages/home.html", visit=visit, asked=query, **context)
+    return draw("turno/home.html", visit=visit, asked=query, **context)
 
 
 def listed(
     reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return what `pages/home.html` draws: the jobs that the visitor may see, without those that stand `above`."""
+    """Return what `turno/home.html` draws: the jobs that the visitor may see, without those that stand `above`."""
     return {
         "unread": notifications.count_unread(reader, visit.user),
         "jobs": _jobs(reader, visit, query, above=above),
@@ -113,6 +115,5 @@ def _jobs(reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: 
         limit=JOBS_SHOWN + 1,
     )
     rows = stored_jobs.search(reader, wanted)
-    page = [job_view(row, visit) for row in rows[:JOBS_SHOWN]]
-    shown = [job for job in page if query.show or job.id not in above]
-    return {"page": shown, "before": page[-1].id if len(rows) > len(page) else None}
+    page, before = page_of(rows, JOBS_SHOWN, partial(job_view, visit=visit), "id")
+    return {"page": [job for job in page if query.show or job.id not in above], "before": before}

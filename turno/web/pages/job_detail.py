@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import CRASH
+from turno.web.http.json_answers import page_of
 from turno.web.pages.job_view import JobView, job_view
 from turno.web.pages.reasons import of_error, of_job
 from turno.web.pages.visit import Visit
@@ -32,14 +34,8 @@ def job_detail(
     job = job_view(row, visit)
     shown = state or ("failed" if job.body.progress.failed else "done")
     items = stored.items(reader, job.body.job_id, shown, after, limit + 1)
-    page = items[:limit]
-    return JobDetail(
-        job=job,
-        story=_story(job, row, visit),
-        shown=shown,
-        items=[_item(item, visit) for item in page],
-        after=page[-1]["key"] if len(items) > len(page) else None,
-    )
+    page, after = page_of(items, limit, partial(_item, visit=visit), "key")
+    return JobDetail(job=job, story=_story(job, row, visit), shown=shown, items=page, after=after)
 
 
 def _item(item: Mapping[str, Any], visit: Visit) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def show(visit: Visit, job_id: str) -> Response:
     history = [
         _changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.localizer)} for event in events
     ]
-    return draw("pages/job.html", visit=visit, asked=query, detail=detail, unread=unread, events=history)
+    return draw("turno/job.html", visit=visit, asked=query, detail=detail, unread=unread, events=history)
 
 
 def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from turno.jobs.job import Status
+from turno.web.addresses import at
 from turno.web.api.job_body import JobBody, job_body
 from turno.web.pages.visit import Visit
 
@@ -55,7 +56,7 @@ class JobView:
 
 def job_view(row: dict[str, Any], visit: Visit) -> JobView:
     """Return a stored job as the visitor may see it."""
-    body = job_body(row, operator=visit.scope.principal.operator)
+    body = job_body(row, at(""), operator=visit.scope.principal.operator)
     localizer, progress = visit.localizer, body.progress
     return JobView(
         body=body,

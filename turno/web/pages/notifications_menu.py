@@ -1,6 +1,7 @@
 """GET /notifications, and the forms that mark them as read: what a user was told when jobs ended."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from flask import Response, request
 from turno.store.api import notifications as stored
 from turno.web.api.job_id import read_id
 from turno.web.api.notifications import read, told_label
+from turno.web.http.json_answers import page_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import NOT_GIVEN
 from turno.web.pages.drawing import draw, go
@@ -35,10 +37,8 @@ def index(visit: Visit) -> Response:
     with reading(visit) as reader:
         rows = stored.search(reader, visit.user, unread=False, before=query.before, limit=SHOWN + 1)
         unread = stored.count_unread(reader, visit.user)
-    page = rows[:SHOWN]
-    before = page[-1]["id"] if len(rows) > len(page) else None
-    told = [_told(row, visit) for row in page]
-    return draw("pages/notifications.html", visit=visit, asked=query, notifications=told, before=before, unread=unread)
+    told, before = page_of(rows, SHOWN, partial(_told, visit=visit), "id")
+    return draw("turno/notifications.html", visit=visit, asked=query, notifications=told, before=before, unread=unread)
 
 
 @notification_pages.form("/notifications/<notification_id>/open")

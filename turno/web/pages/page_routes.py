@@ -3,15 +3,13 @@
 import hmac
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 from flask import Blueprint, Response, g, request
 
-from turno.web.auth import session_cookie
 from turno.web.auth.csrf import require_same_origin
+from turno.web.auth.principal import Visitor, visitor_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import sign_in_page
-from turno.web.pages.problem_page import install_problem_pages
 from turno.web.pages.visit import begin_visit
 from turno.web.rate_limits import admit_command
 from turno.web.tenant_share import place_of
@@ -24,11 +22,6 @@ View = Callable[..., Response]
 class Pages(Blueprint):
     """A blueprint whose views get a Visit; what goes wrong is told on a page too."""
 
-    def __init__(self, name: str, import_name: str, **folders: Any) -> None:
-        """`folders` are a blueprint's: `template_folder`, `static_folder`, `static_url_path`."""
-        super().__init__(name, import_name, **folders)
-        install_problem_pages(self)
-
     def page(self, rule: str) -> Callable[[View], View]:
         """Register a view that shows something; who is not signed in sees the sign-in in its place."""
 
@@ -36,7 +29,7 @@ class Pages(Blueprint):
             @wraps(view)
             def shown(**path: str) -> Response:
                 try:
-                    visit = begin_visit(request.args.get("branch"))
+                    visit = begin_visit(visitor_of(request), request.args.get("branch"))
                 except Problem as problem:
                     if problem.kind is not Kind.NOT_AUTHENTICATED:
                         raise
@@ -59,9 +52,10 @@ class Pages(Blueprint):
             @wraps(view)
             def sent(**path: str) -> Response:
                 require_same_origin(request)
-                _require_form_token()
-                g.may_be_sent_again = True
-                visit = begin_visit(request.form.get("branch"))
+                visitor = visitor_of(request)
+                _require_form_token(visitor)
+                g.turno_may_be_sent_again = True
+                visit = begin_visit(visitor, request.form.get("branch"))
                 with place_of(visit.scope.tenant):
                     admit_command(visit.scope)
                     return view(visit, **path)
@@ -72,11 +66,8 @@ class Pages(Blueprint):
         return register
 
 
-def _require_form_token() -> None:
-    """Raise Problem 403 unless a page of this session was drawn with this form; nobody's session is told of later."""
-    token = session_cookie.token_in(request)
-    if token is None:
-        return
-    expected, sent = session_cookie.form_token(token), request.form.get(FORM_TOKEN, "")
-    if not hmac.compare_digest(sent.encode(), expected.encode()):
+def _require_form_token(visitor: Visitor) -> None:
+    """Raise Problem 403 unless a page of this session was drawn with this form."""
+    sent = request.form.get(FORM_TOKEN, "")
+    if not hmac.compare_digest(sent.encode(), visitor.form_token.encode()):
         raise Problem(Kind.FOREIGN_SITE, "The form was not sent by a page of this session.")

@@ -4,6 +4,7 @@ import logging
 
 from flask import Response, request
 
+from turno.web.addresses import at
 from turno.web.auth import session_cookie
 from turno.web.auth.csrf import require_same_origin
 from turno.web.http.problems import Kind, Problem
@@ -40,7 +41,7 @@ def sign_out() -> Response:
     """End the session of this browser."""
     # No form token: who is signed out already may press it again, and another site is refused anyway.
     require_same_origin(request)
-    response = go("/")
+    response = go(at("/"))
     session_cookie.end(request, response)
     return response
 
@@ -57,6 +58,6 @@ def _begin(token: str) -> Response:
         principal = services().tokens.read(token, request.remote_addr)
     except Problem as problem:
         return sign_in_page(status=problem.kind.status, notice="token refused")
-    response = go(local(request.form.get("next", "/")))
+    response = go(local(request.form.get("next", "")))
     session_cookie.begin(request, response, token, principal, now=services().clock().timestamp())
     return response

@@ -1,0 +1,80 @@
+"""Turn every error into a problem: told to whoever asked, and logged under its `instance` where it is ours."""
+
+import logging
+
+from flask import Response, request
+from werkzeug.exceptions import HTTPException
+
+from turno.errors import LimitExceeded, RateLimited
+from turno.jobs.error_record import line_of
+from turno.store.outage import OUTAGE, busy, in_short
+from turno.web.addresses import at
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.rate_limits import over_limit
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = "5"
+BUSY_SECONDS = "1"
+MEDIA_TYPE = "application/problem+json"
+
+# What the framework refuses before or beside our own code, in our own words.
+_FRAMEWORK = {
+    404: (Kind.NOT_FOUND, "There is nothing at this address."),
+    413: (Kind.TOO_LARGE, "The body is larger than this service reads; send less at once."),
+    415: (Kind.MEDIA_TYPE, "Send the body as application/json."),
+}
+_UNREADABLE = (Kind.INVALID_REQUEST, "The request could not be read; send it again as one complete HTTP request.")
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return what is answered to an error of whatever kind."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RateLimited):
+        return over_limit(error)
+    if isinstance(error, LimitExceeded):
+        return invalid([FieldProblem(error.field, str(error))])
+    if isinstance(error, HTTPException) and (code := error.code or Kind.FAULT.status) < Kind.FAULT.status:
+        return Problem(*_FRAMEWORK.get(code, _UNREADABLE))
+    if isinstance(error, OUTAGE):
+        return _unavailable(error, in_short(error))
+    return _fault(error)
+
+
+def problem_document(problem: Problem) -> Response:
+    """Return the answer that tells a problem to a program."""
+    response = answer(problem.document(at("")), problem.kind.status, problem.headers)
+    response.mimetype = MEDIA_TYPE
+    return response
+
+
+def _unavailable(error: Exception, told: str) -> Problem:
+    if busy(error):
+        problem = Problem(
+            Kind.BUSY,
+            "Other work of this tenant holds what this request needs, so nothing was done. Send it again in a moment.",
+            headers={"Retry-After": BUSY_SECONDS},
+        )
+        log.warning("not had in time: %s", told, extra=_where(problem))
+        return problem
+    problem = Problem(
+        Kind.UNAVAILABLE,
+        "The database cannot be reached; nothing can be said about this request. Send it again in a few seconds, "
+        "with the same Idempotency-Key if it submits a job.",
+        headers={"Retry-After": RETRY_SECONDS},
+    )
+    log.error("database unavailable: %s", told, extra=_where(problem))
+    return problem
+
+
+def _fault(error: Exception) -> Problem:
+    problem = Problem(Kind.FAULT, "This is our fault, not the request's; it was logged under the id in `instance`.")
+    # Which class and where: its message may hold what the request or the payload holds.
+    log.error("request failed: %s at %s", type(error).__name__, line_of(error), extra=_where(problem))
+    return problem
+
+
+def _where(problem: Problem) -> dict[str, str | None]:
+    return {"error_id": problem.instance, "method": request.method, "endpoint": request.endpoint}

@@ -1,0 +1,58 @@
+"""What every request and answer of Turno's has: the host we answer for, a limit to the body, and headers."""
+
+from urllib.parse import urlsplit
+
+from flask import Blueprint, Response, g, request
+from werkzeug.sansio.utils import host_is_trusted
+
+from turno.web.errors import problem_document
+from turno.web.http.problems import Kind, Problem
+from turno.web.public_url import over_https
+from turno.web.services import services
+
+# A probe asks by the address of a process; what it is told depends on nobody.
+PROBES = "turno.health"
+# A page that needs more sets its own policy first.
+DEFAULTS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+ONE_YEAR = "max-age=31536000"
+
+
+def install_security(turno: Blueprint) -> None:
+    """Check every request of the blueprint, and add the headers to every answer that does not set them itself."""
+    turno.before_request(_limit_the_body)
+    turno.before_request(_refuse_other_hosts)
+    turno.after_request(_complete)
+
+
+def _limit_the_body() -> None:
+    request.max_content_length = services().settings.max_body_bytes
+
+
+def _refuse_other_hosts() -> Response | None:
+    """Refuse requests for other hosts than that of PUBLIC_URL, if it is set; probes are answered under any name.
+
+    A site whose name is made to lead here would otherwise count as our own origin.
+    """
+    public_url = services().settings.public_url
+    host = urlsplit(public_url).hostname
+    if host is None or request.blueprint == PROBES or host_is_trusted(request.host, [host]):
+        return None
+    told = f"This service answers at {public_url} alone; a proxy in front of it must pass Host on."
+    return problem_document(Problem(Kind.INVALID_REQUEST, told))
+
+
+def _complete(response: Response) -> Response:
+    for name, value in DEFAULTS.items():
+        response.headers.setdefault(name, value)
+    if over_https(request):
+        response.headers.setdefault("Strict-Transport-Security", ONE_YEAR)
+    if "turno_correlation_id" in g:
+        response.headers["X-Correlation-Id"] = g.turno_correlation_id
+    return response
