@@ -173,7 +173,9 @@ def a_service(url: str) -> Iterator[Service]:
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 
         def build(**changed: Any) -> Flask:
-            hub = Hub(connect=listen, render=StreamEvents(), most=100, most_per_tenant=80, most_per_user=60, sweep=0.2)
+            hub = Hub(
+                connect=listen, render=StreamEvents(), most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2
+            )
             hubs.append(hub)
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),

@@ -74,7 +74,7 @@ MUTANTS = (
         "a reader that takes nothing is owed every state",
         BOUNDED,
         LOOP,
-        "if stream is not None and not stream.held:",
+        "if stream is not None and not stream.blocked:",
         "if stream is not None:",
         (f"{OF_LOOP}::test_a_client_that_never_reads_is_dropped_and_holds_up_nobody",),
     ),
@@ -281,8 +281,8 @@ MUTANTS = (
         ALL_SERVED,
         LOOP,
         """            except Exception:
-                log.exception("streams go on after a fault")
-                sleep(LOOK_SECONDS)
+                log.exception("the loop of the streams goes on after an error")
+                sleep(CHECK_SECONDS)
 """,
         """            except ZeroDivisionError:
                 raise

@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 Connection = psycopg.Connection[Any]
 
-SWEEP_SECONDS = 2.0  # seconds between two looks at a tenant's watched jobs, in case a hint was lost
-LOOK_SHARE = 4  # looking takes at most one part in so many and one of the time
+COMPARE_SECONDS = 2.0  # between two comparisons of a tenant's watched jobs with the database, in case a hint was lost
+COMPARE_REST = 4  # times what a comparison took: so comparing takes at most a fifth of the time
 READ_PAUSE = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
 ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
 RECONNECT_SECONDS = 0.5  # seconds between two tries to reach a database that is away
-JUST_NOW = timedelta(minutes=1)  # in which a lost hint of an end is made good for
-JOBS_PER_READ = 500  # jobs of a tenant read at a time; a flood of names is cut, and the next look finds the rest
+JUST_NOW = timedelta(minutes=1)  # in which a job has ended that a comparison finds, in case its hint was lost
+JOBS_PER_READ = 500  # jobs of a tenant read at a time; of more names the rest is found by the next comparison
 
 
 class ServerFull(TurnoError):
@@ -62,14 +62,14 @@ class Hub:
         most: int,
         most_per_tenant: int,
         most_per_user: int,
-        sweep: float = SWEEP_SECONDS,
+        compare_every: float = COMPARE_SECONDS,
     ) -> None:
         self._connect = connect
         self._render = render
         self._most = most
         self._most_per_tenant = most_per_tenant
         self._most_per_user = most_per_user
-        self._sweep_every = sweep
+        self._compare_every = compare_every
         self._lock = Lock()
         self._audiences: dict[int, TenantSubscribers] = {}
         self._streams: Counter[tuple[int, str]] = Counter()
@@ -77,7 +77,7 @@ class Hub:
         self._wake = SelfPipe()
         self._thread: Thread | None = None
         self._stopping = False
-        self._sweeps_due = self._check_due = self._pause_until = 0.0
+        self._compare_at = self._revocations_at = self._pause_until = 0.0
 
     def __len__(self) -> int:
         return self._streams.total()
@@ -99,7 +99,7 @@ class Hub:
             self._streams[user] += 1
             if audience is None:
                 audience = self._audiences[view.tenant.id] = TenantSubscribers(
-                    view.tenant, due=monotonic() + self._sweep_every
+                    view.tenant, due=monotonic() + self._compare_every
                 )
             audience.subscribers |= {subscriber}
         self._start()
@@ -117,7 +117,7 @@ class Hub:
                 del self._audiences[view.tenant.id]
 
     def announce(self, tenant_id: int, job_id: UUID) -> None:
-        """Tell every process, this one included, that a job changed; does not wait, and may be lost."""
+        """Notify every process, this one included, that a job changed; does not wait, and may be lost."""
         self._outbox.add(tenant_id, job_id)
         self._start()
 
@@ -143,37 +143,37 @@ class Hub:
             except psycopg.Error as error:
                 log.warning("live streams wait for the database: %s", error)
             except Exception:
-                log.exception("live streams begin anew")
-            self._rest(None, RECONNECT_SECONDS)
+                log.exception("live streams start again after an error")
+            self._wait(None, RECONNECT_SECONDS)
 
     def _serve(self, listener: Listener, connection: Connection) -> None:
         while not self._stopping:
-            self._tell(connection)
-            if not self._work(listener, connection):
-                self._rest(listener, self._patience(listener))
+            self._announce_changes(connection)
+            if not self._read_changes(listener, connection):
+                self._wait(listener, self._timeout(listener))
 
-    def _tell(self, connection: Connection) -> None:
+    def _announce_changes(self, connection: Connection) -> None:
         if self._outbox:
             try:
                 changes.announce(connection, self._outbox.take())
             except psycopg.errors.ProgramLimitExceeded as error:
-                # Some session has listened and not read for so long that the server's queue is full.
-                log.warning("watchers in other processes not told: %s", error)
+                # Some session has listened without reading for so long that the queue of notifications is full.
+                log.warning("live streams of other processes not notified: %s", error)
             self._pause_until = monotonic() + ANNOUNCE_PAUSE
 
-    def _work(self, listener: Listener, connection: Connection) -> bool:
+    def _read_changes(self, listener: Listener, connection: Connection) -> bool:
         """Read the jobs that hints name; if there are none, compare the tenant whose comparison is oldest."""
         sleep(max(0.0, self._pause_until - monotonic()))
-        heard = self._heard(listener)
+        heard = self._named_jobs(listener)
         for audience, named in heard:
-            self._guarded(audience, partial(self._show, connection, audience, named))
-        due = self._audience_due()
+            self._isolated(audience, partial(self._show, connection, audience, named))
+        due = self._next_due()
         if due is not None:
-            due.due = monotonic() + self._sweep_every
-            self._guarded(due, partial(self._look, connection, due))
-        return self._check(connection) or bool(heard) or due is not None
+            due.due = monotonic() + self._compare_every
+            self._isolated(due, partial(self._compare, connection, due))
+        return self._end_revoked(connection) or bool(heard) or due is not None
 
-    def _heard(self, listener: Listener) -> list[tuple[TenantSubscribers, set[UUID]]]:
+    def _named_jobs(self, listener: Listener) -> list[tuple[TenantSubscribers, set[UUID]]]:
         """Return the named jobs that somebody watches; after a loss of hints, make every tenant due for comparison."""
         named = listener.hear()
         if named is None:
@@ -197,19 +197,19 @@ class Hub:
         for row in told:
             audience.show_notification(row, self._render)
 
-    def _look(self, connection: Connection, audience: TenantSubscribers) -> None:
-        """Compare the revisions shown with those stored and send what differs: this makes good for lost hints."""
+    def _compare(self, connection: Connection, audience: TenantSubscribers) -> None:
+        """Compare the revisions shown with those stored and send what differs: so a lost hint is only late."""
         began = monotonic()
         followed, users = audience.followed, audience.watched_users
         with as_api(connection, audience.tenant) as reader:
             standings = watched_jobs.standings(reader, followed, users)
             just_ended = watched_jobs.ended_within(reader, users, JUST_NOW) if users != set() else []
-        audience.miss(followed - {row["id"] for row in standings})
+        audience.forget(followed - {row["id"] for row in standings})
         if changed := audience.changed(standings, just_ended):
             self._show(connection, audience, changed)
-        self._sweeps_due = monotonic() + LOOK_SHARE * (monotonic() - began)
+        self._compare_at = monotonic() + COMPARE_REST * (monotonic() - began)
 
-    def _guarded(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
+    def _isolated(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
         """Run one tenant's work: its lock timeout or fault is logged and ends here, a lost connection is raised."""
         try:
             work()
@@ -222,24 +222,24 @@ class Hub:
         except Exception:
             log.exception("not shown", extra={"tenant": audience.tenant.slug})
 
-    def _check(self, connection: Connection) -> bool:
-        """End the streams whose tokens were revoked since they were opened, if it is time to look."""
+    def _end_revoked(self, connection: Connection) -> bool:
+        """End the streams whose tokens were revoked since they were opened, every few seconds."""
         audiences = self._present()
-        if monotonic() < self._check_due or not audiences:
+        if monotonic() < self._revocations_at or not audiences:
             return False
-        self._check_due = monotonic() + self._sweep_every
+        self._revocations_at = monotonic() + self._compare_every
         known = valid_from(connection, [audience.tenant.id for audience in audiences])
         for audience in audiences:
-            audience.refuse(known.get(audience.tenant.id))
+            audience.end_revoked(known.get(audience.tenant.id))
         return True
 
     def _present(self, among: Jobs | None = None) -> list[TenantSubscribers]:
         with self._lock:
             return [audience for number, audience in self._audiences.items() if among is None or number in among]
 
-    def _audience_due(self) -> TenantSubscribers | None:
+    def _next_due(self) -> TenantSubscribers | None:
         now = monotonic()
-        if now < self._sweeps_due:
+        if now < self._compare_at:
             return None
         return min(
             (audience for audience in self._present() if audience.due <= now),
@@ -247,13 +247,13 @@ class Hub:
             default=None,
         )
 
-    def _patience(self, listener: Listener) -> float:
+    def _timeout(self, listener: Listener) -> float:
         moments = [audience.due for audience in self._present()]
         if not moments:
             return 60.0
-        return max(0.0, min(max(min(moments), self._sweeps_due), self._check_due, listener.back_at) - monotonic())
+        return max(0.0, min(max(min(moments), self._compare_at), self._revocations_at, listener.back_at) - monotonic())
 
-    def _rest(self, listener: Listener | None, patience: float) -> None:
+    def _wait(self, listener: Listener | None, timeout: float) -> None:
         """Wait for a hint, for `set` of the self-pipe, or for so many seconds."""
         if self._stopping:
             return
@@ -261,5 +261,5 @@ class Hub:
             selector.register(self._wake, selectors.EVENT_READ)
             if listener is not None and listener.descriptor is not None:
                 selector.register(listener.descriptor, selectors.EVENT_READ)
-            selector.select(patience)
+            selector.select(timeout)
         self._wake.clear()

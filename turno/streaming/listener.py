@@ -43,7 +43,7 @@ class Listener:
         named: Jobs = {}
         while hints := list(self._session.notifies(timeout=0)):
             if self._is_flood(sum(len(hint.payload) for hint in hints)):
-                log.warning("notifications come in a flood: the live streams look by themselves")
+                log.warning("notifications come in a flood: live streams compare with the database instead")
                 self.close()
                 self._closed_until = monotonic() + CLOSED_SECONDS
                 return None

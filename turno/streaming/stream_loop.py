@@ -19,13 +19,13 @@ log = logging.getLogger(__name__)
 STREAMS = "turno.streams"
 KEEP_ALIVE_SECONDS = 15.0
 KEEP_ALIVE = b": still here\n\n"
-# A reader that takes nothing for so long is dropped: it is given the state anew when it comes back.
+# After which a reader that takes nothing is dropped: it is given the current state when it connects again.
 SLOW_SECONDS = 20.0
-LOOK_SECONDS = 0.5  # between two looks at the clock
+CHECK_SECONDS = 0.5  # between two checks for streams that are over, slow or quiet
 SEND_BUFFER = 65536  # bytes the kernel keeps for one reader
 UNACKNOWLEDGED_MS = 30_000  # after which the kernel gives up a reader whose network is gone
-CLOSE_SECONDS = 0.5  # for which the streams' last bytes may take at the server's end
-FINISH_SECONDS = 5.0  # by far longer: where processors are short, a thread waits for its turn
+CLOSE_SECONDS = 0.5  # for the streams' last bytes when the server stops
+FINISH_SECONDS = 5.0  # much longer: on a busy machine the thread may have to wait for a processor
 
 
 class HandedOver(OSError):
@@ -43,21 +43,21 @@ class HandedOver(OSError):
 class Stream:
     """A socket, its subscriber, and the bytes that the socket did not take yet."""
 
-    __slots__ = ("closing", "held", "rest", "sent_at", "socket", "subscriber")
+    __slots__ = ("blocked", "closing", "rest", "sent_at", "socket", "subscriber")
 
     def __init__(self, connection: socket.socket, head: bytes, subscriber: Subscriber) -> None:
         self.socket = connection
         self.subscriber = subscriber
         self.rest = head
         self.sent_at = monotonic()  # when the socket last took something
-        self.held = False  # whether it waits to take more
+        self.blocked = False  # whether it waits to take more
         self.closing = False
 
 
 class StreamLoop:
     """Sends what subscribers are offered; no reader, however slow, holds up another.
 
-    `close_event` frames the reason of an end, `left` is told of each subscriber that is no more.
+    `close_event` frames the reason of an end, `left` is called with each subscriber whose stream has ended.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class StreamLoop:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._thread: Thread | None = None
         self._stopping = False
-        self._look_due = monotonic()
+        self._check_due = monotonic()
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -118,19 +118,19 @@ class StreamLoop:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                self._turn()
+                self._run_once()
             except Exception:
-                log.exception("streams go on after a fault")
-                sleep(LOOK_SECONDS)
-        self._say_goodbye()
+                log.exception("the loop of the streams goes on after an error")
+                sleep(CHECK_SECONDS)
+        self._close_all()
 
-    def _turn(self) -> None:
-        self._wait(self._look_due)
-        self._welcome()
+    def _run_once(self) -> None:
+        self._wait(self._check_due)
+        self._take_arrived()
         self._serve_ready()
-        if monotonic() >= self._look_due:
-            self._look_due = monotonic() + LOOK_SECONDS
-            self._look()
+        if monotonic() >= self._check_due:
+            self._check_due = monotonic() + CHECK_SECONDS
+            self._check_streams()
 
     def _wait(self, until: float) -> None:
         """Wait until then for a wake-up or for sockets, and serve those."""
@@ -138,11 +138,11 @@ class StreamLoop:
             if key.fileobj is self._wake:
                 self._wake.clear()
             else:
-                with self._alone(key.data):
-                    self._react(key.data, events)
+                with self._isolated(key.data):
+                    self._on_socket(key.data, events)
 
     @contextmanager
-    def _alone(self, stream: Stream) -> Iterator[None]:
+    def _isolated(self, stream: Stream) -> Iterator[None]:
         """Run one stream's work: an error ends this stream only, because the thread serves all others too."""
         try:
             yield
@@ -150,16 +150,16 @@ class StreamLoop:
             log.exception("stream dropped: it could not be served")
             self._drop(stream)
 
-    def _welcome(self) -> None:
+    def _take_arrived(self) -> None:
         while self._arrived:
             stream = self._arrived.popleft()
             self._streams[stream.subscriber] = stream
-            with self._alone(stream):
+            with self._isolated(stream):
                 self._selector.register(stream.socket, selectors.EVENT_READ, stream)
-                stream.subscriber.wake = self._note
+                stream.subscriber.wake = self._mark_ready
                 self._serve(stream)
 
-    def _note(self, subscriber: Subscriber) -> None:
+    def _mark_ready(self, subscriber: Subscriber) -> None:
         """In another thread: this subscriber has something to send."""
         self._ready.append(subscriber)
         self._wake.set()
@@ -168,8 +168,8 @@ class StreamLoop:
         while self._ready:
             stream = self._streams.get(self._ready.popleft())
             # One that does not take what it was sent is given the rest when it does: by then, the latest only.
-            if stream is not None and not stream.held:
-                with self._alone(stream):
+            if stream is not None and not stream.blocked:
+                with self._isolated(stream):
                     self._serve(stream)
 
     def _serve(self, stream: Stream) -> None:
@@ -193,12 +193,12 @@ class StreamLoop:
             return
         if not stream.rest and stream.closing:
             self._drop(stream)
-        elif bool(stream.rest) != stream.held:
-            stream.held = bool(stream.rest)
-            interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if stream.held else 0)
+        elif bool(stream.rest) != stream.blocked:
+            stream.blocked = bool(stream.rest)
+            interest = selectors.EVENT_READ | (selectors.EVENT_WRITE if stream.blocked else 0)
             self._selector.modify(stream.socket, interest, stream)
 
-    def _react(self, stream: Stream, events: int) -> None:
+    def _on_socket(self, stream: Stream, events: int) -> None:
         if stream.subscriber not in self._streams:
             return
         if events & selectors.EVENT_READ:
@@ -206,10 +206,10 @@ class StreamLoop:
             self._drop(stream)
         elif events & selectors.EVENT_WRITE:
             self._send(stream)
-            if not stream.held and stream.subscriber in self._streams:
+            if not stream.blocked and stream.subscriber in self._streams:
                 self._serve(stream)
 
-    def _look(self) -> None:
+    def _check_streams(self) -> None:
         """End sessions that are over, drop readers that take nothing, keep quiet streams alive."""
         now, wall = monotonic(), time()
         for stream in list(self._streams.values()):
@@ -220,7 +220,7 @@ class StreamLoop:
                 self._drop(stream)
             elif not stream.rest and now >= stream.sent_at + self._keep_alive:
                 stream.rest = KEEP_ALIVE
-                with self._alone(stream):
+                with self._isolated(stream):
                     self._send(stream)
 
     def _drop(self, stream: Stream) -> None:
@@ -231,12 +231,12 @@ class StreamLoop:
         stream.socket.close()
         self._left(stream.subscriber)
 
-    def _say_goodbye(self) -> None:
-        self._welcome()
+    def _close_all(self) -> None:
+        self._take_arrived()
         for stream in list(self._streams.values()):
             stream.subscriber.end(CloseReason.SHUTTING_DOWN)
-            if not stream.held:
-                with self._alone(stream):
+            if not stream.blocked:
+                with self._isolated(stream):
                     self._serve(stream)
         end = monotonic() + CLOSE_SECONDS
         while self._streams and monotonic() < end:

@@ -8,9 +8,9 @@ from turno.streaming.subscriber import CloseReason, State, Subscriber
 from turno.tenancy.identity.tenant import Tenant
 
 Row = dict[str, Any]
-# A lost hint is made good for within the minute in which a job counts as just ended.
+# Longer than the minute in which a job counts as just ended: in it a comparison finds an end whose hint was lost.
 REMEMBERED_SECONDS = 180.0
-# Open jobs whose end is looked for; of one that was forgotten, a hint or the look at what just ended tells.
+# Open jobs that are compared with the database; the end of any other is found by its hint, or among those just ended.
 MOST_FOLLOWED = 1_000
 
 
@@ -25,12 +25,12 @@ class Render(Protocol):
 
 
 class TenantSubscribers:
-    """Hands each row to those who may see it; only the hub's thread shows, others may enter and leave meanwhile."""
+    """Hands each row to those who may see it; only the hub's thread hands out, others may join and leave meanwhile."""
 
     def __init__(self, tenant: Tenant, *, due: float) -> None:
         self.tenant = tenant
         self.subscribers: frozenset[Subscriber] = frozenset()
-        self.due = due  # when to look again, on the monotonic clock
+        self.due = due  # when to compare again, on the monotonic clock
         self._standing: dict[UUID, tuple[int, bool, str | None]] = {}
         self._ended: dict[UUID, float] = {}
 
@@ -67,7 +67,7 @@ class TenantSubscribers:
         }
         return moved | {job_id for job_id in just_ended if job_id not in self._ended}
 
-    def miss(self, gone: set[UUID]) -> None:
+    def forget(self, gone: set[UUID]) -> None:
         """Forget jobs that were deleted, and end the streams that watch one of them."""
         for job_id in gone:
             self._standing.pop(job_id, None)
@@ -97,7 +97,7 @@ class TenantSubscribers:
             if subscriber.view.job_id is None and subscriber.view.user == row["user_id"]:
                 subscriber.offer(state)
 
-    def refuse(self, valid_from: float | None) -> None:
+    def end_revoked(self, valid_from: float | None) -> None:
         """End the streams whose tokens were issued before `valid_from`; None means that the tenant was removed."""
         for subscriber in self.subscribers:
             if valid_from is None or subscriber.view.issued_at < valid_from:

@@ -154,14 +154,14 @@ def test_a_fault_of_the_loop_itself_ends_no_stream(
     loop: StreamLoop, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watching, faults = subscriber(), iter([ValueError("once")])
-    looked = loop._look
+    looked = loop._check_streams
 
     def look() -> None:
         if fault := next(faults, None):
             raise fault
         looked()
 
-    monkeypatch.setattr(loop, "_look", look)
+    monkeypatch.setattr(loop, "_check_streams", look)
     end = opened(watching)
     assert read_until(end, b": still here\n\n")
     assert next(faults, None) is None
