@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 LOW, USUAL = "0.00001", "0.4"  # of the memory that the node may use
 
 
-class StrickenBroker:
+class FaultyBroker:
     """Does one thing after the other in a thread: the node takes seconds to start, its commands a second each."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._hand = ThreadPoolExecutor(1, thread_name_prefix="broker")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="broker")
         self._doing: Future[None] | None = None
         self._healing = Event()
         self.refusals: list[str] = []
@@ -43,7 +43,7 @@ class StrickenBroker:
             "memory alarm": self._raise_alarm,
             "purge queues": self._purge,
         }
-        self._doing = self._hand.submit(acts[kind], hold)
+        self._doing = self._thread.submit(acts[kind], hold)
         return 1
 
     def heal(self) -> None:
@@ -53,8 +53,8 @@ class StrickenBroker:
         self._healing.clear()
 
     def close(self) -> None:
-        """Let the thread go."""
-        self._hand.shutdown()
+        """End the thread."""
+        self._thread.shutdown()
 
     def _settle(self) -> None:
         if self._doing is not None:
@@ -62,7 +62,7 @@ class StrickenBroker:
             doing.result()
 
     def _command(self, *command: str) -> None:
-        """Give the node an order; one that is not carried out in time is noted, for others go on without it."""
+        """Run a command of the node; one that takes too long is noted, and the run goes on without it."""
         try:
             self._node.control(*command)
         except (NodeError, subprocess.TimeoutExpired) as error:

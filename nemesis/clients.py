@@ -1,4 +1,4 @@
-"""Impatient people: they ask for work, press twice, press again when nothing answers, cancel and retry."""
+"""Impatient clients: they submit jobs, some twice, again when nothing answers, cancel and retry."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     from nemesis.environment import Environment
     from nemesis.http_client import HttpClient
-    from nemesis.wishes import Wishes
+    from nemesis.workload import Workload
     from turno.queues.interface import QueueInterface
     from turno.tenancy.identity.tenant import Tenant
     from turno.testing.client_log import ClientLog
     from turno.testing.leak_detector import LeakDetector
 
 AGAIN = 0.2  # seconds until a client that got no answer asks again
-REGRETS = 0.15  # of all that was asked for
+CANCELLED = 0.15  # of all jobs
 log = logging.getLogger(__name__)
 
 
@@ -43,18 +43,18 @@ class Client(Thread):
         seed: int,
         environment: Environment,
         *,
-        wishes: Wishes,
+        workload: Workload,
         http_client: HttpClient,
-        told: ClientLog,
+        client_log: ClientLog,
         leak_detector: LeakDetector,
     ) -> None:
         super().__init__(name=f"client-{number}")
         self._user = f"user-{number}"
         self._chance = Random(f"{seed}/{number}")  # noqa: S311 - it is to be had again, not to be secret
         self._environment = environment
-        self._wishes = wishes
+        self._workload = workload
         self._http_client = http_client
-        self._told = told
+        self._client_log = client_log
         self._leak_detector = leak_detector
         self._over = Event()
         self._asked = 0
@@ -67,7 +67,7 @@ class Client(Thread):
         """Ask for one piece of work after the other."""
         while not self._over.wait(self._chance.expovariate(2.5)):
             with suppress(psycopg.Error):
-                if self._open_jobs() < self._wishes.most_open:
+                if self._open_jobs() < self._workload.most_open:
                     self._ask()
 
     def _open_jobs(self) -> int:
@@ -76,21 +76,21 @@ class Client(Thread):
 
     def _ask(self) -> None:
         tenant = self._chance.choice(self._environment.tenants)
-        handler, payload = self._wishes.draw(self._chance, lambda n: self._environment.new_orders(tenant, n))
+        handler, payload = self._workload.draw(self._chance, lambda n: self._environment.new_orders(tenant, n))
         if handler is not Invoicing:
             payload["note"] = self._leak_detector.of(tenant)
         self._asked += 1
         asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
         body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}
-        self._told.ask(asked)
+        self._client_log.ask(asked)
         job_id = None
         for _ in range(self._chance.choice((1, 1, 2, 3))):
-            job_id = self._press(tenant, asked, body) or job_id
-        if job_id is not None and self._chance.random() < REGRETS:
-            self._regret(tenant, job_id)
+            job_id = self._submit(tenant, asked, body) or job_id
+        if job_id is not None and self._chance.random() < CANCELLED:
+            self._cancel_or_retry(tenant, job_id)
 
-    def _press(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
-        """Press the button until somebody answers, or it is time to leave."""
+    def _submit(self, tenant: Tenant, asked: Asked, body: dict[str, Any]) -> UUID | None:
+        """Submit until there is an answer, or it is time to leave."""
         while not self._over.is_set():
             path = f"/api/jobs/{asked.type}"
             try:
@@ -102,28 +102,28 @@ class Client(Thread):
                 self._over.wait(AGAIN)
                 continue
             if job_id is not None:
-                self._told.answer(asked, job_id)
+                self._client_log.answer(asked, job_id)
             return job_id
         return None
 
-    def _regret(self, tenant: Tenant, job_id: UUID) -> None:
-        """Cancel, and perhaps want it after all; whoever gets no answer leaves it at that."""
+    def _cancel_or_retry(self, tenant: Tenant, job_id: UUID) -> None:
+        """Cancel, and perhaps retry; without an answer nothing more is asked."""
         self._over.wait(self._chance.uniform(0, 1.5))
         with suppress(NoAnswer):
             self._http_client.ask(self._user, tenant, f"/api/jobs/{job_id}/cancel", {})
             if self._chance.choice((True, False)):
                 again = self._http_client.ask(self._user, tenant, f"/api/jobs/{job_id}/retry", {}).job_id
                 if again is not None:
-                    self._told.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
+                    self._client_log.answer(Asked(tenant.slug, self._user, "retry", str(job_id)), again)
 
 
-def leave_unheard(environment: Environment, queue: QueueInterface, told: ClientLog) -> None:
+def submit_without_hint(environment: Environment, queue: QueueInterface, client_log: ClientLog) -> None:
     """Ask for one last job of each tenant whose hint is lost for certain: nothing but a sweep will find it."""
     for tenant in environment.tenants:
         asked = Asked(tenant.slug, "last", Plain.type, "the last")
         wanted = Submission(handler=Plain, payload=asdict(Work()), user_id="last", idempotency_key=asked.key)
-        told.ask(asked)
-        unheard = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
-        job_id = Dispatcher(connection=environment.web, queue=unheard, pending_limit=1).submit(tenant, wanted).job_id
+        client_log.ask(asked)
+        lossy = LossyQueue(queue, Random(0), lost=1.0)  # noqa: S311 - certain anyway
+        job_id = Dispatcher(connection=environment.web, queue=lossy, pending_limit=1).submit(tenant, wanted).job_id
         if job_id is not None:
-            told.answer(asked, job_id)
+            client_log.answer(asked, job_id)

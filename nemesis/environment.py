@@ -37,7 +37,7 @@ KEY = "the nemesis' own master key, 32 or more"
 JWT_KEY = "the nemesis' own token key, long enough"
 MARK = "TURNO_NEMESIS"  # of every worker
 FOLDER = "TURNO_NEMESIS_FOLDER"
-HASTE = {
+SHORT_TIMES = {
     "HEARTBEAT_SECONDS": "0.4",
     "DEAD_AFTER_SECONDS": "2",
     "REOFFER_AFTER_SECONDS": "2",
@@ -91,7 +91,7 @@ class Environment:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TURNO_")}
         return {
             **kept,
-            **HASTE,
+            **SHORT_TIMES,
             "DATABASE_URL": url or self.url,
             "MASTER_KEY": KEY,
             "QUEUE_BACKEND": backend,
@@ -155,7 +155,7 @@ def open_environment() -> Iterator[Environment]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def set_off(environment: Environment) -> None:
+def spread_backends(environment: Environment) -> None:
     """Give each tenant another backend to begin with, so that every one has work even if none is ever changed."""
     backends = ("exec", "pool", "rabbitmq" if environment.broker_url else "exec")
     with environment.admin() as session:

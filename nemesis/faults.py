@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from nemesis.broker import StrickenBroker
+    from nemesis.broker import FaultyBroker
     from nemesis.environment import Environment
     from nemesis.network import Network
     from nemesis.processes import Processes
@@ -41,7 +41,7 @@ GROUP BY w.pid ORDER BY w.pid
 STARTED_ANEW = """
 SELECT FROM background_job_attempts WHERE job_id = ANY(%s) AND token <> ALL(%s) AND finished_at IS NULL LIMIT 1
 """
-PEACE = 14.0  # seconds from a frozen worker's waking to the next frozen one: as long as the longest work
+FREEZE_PAUSE = 14.0  # seconds from waking a frozen worker to freezing the next: as long as the longest work
 LOOK_EVERY = 0.4  # seconds between two looks whether somebody else has the job of a frozen worker
 
 
@@ -55,7 +55,7 @@ class Holder(NamedTuple):
 
 
 class Undo(NamedTuple):
-    """What is to be undone at a time, or as soon as `early` says."""
+    """What ends a fault: due at a time, or as soon as `early` says."""
 
     at: float
     what: Callable[[], object]
@@ -66,7 +66,7 @@ class Faults:
     """Does what the schedule says, and undoes what lasts when its time has come."""
 
     def __init__(
-        self, environment: Environment, run_processes: Processes, network: Network | None, broker: StrickenBroker | None
+        self, environment: Environment, run_processes: Processes, network: Network | None, broker: FaultyBroker | None
     ) -> None:
         self._environment = environment
         self._processes = run_processes
@@ -88,8 +88,8 @@ class Faults:
             case "end session":
                 return self._end_session(fault.whom)
             case "stop cron":
-                self._processes.cron_rests.set()
-                self._later(fault.hold, self._processes.cron_rests.clear)
+                self._processes.cron_paused.set()
+                self._later(fault.hold, self._processes.cron_paused.clear)
                 return 1
             case "blackhole":
                 return self._blackhole(fault)
@@ -164,7 +164,7 @@ class Faults:
 
     def _wake(self, supervisor: int, children: list[int]) -> None:
         processes.resume(*children)
-        self._frozen_again_at = time.monotonic() + PEACE
+        self._frozen_again_at = time.monotonic() + FREEZE_PAUSE
         self._later(WAKES_LATER, lambda: processes.resume(supervisor))
 
     def _holders(self) -> list[Holder]:

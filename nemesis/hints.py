@@ -1,19 +1,14 @@
-"""How the workers of a run hear of jobs: as the product does it, but some hints are lost on the way."""
+"""A queue that loses some hints on the way to the workers of a run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turno.wiring import shared
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from random import Random
 
     from turno.jobs.job import JobRef
-    from turno.queues.exec.launcher import ExecQueue
     from turno.queues.interface import QueueInterface
-    from turno.settings import Settings
 
 LOST = 0.3  # of all hints: whoever should have sent them died between the commit and the hint
 
@@ -35,8 +30,3 @@ class LossyQueue:
     def close(self) -> None:
         """Close the queue behind."""
         self._queue.close()
-
-
-def exec_queue(settings: Settings, environment: Mapping[str, str]) -> ExecQueue:
-    """Return what launches a worker that knows the run's handlers, with this environment."""
-    return shared.exec_queue(settings, environment)

@@ -6,19 +6,16 @@ import logging
 import subprocess
 import sys
 from contextlib import suppress
-from datetime import timedelta
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from nemesis.environment import MARK
-from nemesis.hints import exec_queue
-from nemesis.work import REGISTRY
-from turno.maintenance.passes import Maintenance, PassesFailed, Terms
+from turno.maintenance.passes import PassesFailed
 from turno.servers.wait import wait_until
 from turno.testing import processes
-from turno.wiring.shared import ROOT, engine_link
+from turno.wiring.shared import ROOT, exec_queue, maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,8 +51,8 @@ class Processes:
         self._residents: dict[str, subprocess.Popen[bytes]] = {}
         self._over = Event()
         self._keeping = Event()
-        self._keeper, self._cron = Thread(target=self._keep_residents), Thread(target=self._be_cron)
-        self.cron_rests = Event()
+        self._keeper, self._cron = Thread(target=self._keep_residents), Thread(target=self._run_cron)
+        self.cron_paused = Event()
         self._log = environment.workers_log.open("ab")
         self._web_log = (environment.logs / "web.log").open("ab")
 
@@ -158,20 +155,10 @@ class Processes:
             start_new_session=True,
         )
 
-    def _be_cron(self) -> None:
-        settings = self._environment.settings("exec")
-        passes = Maintenance(
-            engine=engine_link(settings),
-            queue=self.exec_queue(),
-            registry=REGISTRY,
-            terms=Terms(
-                dead_after=timedelta(seconds=settings.dead_after_seconds),
-                reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
-                retention=timedelta(days=settings.retention_days),
-            ),
-        )
+    def _run_cron(self) -> None:
+        passes = maintenance(self._environment.settings("exec"), self._environment.variables("exec"))
         while not self._over.wait(CRON_EVERY):
-            if not self.cron_rests.is_set():
+            if not self.cron_paused.is_set():
                 try:
                     passes.run_once()
                 except (psycopg.Error, PassesFailed) as error:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import psycopg
 
-from nemesis.broker import StrickenBroker
-from nemesis.clients import Client, leave_unheard
+from nemesis.broker import FaultyBroker
+from nemesis.clients import Client, submit_without_hint
 from nemesis.effects import EFFECTS
-from nemesis.environment import open_environment, set_off
+from nemesis.environment import open_environment, spread_backends
 from nemesis.faults import Faults
 from nemesis.http_client import HttpClient
 from nemesis.network import Network
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from nemesis.environment import Environment
     from nemesis.schedule import Schedule
-    from nemesis.wishes import Wishes
+    from nemesis.workload import Workload
 
 CLIENTS = 4
 JUDGE_EVERY = 5.0
@@ -72,27 +72,27 @@ class Verdict:
 
 
 class Run:
-    """Plays a schedule on a environment of its own."""
+    """Runs a schedule in an environment of its own."""
 
-    def __init__(self, schedule: Schedule, wishes: Wishes, *, patience: float) -> None:
+    def __init__(self, schedule: Schedule, workload: Workload, *, patience: float) -> None:
         """`patience` is for how many seconds nothing at all may happen in the drain before it counts as stuck."""
         self._schedule = schedule
-        self._wishes = wishes
+        self._workload = workload
         self._patience = patience
-        self._told = ClientLog()
+        self._client_log = ClientLog()
         self.verdict = Verdict(schedule.seed, round(schedule.seconds / 60, 3))
 
-    def play(self) -> Verdict:
+    def run(self) -> Verdict:
         """Return what became of it; every process is gone by then."""
         with ExitStack() as held:
             network = self._network(held)
             environment = held.enter_context(open_environment())
             broker = self._broker(held, environment)
             logging.basicConfig(filename=environment.logs / "nemesis.log", level=logging.INFO)
-            set_off(environment)
+            spread_backends(environment)
             run_processes = Processes(environment, network=network)
             faults = Faults(environment, run_processes, network, broker)
-            self._checker = Checker(environment.url, environment.tenants, log=self._told, effects=EFFECTS)
+            self._checker = Checker(environment.url, environment.tenants, log=self._client_log, effects=EFFECTS)
             self._leak_detector = LeakDetector(environment.url, environment.tenants, environment.logs)
             self._http_client = HttpClient(
                 environment.web_port, environment.settings("pool"), leak_detector=self._leak_detector
@@ -100,12 +100,12 @@ class Run:
             run_processes.start()
             try:
                 wait_until(self._http_client.answers_at_all, within=READY_WITHIN, every=0.2)
-                self._strike(environment, faults)
+                self._run_faults(environment, faults)
                 faults.heal(everything=True)
                 if not self.verdict.violations and self._drained(environment):
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
                     wait_until(run_processes.only_residents_are_left, within=GONE_WITHIN, every=0.1)
-                    leave_unheard(environment, run_processes.exec_queue(), self._told)
+                    submit_without_hint(environment, run_processes.exec_queue(), self._client_log)
                     if self._drained(environment):
                         run_processes.dismiss()
                         wait_until(lambda: not self._workers(environment), within=GONE_WITHIN, every=0.2)
@@ -128,7 +128,7 @@ class Run:
         held.callback(network.down)
         return network
 
-    def _broker(self, held: ExitStack, environment: Environment) -> StrickenBroker | None:
+    def _broker(self, held: ExitStack, environment: Environment) -> FaultyBroker | None:
         if not self._wanted((*BROKER, "change backend")):
             return None
         node = Node(folder=environment.folder / "broker")
@@ -138,7 +138,7 @@ class Run:
             self._left_out((*BROKER, "change backend"), str(error))
             return None
         environment.broker_url = node.url
-        broker = StrickenBroker(node)
+        broker = FaultyBroker(node)
         held.callback(broker.close)
         held.callback(lambda: self.verdict.not_done.extend(broker.refusals))
         return broker
@@ -150,20 +150,20 @@ class Run:
         scheduled = {fault.kind for fault in self._schedule.faults}
         self.verdict.not_done += [f"{kind}: {why}" for kind in kinds if kind in scheduled]
 
-    def _strike(self, environment: Environment, faults: Faults) -> None:
-        people = [
+    def _run_faults(self, environment: Environment, faults: Faults) -> None:
+        clients = [
             Client(
                 number,
                 self._schedule.seed,
                 environment,
-                wishes=self._wishes,
+                workload=self._workload,
                 http_client=self._http_client,
-                told=self._told,
+                client_log=self._client_log,
                 leak_detector=self._leak_detector,
             )
             for number in range(1, CLIENTS + 1)
         ]
-        for one in people:
+        for one in clients:
             one.start()
         began, struck, waiting = time.monotonic(), Counter[str](), list(self._schedule.faults)
         judge_at = JUDGE_EVERY
@@ -179,11 +179,11 @@ class Run:
                 else:
                     time.sleep(0.05)
         finally:
-            for one in people:
+            for one in clients:
                 one.leave()
-            for one in people:
+            for one in clients:
                 one.join()
-            self.verdict.faults, self.verdict.asked = dict(struck), len(self._told)
+            self.verdict.faults, self.verdict.asked = dict(struck), len(self._client_log)
             self.verdict.answers = dict(self._http_client.answers)
 
     def _judge(self) -> None:

@@ -8,11 +8,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nemesis.environment import FOLDER, MARK
-from nemesis.hints import LossyQueue, exec_queue
+from nemesis.hints import LossyQueue
 from turno.commands.output.failures import run_plainly
 from turno.environment import read_settings
 from turno.http_server.web_server import WebServer
-from turno.wiring.shared import queue_named
+from turno.wiring.shared import exec_queue, queue_named
 from turno.without_secrets import WEB_NEEDS, seal
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from turno.settings import Settings
 
 
-class StrickenWeb(WebServer):
+class LossyWeb(WebServer):
     """Serves the run's handlers."""
 
     def load(self) -> Any:
@@ -43,7 +43,7 @@ def lossy(name: str, settings: Settings) -> QueueInterface:
 def main() -> None:
     """Serve until SIGTERM."""
     seal(*WEB_NEEDS)
-    StrickenWeb(read_settings()).run()
+    LossyWeb(read_settings()).run()
 
 
 if __name__ == "__main__":

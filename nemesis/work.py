@@ -44,7 +44,7 @@ class Plain(JobHandler[Work]):
         while time.monotonic() < end:
             time.sleep(PAUSE)
             job.check_cancelled()
-        leave(job, THE_END)
+        write_effect(job, THE_END)
         return {"pieces": payload.pieces, "note": payload.note}
 
 
@@ -59,11 +59,11 @@ class Batch(JobHandler[Work]):
         batch = job.each(range(payload.pieces), chunk=5)
         for step in batch:
             with step as item:
-                leave(job, str(item.value))
+                write_effect(job, str(item.value))
                 time.sleep(payload.seconds / payload.pieces)
                 if payload.bad and item.value % payload.bad == 0:
                     raise ValueError(f"item {item.value} is bad: {payload.note}")
-        leave(job, THE_END)
+        write_effect(job, THE_END)
         return {"done": batch.counts.done, "failed": batch.counts.failed}
 
 
@@ -76,10 +76,10 @@ class Steps(JobHandler[Work]):
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
         """Go on where the last attempt committed."""
         for step in range((job.checkpoint_state or 0) + 1, payload.pieces + 1):
-            leave(job, str(step), kind="step")
+            write_effect(job, str(step), kind="step")
             time.sleep(payload.seconds / payload.pieces)
             job.checkpoint(step)
-        leave(job, THE_END)
+        write_effect(job, THE_END)
         return {"pieces": payload.pieces, "note": payload.note}
 
 
@@ -91,7 +91,7 @@ class Flaky(JobHandler[Work]):
 
     def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
         """Leave an effect that an error must undo."""
-        leave(job, THE_END)
+        write_effect(job, THE_END)
         if payload.bad:
             raise PermanentFailure(f"this one is never done: {payload.note}")
         if job.attempt <= payload.errors:
@@ -109,7 +109,7 @@ class Later(JobHandler[Work]):
         """Ask for a later time, then do it."""
         if job.attempt <= payload.errors:
             return Reschedule(after=0.3)
-        leave(job, THE_END)
+        write_effect(job, THE_END)
         return {"attempt": job.attempt}
 
 
@@ -121,10 +121,10 @@ class Invoicing(BatchInvoicing):
 
     def after(self, job: JobContext) -> None:
         """Leave the end's effect in the transaction of the end."""
-        leave(job, THE_END)
+        write_effect(job, THE_END)
 
 
-def leave(job: JobContext, piece: str, *, kind: str = "effect") -> None:
+def write_effect(job: JobContext, piece: str, *, kind: str = "effect") -> None:
     """Write a piece's effect, signed with the token of the attempt that does it."""
     job.connection.execute(
         """
@@ -135,8 +135,5 @@ def leave(job: JobContext, piece: str, *, kind: str = "effect") -> None:
     )
 
 
-REGISTRY = Registry(
-    {f"nemesis_{name.lower()}": f"nemesis.work:{name}"
-     for name in ("Plain", "Batch", "Steps", "Flaky", "Later", "Invoicing")}
-)  # fmt: skip
+REGISTRY = Registry.of((Plain, Batch, Steps, Flaky, Later, Invoicing))
 PLACE = "nemesis.work:REGISTRY"

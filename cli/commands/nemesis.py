@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nemesis.schedule import WEIGHTS, Schedule
-from nemesis.wishes import KINDS, MOST_OPEN, Wishes
+from nemesis.workload import KINDS, MOST_OPEN, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ GUARDS = ("token", "sweep", "rescue", "unique", "savepoint")
 
 
 @click.command()
-@click.option("--seed", type=int, default=1, show_default=True, help="Whence the faults and the clients' wishes come.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the faults and of the clients' jobs.")
 @click.option("--minutes", type=click.FloatRange(0.1, 24 * 60), default=2.0, show_default=True, help="Time of faults.")
 @click.option("--faults", help="Only these kinds, by comma.")
 @click.option("--work", help="Ask only for these kinds, by comma.")
@@ -59,7 +59,7 @@ def nemesis(
 
     # As Ctrl-C: what it started must end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    verdict = Run(schedule, Wishes(wanted, most_open), patience=patience).play()
+    verdict = Run(schedule, Workload(wanted, most_open), patience=patience).run()
     tell(verdict)
     if as_json:
         click.echo(verdict.as_json())

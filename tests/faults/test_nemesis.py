@@ -11,7 +11,7 @@ import pytest
 
 from cli.commands.nemesis import GUARDS
 from nemesis.schedule import HOLDS, WEIGHTS, Schedule
-from nemesis.wishes import KINDS
+from nemesis.workload import KINDS
 from tests.faults.nemesis_run import nemesis, verdict_of
 from tests.mutants.copied_tree import ROOT
 from tests.mutants.nemesis import CUTS, PROOFS

@@ -19,7 +19,7 @@ MOST_OPEN = 40  # jobs; more would only make the drain longer
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class Workload:
     """The kinds of work that are asked for while fewer than `most_open` jobs are open."""
 
     kinds: Sequence[str] = tuple(KINDS)
