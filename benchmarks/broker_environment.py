@@ -19,7 +19,8 @@ from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher, Submission, fingerprint
 from turno.jobs.job import Priority
 from turno.jobs.registry import Registry
-from turno.maintenance.passes import Maintenance, Terms
+from turno.maintenance.passes import Terms
+from turno.maintenance.schedule import Maintenance
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.servers.private_rabbitmq import Node

@@ -24,7 +24,7 @@ def maintain(*, check: bool) -> None:
         assert_alive(read_settings())
         return
     seal(*WORKERS_NEED)
-    from turno.maintenance.passes import SWEEP  # noqa: PLC0415 - a probe loads no driver
+    from turno.maintenance.schedule import SWEEP  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.shared import liveness, maintenance  # noqa: PLC0415
 
     settings = read_settings()
@@ -37,7 +37,7 @@ def maintain(*, check: bool) -> None:
     try:
         while True:
             if monotonic() >= round_due:
-                passes.run_leased_or_log()
+                passes.run_leased()
                 round_due = monotonic() + SWEEP.total_seconds()
             signs.ready()
             if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:

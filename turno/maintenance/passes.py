@@ -1,13 +1,10 @@
 """The passes that mend what crashes leave behind: each idempotent, safe to overlap and to miss for a day."""
 
 import logging
-import os
-import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from time import sleep
 
 import psycopg
 
@@ -15,18 +12,13 @@ from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
 from turno.queues.interface import QueueInterface
-from turno.store.engine import leases, recovery, tickets, workers
+from turno.store.engine import recovery, tickets, workers
 from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short, unreachable
 
 log = logging.getLogger(__name__)
 
 RESCUE_PAUSE = timedelta(seconds=5)
-SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
-# Shorter than the period, or whoever is alone would find it not quite over each second time.
-SWEEP_LEASE = 0.9 * SWEEP
-# Whoever sweeps without being asked to keeps this lease, all under one name: cron, and processes that stay.
-STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
 MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may cost a lock's time limit
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
@@ -40,8 +32,12 @@ class Terms:
     retention: timedelta
 
 
-class Maintenance:
-    """Runs every pass once and counts what each did, or with `dry_run` would do."""
+class PassesFailed(TurnoError):
+    """What could be mended was; the rest is named, and the next run tries it again."""
+
+
+class Passes:
+    """Each pass returns how much it mended, or with `dry_run` would mend."""
 
     def __init__(
         self,
@@ -52,83 +48,12 @@ class Maintenance:
         terms: Terms,
         at_each_step: Callable[[], None] = lambda: None,
     ) -> None:
-        """`at_each_step` is called between any two statements that may take long: the passes are getting on."""
+        """`at_each_step` is called between any two statements that may take long, as a sign of life."""
         self._at_each_step = at_each_step
-        self._holder = f"{socket.gethostname()}:{os.getpid()}"
         self._engine = engine
         self._queue = queue
         self._registry = registry
         self._terms = terms
-
-    def run_leased(self, *, steady: bool = True) -> None:
-        """Run the passes whose period has come and that no other process of the installation runs.
-
-        `steady` says that this process goes on sweeping, whether there is work or not.
-        """
-        if steady:
-            self._engine.run(leases.keep, *STEADY)
-        if self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE):
-            often: dict[str, Callable[..., int]] = {
-                "rescued": self.rescue,
-                "promoted": self.promote,
-                "moved": self.move_unserved,
-                "offered": self.offer,
-            }
-            self._run(often, dry_run=False)
-        # These ask every tenant, so they are rare: what they mend is rare too.
-        if self._engine.run(leases.take, "upkeep", self._holder, UPKEEP):
-            rarely: dict[str, Callable[..., int]] = {
-                "repaired": self.repair,
-                "expired": self.expire,
-                "purged": self.purge,
-                "unserved": self.unserved,
-            }
-            self._run(rarely, dry_run=False)
-
-    def run_leased_or_log(self, *, steady: bool = True) -> None:
-        """Run what is due; a failure is logged, because the next round tries again."""
-        try:
-            self.run_leased(steady=steady)
-        except (psycopg.Error, PassesFailed) as error:
-            log.warning("maintenance failed, the next round tries again: %s", error)
-
-    def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
-        """Run all passes in their order; returns each one's count.
-
-        Where nobody has swept for a while and workers are silent, it first waits until they had time to speak.
-        """
-        if not dry_run:
-            self._engine.run(leases.keep, *STEADY)
-            self._listen()
-        passes: dict[str, Callable[..., int]] = {
-            "rescued": self.rescue,
-            "promoted": self.promote,
-            "repaired": self.repair,
-            "expired": self.expire,
-            "purged": self.purge,
-            "moved": self.move_unserved,
-            "offered": self.offer,
-            "unserved": self.unserved,
-        }
-        return self._run(passes, dry_run=dry_run)
-
-    def _run(self, passes: dict[str, Callable[..., int]], *, dry_run: bool) -> dict[str, int]:
-        """Run each pass, whatever the others do; raises PassesFailed at the end if one could not be done."""
-        counts, failed = {}, []
-        for name, run in passes.items():
-            self._at_each_step()
-            try:
-                counts[name] = run(dry_run=dry_run)
-            except PassesFailed as error:
-                failed.append(f"{name}: {error}")
-            except psycopg.Error as error:
-                if unreachable(error):
-                    raise
-                failed.append(f"{name}: {in_short(error)}")
-        log.info("maintenance", extra={"dry_run": dry_run, **counts})
-        if failed:
-            raise PassesFailed("; ".join(failed))
-        return counts
 
     def rescue(self, *, dry_run: bool) -> int:
         """Take back the jobs of workers whose heartbeat is missing; raises PassesFailed if some could not be.
@@ -174,18 +99,6 @@ class Maintenance:
         level = logging.ERROR if verdict == "failed" else logging.WARNING
         log.log(level, "job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
         return verdict != "gone"
-
-    def _listen(self) -> None:
-        """Wait while there are silent workers whose silence does not count yet."""
-        silence = self._terms.dead_after
-        self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
-        while self._engine.run(tickets.prune_workers, silence, dry_run=True):
-            rest = silence - self._engine.run(leases.age, "sweep")
-            if rest <= timedelta(0):
-                return
-            self._at_each_step()
-            sleep(min(rest, SWEEP_LEASE / 2).total_seconds())
-            self._engine.run(leases.take, "sweep", self._holder, SWEEP_LEASE)
 
     def promote(self, *, dry_run: bool) -> int:
         """Make due tickets ready."""
@@ -250,11 +163,6 @@ class Maintenance:
             log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
         return sum(one.waiting for one in found)
 
-    def close(self) -> None:
-        """Send the last hints and end the engine's session."""
-        self._queue.close()
-        self._engine.close()
-
     def _until_done(self, run_batch: Callable[[], int], *, once: bool) -> int:
         total = done = run_batch()
         while done and not once:
@@ -277,7 +185,3 @@ class Maintenance:
         if failed:
             raise PassesFailed("; ".join(failed))
         return total
-
-
-class PassesFailed(TurnoError):
-    """What could be mended was; the rest is named, and the next run tries it again."""

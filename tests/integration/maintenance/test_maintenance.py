@@ -12,7 +12,8 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.job import JobRef
-from turno.maintenance.passes import Maintenance, Terms
+from turno.maintenance.passes import Terms
+from turno.maintenance.schedule import Maintenance
 from turno.store.engine import tickets
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import handler_session, service_session

@@ -14,7 +14,8 @@ from tests import attempt_steps
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
-from turno.maintenance.passes import MOST_REFUSED, Maintenance, PassesFailed, Terms
+from turno.maintenance.passes import MOST_REFUSED, PassesFailed, Terms
+from turno.maintenance.schedule import Maintenance
 from turno.store.engine import leases, tickets
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import handler_session, service_session

@@ -13,7 +13,8 @@ from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
 from turno.jobs.lacking import lacking
-from turno.maintenance.passes import Maintenance, Terms
+from turno.maintenance.passes import Terms
+from turno.maintenance.schedule import Maintenance
 from turno.store.api import jobs
 from turno.store.engine import tickets, workers
 from turno.store.engine.tickets import TypeVersion

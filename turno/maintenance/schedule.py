@@ -1,0 +1,100 @@
+"""When the passes run: every few seconds in one process of the installation, and all of them when cron asks."""
+
+import logging
+from collections.abc import Collection
+from datetime import timedelta
+from time import sleep
+
+import psycopg
+
+from turno.maintenance.passes import Passes, PassesFailed
+from turno.process_name import process_name
+from turno.store.engine import leases, tickets
+from turno.store.outage import in_short, unreachable
+
+log = logging.getLogger(__name__)
+
+SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
+# Shorter than the period, or a process that is alone would find it not quite over each second time.
+SWEEP_LEASE = 0.9 * SWEEP
+# Every process that sweeps of itself keeps this lease, all under one name: cron, and processes that stay.
+STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
+OFTEN = ("rescued", "promoted", "moved", "offered")
+RARELY = ("repaired", "expired", "purged", "unserved")  # these ask every tenant, and what they mend is rare
+
+
+class Maintenance(Passes):
+    """Runs passes one after another, whatever becomes of the others, and counts what each did."""
+
+    def run_leased(self, *, steady: bool = True) -> None:
+        """Run the passes whose period has come and that no other process of the installation runs.
+
+        `steady` says that this process goes on sweeping, whether there is work or not. A failure is logged, because
+        the next round tries again.
+        """
+        try:
+            if steady:
+                self._engine.run(leases.keep, *STEADY)
+            if self._engine.run(leases.take, "sweep", process_name(), SWEEP_LEASE):
+                self._run(OFTEN, dry_run=False)
+            if self._engine.run(leases.take, "upkeep", process_name(), UPKEEP):
+                self._run(RARELY, dry_run=False)
+        except (psycopg.Error, PassesFailed) as error:
+            log.warning("maintenance failed, the next round tries again: %s", error)
+
+    def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
+        """Run all passes in their order; returns each one's count.
+
+        Where nobody has swept for a while and workers are silent, it first waits until they had time to beat.
+        """
+        if not dry_run:
+            self._engine.run(leases.keep, *STEADY)
+            self._wait_for_heartbeats()
+        return self._run((*OFTEN, *RARELY), dry_run=dry_run)
+
+    def close(self) -> None:
+        """Send the last hints and end the engine's session."""
+        self._queue.close()
+        self._engine.close()
+
+    def _run(self, names: Collection[str], *, dry_run: bool) -> dict[str, int]:
+        """Run these passes; raises PassesFailed at the end if one could not be done."""
+        passes = {
+            "rescued": self.rescue,
+            "promoted": self.promote,
+            "repaired": self.repair,
+            "expired": self.expire,
+            "purged": self.purge,
+            "moved": self.move_unserved,
+            "offered": self.offer,
+            "unserved": self.unserved,
+        }
+        counts, failed = {}, []
+        for name, run in passes.items():
+            if name not in names:
+                continue
+            self._at_each_step()
+            try:
+                counts[name] = run(dry_run=dry_run)
+            except PassesFailed as error:
+                failed.append(f"{name}: {error}")
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                failed.append(f"{name}: {in_short(error)}")
+        log.info("maintenance", extra={"dry_run": dry_run, **counts})
+        if failed:
+            raise PassesFailed("; ".join(failed))
+        return counts
+
+    def _wait_for_heartbeats(self) -> None:
+        """Wait while there are silent workers whose silence does not count yet: nobody has swept for that long."""
+        silence = self._terms.dead_after
+        self._engine.run(leases.take, "sweep", process_name(), SWEEP_LEASE)
+        while self._engine.run(tickets.prune_workers, silence, dry_run=True):
+            rest = silence - self._engine.run(leases.age, "sweep")
+            if rest <= timedelta(0):
+                return
+            self._at_each_step()
+            sleep(min(rest, SWEEP_LEASE / 2).total_seconds())
+            self._engine.run(leases.take, "sweep", process_name(), SWEEP_LEASE)
