@@ -49,13 +49,13 @@ class Writer:
         self._connection.commit()
         self.done.append((job["id"], revision, asked))
         self._change_notifier.changed((_claim(job),))
-        self._change_notifier.tell()
+        self._change_notifier.flush()
 
     def rest_until(self, moment: float) -> None:
         """Wait, and tell meanwhile what has become due."""
         while (left := moment - time.monotonic()) > 0:
             time.sleep(max(0.0, min(left, self._change_notifier.due - time.monotonic())))
-            self._change_notifier.tell()
+            self._change_notifier.flush()
 
 
 def _claim(job: dict[str, Any]) -> Claim:

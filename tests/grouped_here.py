@@ -31,13 +31,13 @@ def worker_here(world: ExampleInstallation) -> UUID:
 
 def claimer_here() -> Claimer:
     """Return who claims what a resident worker does that knows the handlers of the tests."""
-    kinds = [Kind("hot", handler.type, handler.version) for handler in REGISTRY.load_all()]
+    kinds = [Kind("hot", handler.type, handler.version) for handler in REGISTRY.handlers]
     return Claimer(backend="pool", kinds=kinds)
 
 
 def together(job_type: str) -> int:
     """Say how many of these are a batch."""
-    return EIGHT if issubclass(REGISTRY.load(job_type), OddGrouped) else 1
+    return EIGHT if issubclass(REGISTRY.handler(job_type), OddGrouped) else 1
 
 
 def claim_groups_here(

@@ -99,7 +99,7 @@ def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation)
     pool = world.start_pool(**IMPATIENT)
     given_back: list[str] = []
     reader = Thread(
-        target=lambda: given_back.extend(line for line in pool.stdout or () if crash_reasons.UNBEGUN in line)
+        target=lambda: given_back.extend(line for line in pool.stdout or () if crash_reasons.NOT_STARTED in line)
     )
     reader.start()
     try:

@@ -39,7 +39,7 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
         '        "odd_new": "tests.misbehaving_handlers:OddNew",\n'
     )
     text = text.replace("REGISTRY = Registry(\n    {\n", classes)
-    text = text.replace('"tests.misbehaving_handlers:Odd",', '"tests.misbehaving_handlers:OddNext@2",')
+    text = text.replace('"tests.misbehaving_handlers:Odd",', '"tests.misbehaving_handlers:OddNext",')
     handlers.write_text(text)
     return tree
 

@@ -14,7 +14,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from turno.errors import NotStarted
 from turno.runner import exit_codes, resource_limits
-from turno.runner.child_main import Duty
+from turno.runner.child_main import ChildConfig
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.session import LoginRefused
 from turno.worker import crash_reasons
@@ -79,7 +79,7 @@ def test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fa
 
     world.odd = True
     claim = claim_here(world, world.enqueue({"how": "ok"}, handler=Odd))
-    forks = ForkServer(Duty(run=run, jobs=1))
+    forks = ForkServer(ChildConfig(run=run, jobs=1))
     try:
         child = forks.fork(lambda claim, _: claim)
         child.assign((claim,))

@@ -176,7 +176,7 @@ MUTANTS = (
         "a message waits for its job's end to be acknowledged",
         AT_ONCE,
         "turno/worker/sources/broker.py",
-        '                self._broker_process.tell("done", receipt)',
+        '                self._broker_process.send("done", receipt)',
         "                pass",
         (f"{CONSUMER}::test_a_message_is_acknowledged_while_its_job_still_runs",),
     ),

@@ -192,7 +192,7 @@ MUTANTS = (
         "one that runs alone shares its commit",
         "issue 14: alone keeps a commit of its own",
         EXECUTOR,
-        "self._batch[number : number + 1] if self._terms.alone else self._batch[number:]",
+        "self._batch[number : number + 1] if self._handler.alone else self._batch[number:]",
         "self._batch[number:]",
         (f"{TESTS}::test_alone_each_has_a_commit_of_its_own",),
     ),
@@ -208,7 +208,7 @@ MUTANTS = (
         "all of a batch are blamed for the death of its child",
         BLAME,
         "turno/worker/rescuer.py",
-        "if blameless or claim is remains.blamed:",
+        "if blameless or claim is unfinished.blamed:",
         "if True:",
         (
             "tests/unit/worker/test_rescuer.py::test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_on",

@@ -41,8 +41,8 @@ MUTANTS = (
     Mutant(
         "cron after an outage does not wait for the living",
         OUTAGE,
-        "turno/maintenance/passes.py",
-        "            self._listen()\n",
+        "turno/maintenance/schedule.py",
+        "            self._wait_for_heartbeats()\n",
         "",
         (f"{ORPHANS}::test_cron_after_an_outage_waits_until_the_living_had_time_to_speak",),
     ),

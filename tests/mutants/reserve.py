@@ -6,8 +6,8 @@ from tests.mutants.mutant import Mutant
 
 SHARED = "promise 8: one busy tenant does not delay another"
 BOUNDED = "decision 0040: the reserve is bounded, and for others only"
-CAPACITY = "turno/worker/capacity.py"
-CAPACITIES = "tests/unit/worker/test_capacity.py"
+CAPACITY = "turno/worker/child_pool.py"
+CAPACITIES = "tests/unit/worker/test_child_pool.py"
 POOL = "tests/acceptance/test_pool.py"
 SLOTS = "tests/unit/queues/test_slots.py"
 EXEC = "tests/integration/queues/test_exec_queue.py"
@@ -24,9 +24,9 @@ MUTANTS = (
     Mutant(
         "the reserve is for whoever comes next",
         BOUNDED,
-        "turno/worker/supervisor.py",
-        "self._source.take(self._worker, room.slots, room.without)",
-        "self._source.take(self._worker, room.slots)",
+        "turno/worker/distributor.py",
+        "self._source.take(worker, free.slots, free.without)",
+        "self._source.take(worker, free.slots)",
         (f"{POOL}::test_long_jobs_in_every_child_keep_no_other_tenant_waiting",),
     ),
     Mutant(
@@ -49,7 +49,7 @@ MUTANTS = (
         "the reserve has no bound",
         BOUNDED,
         CAPACITY,
-        "<= len(busy) < self._size.most + self._size.reserve:",
+        "<= len(busy) < self._size.maximum + self._size.reserve:",
         "<= len(busy):",
         (f"{CAPACITIES}::test_the_reserve_is_bounded",),
     ),
@@ -89,7 +89,7 @@ MUTANTS = (
         "a tenant without a place waits its turn behind those that have one",
         SHARED,
         "turno/worker/sources/spawned.py",
-        "claim(without=others)",
+        "claim(others)",
         "claim()",
         (f"{EXEC}::test_in_an_ordinary_place_tenants_without_any_other_go_first",),
     ),

@@ -114,7 +114,7 @@ MUTANTS = (
         "what daemonised outlives a killed child",
         NOTHING_LEFT,
         "turno/worker/supervisor.py",
-        "        leftover_processes.end(spare=self._own_processes())\n",
+        "        leftover_processes.end(spare=own)\n",
         "",
         (f"{MISBEHAVE}::test_nothing_stays_of_what_daemonised_however_its_job_ends[kill_self-exec]",),
     ),
@@ -346,15 +346,15 @@ MUTANTS = (
         "a listener that came back under its old number is not heard",
         "section 7: a notification wakes sleeping workers",
         "turno/worker/supervisor.py",
-        """        self._selector.register(hints, selectors.EVENT_READ, self._source.hear)
+        """        self._selector.register(hints, selectors.EVENT_READ, self._source.read_hints)
         try:
-            return self._selector.select(self._patience())
+            return self._selector.select(self._timeout())
         finally:
             self._selector.unregister(hints)
 """,
         """        if hints not in self._selector.get_map():
-            self._selector.register(hints, selectors.EVENT_READ, self._source.hear)
-        return self._selector.select(self._patience())
+            self._selector.register(hints, selectors.EVENT_READ, self._source.read_hints)
+        return self._selector.select(self._timeout())
 """,
         ("tests/faults/test_clocks_and_hints.py::test_a_listener_that_came_back_is_heard",),
     ),
@@ -369,18 +369,18 @@ MUTANTS = (
     Mutant(
         "a worker with nothing to do is in a hurry to dismiss those that stay",
         "section 7: polling is the contract, and an idle worker rests",
-        "turno/worker/idle_children.py",
-        "return self.idle[: max(0, staying - self._fewest)]",
+        "turno/worker/child_pool.py",
+        "return self._idle[: max(0, staying - self._size.minimum)]",
         "return self.idle",
-        ("tests/unit/worker/test_idle_children.py::test_the_fewest_are_left_alone_however_long_they_idle",),
+        ("tests/unit/worker/test_child_pool.py::test_the_minimum_is_kept_however_long_they_idle",),
     ),
     Mutant(
         "one goes too many while another is leaving",
-        "section 7: the fewest children stay",
-        "turno/worker/idle_children.py",
-        "staying = sum(not child.leaving for child in self._children.values())",
+        "section 7: the minimum of children stays",
+        "turno/worker/child_pool.py",
+        "staying = sum(not child.leaving for child in self)",
         "staying = len(self._children)",
-        ("tests/unit/worker/test_idle_children.py::test_who_is_spare_goes_and_nobody_in_his_place",),
+        ("tests/unit/worker/test_child_pool.py::test_who_is_spare_goes_and_nobody_in_its_place",),
     ),
     Mutant(
         "two processes maintain at once",

@@ -66,11 +66,11 @@ MUTANTS = (
         (f"{EXEC}::test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it",),
     ),
     Mutant(
-        "a launched worker starts whatever its handlers are",
+        "a worker starts although one of its handlers cannot be loaded",
         "docs/writing-handlers.md: what cannot be imported is refused at the start",
-        "turno/wiring/workers.py",
-        "    registry.load_all()  # before it claims anything: it is refused by name, like every other worker\n",
-        "",
+        "turno/jobs/registry.py",
+        "            raise InvalidSettings(problems)\n",
+        "            pass\n",
         (
             "tests/unit/commands/test_worker_commands.py::test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start",
         ),
@@ -79,8 +79,8 @@ MUTANTS = (
         "a launched worker does not sweep",
         BY_ITSELF,
         "turno/wiring/workers.py",
-        "        maintenance_process=sweeps,\n",
-        "",
+        "first=FIRST_SWEEP if place is not None else math.inf",
+        "first=math.inf",
         (f"{EXEC}::test_a_lone_installation_gets_a_killed_job_back_within_a_minute_of_the_next_one",),
     ),
     Mutant(

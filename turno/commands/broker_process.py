@@ -6,7 +6,6 @@ Started by `turno consume`, with the descriptor of its channel; it leaves when t
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 import sys
@@ -20,6 +19,7 @@ from pika.exceptions import AMQPError
 from turno.commands.output.failures import run_plainly
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
+from turno.process_name import process_name
 from turno.queues.rabbitmq.publisher import Publisher
 from turno.queues.rabbitmq.receiver import Receiver
 from turno.queues.rabbitmq.relay import Relay
@@ -113,7 +113,7 @@ def receive_and_relay(settings: Settings, channel: socket.socket) -> None:
     relay = Relay(
         engine=engine_link(settings),
         publisher=publisher,
-        holder=f"{socket.gethostname()}:{os.getpid()}",
+        holder=process_name(),
         window=settings.rabbitmq_window,
         lost_after=timedelta(seconds=settings.reoffer_after_seconds),
     )

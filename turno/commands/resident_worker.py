@@ -64,4 +64,4 @@ def run_resident(
     fewest = fewest if fewest is not None else min(settings.pool_min_children, most)
     if fewest > most:
         raise InvalidSettings([f"--min {fewest} is larger than --max {most}"])
-    assemble(queues, PoolSize(fewest=fewest, most=most, reserve=settings.reserve_children)).run()
+    assemble(queues, PoolSize(minimum=fewest, maximum=most, reserve=settings.reserve_children)).run()

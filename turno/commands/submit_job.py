@@ -60,7 +60,7 @@ def submit(
     *, tenant: str, payload: str, user: str, key: str | None, priority: str, run_at: datetime | None, job_type: str
 ) -> None:
     """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
-    handler = named_handlers(read_settings().handlers).load(job_type)
+    handler = named_handlers(read_settings().handlers).handler(job_type)
     checked, problems = Payloads([handler]).check(handler, _parsed(payload))
     if problems:
         told = "\n".join(f"  {problem.field}: {problem.problem}" for problem in problems)

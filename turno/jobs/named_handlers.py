@@ -24,6 +24,8 @@ def named_handlers(place: str) -> Registry:
         if callable(found) and not isinstance(found, type):
             found = found()
         return found if isinstance(found, Registry) else Registry.of(_classes(found))
+    except InvalidSettings:
+        raise
     except (ModuleNotFoundError, AttributeError) as error:
         what = f"{error}; name {EXPECTED} as package.module:name, on the path or in the working directory"
         raise InvalidSettings([f"HANDLERS={place}: {type(error).__name__}: {what}"]) from error

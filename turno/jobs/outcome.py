@@ -72,14 +72,8 @@ class InDoubt:
     error: dict[str, Any]
 
 
-Outcome = Completed | Reschedule | Cancel | Raised | HandedBack | Snooze | InDoubt
-
-
-@dataclass(frozen=True, slots=True)
-class Complete:
-    """Write the result and end the job."""
-
-    result: str
+NotCompleted = Reschedule | Cancel | Raised | HandedBack | Snooze | InDoubt
+Outcome = Completed | NotCompleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +117,18 @@ class AwaitReview:
     error: dict[str, Any]
 
 
-Decision = Complete | Retry | Fail | Release | CancelJob | AwaitReview
+Decision = Retry | Fail | Release | CancelJob | AwaitReview
 
 
 def decide(
-    outcome: Outcome, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime | None, chance: float
+    outcome: NotCompleted, *, errors: int, max_attempts: int, policy: RetryPolicy, now: datetime | None, chance: float
 ) -> Decision:
-    """Return what to write for an outcome.
+    """Return what to write for an outcome; the result of a completed job is written as it is, with its transaction.
 
     `errors` were counted before this attempt, `now` is the database's clock where the outcome needs one,
     `chance` is drawn from [0, 1).
     """
     match outcome:
-        case Completed(result):
-            return Complete(result)
         case Cancel(reason):
             return CancelJob(reason)
         case Reschedule():

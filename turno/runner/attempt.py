@@ -25,12 +25,12 @@ from turno.jobs.outcome import (
     AwaitReview,
     Cancel,
     CancelJob,
-    Complete,
     Completed,
     Decision,
     Fail,
     HandedBack,
     InDoubt,
+    NotCompleted,
     Outcome,
     Raised,
     Release,
@@ -58,11 +58,10 @@ ELSEWHERE_PAUSE = 5.0  # seconds until a job looks again whether another has fin
 
 @dataclass(slots=True)
 class Attempt:
-    """Everything one attempt needs, from its call to its record; `load` gives the handler's class."""
+    """Everything one attempt needs, from its call to its record."""
 
     claim: Claim
-    terms: type[JobHandler[Any]]
-    load: Callable[[str], type[JobHandler[Any]]]
+    handler: type[JobHandler[Any]]
     transaction: BatchTransaction
     started: Started
     context: AttemptContext
@@ -71,7 +70,7 @@ class Attempt:
     def run(self) -> Outcome | Exception:
         """Return what came of it, its work kept in the transaction if it completed; of an error the error itself."""
         try:
-            with closing(self.context), limited_memory(self.terms.memory_mb):
+            with closing(self.context), limited_memory(self.handler.memory_mb):
                 outcome = self._unwanted() or self._call()
             if isinstance(outcome, Completed):
                 self.transaction.keep(outcome.result, self.began)
@@ -88,8 +87,8 @@ class Attempt:
         return None
 
     def _call(self) -> Outcome:
-        """Load and call the handler inside the transaction that is open; raises whatever it raises."""
-        job, handler = self.context, self.load(self.claim.type)()
+        """Call the handler inside the transaction that is open; raises whatever it raises."""
+        job, handler = self.context, self.handler()
         payload = rebuild(handler.payload_type, self.started.payload)
         handler.before(job)
         answer = _alone(lambda: handler.handle(job, payload))
@@ -99,7 +98,7 @@ class Attempt:
             return answer
         return Completed(serialise(answer))
 
-    def record(self, outcome: Outcome | Exception, chance: float) -> str:
+    def record(self, outcome: NotCompleted | Exception, chance: float) -> str:
         """Write what is to follow from any outcome but a completed job, which commits; returns the job's new status.
 
         Raises ClaimLost, and what ends the process.
@@ -112,7 +111,7 @@ class Attempt:
         """Write that the job failed for good: what it did may have been committed, so it must not be done again."""
         return self._write(Fail("failed for good", self.context.errors.describe(error)))
 
-    def _judged(self, error: Exception) -> Outcome:
+    def _judged(self, error: Exception) -> NotCompleted:
         """Return which outcome an error of the handler's is; what ends the attempt or the process is raised on."""
         describe = self.context.errors.describe
         match error:
@@ -135,14 +134,14 @@ class Attempt:
             case _:
                 return Raised(describe(error))
 
-    def _decided(self, outcome: Outcome, chance: float) -> Decision:
+    def _decided(self, outcome: NotCompleted, chance: float) -> Decision:
         timed = isinstance(outcome, Reschedule | HandedBack | Snooze)
         now = self.transaction.insist(attempts.now) if timed else None
         return decide(
             outcome,
             errors=0 if self._afresh else self.started.errors,
             max_attempts=self.started.max_attempts,
-            policy=self.terms.retry,
+            policy=self.handler.retry,
             now=now,
             chance=chance,
         )
@@ -150,7 +149,7 @@ class Attempt:
     @property
     def _afresh(self) -> bool:
         """Say whether this attempt was healthy for so long that earlier errors no longer count."""
-        return self.terms.retry.afresh(monotonic() - self.began)
+        return self.handler.retry.afresh(monotonic() - self.began)
 
     def _write(self, decision: Decision) -> str:
         began, worker = self.transaction.at(self.began), self.transaction.worker
@@ -166,8 +165,6 @@ class Attempt:
     def _end(self, session: HandlerConnection, decision: Decision) -> str:
         claim = self.claim
         match decision:
-            case Complete():
-                raise AssertionError("completing a job commits its work; see BatchTransaction.finish")
             case Retry(delay, error):
                 pause = timedelta(seconds=delay)
                 return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=self._afresh)

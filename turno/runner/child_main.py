@@ -1,4 +1,4 @@
-"""Inside a forked child: take batches, run them, say so, until there are no more."""
+"""Inside a forked child: receive batches, run them and report on them, until there are no more."""
 
 import logging
 import os
@@ -27,12 +27,12 @@ from turno.tenancy.identity.session import LoginRefused, NotConfined
 
 log = logging.getLogger(__name__)
 
-IDLE_LOOK = 5.0  # seconds between two looks at idle sessions
+IDLE_CHECK = 5.0  # seconds between two checks for sessions that were idle for long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duty:
-    """What a child does with its life: how it runs a batch, and after how much it is replaced.
+class ChildConfig:
+    """How a child runs a batch, and after how much work it is replaced.
 
     `run` returns the new status of each job that is over. After `jobs` the child is replaced, and when its resident
     memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle.
@@ -44,7 +44,7 @@ class Duty:
     at_rest: Callable[[], None] = lambda: None
 
 
-def live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int) -> NoReturn:
+def run_child(config: ChildConfig, channel: socket.socket, stop: StopRequest, parent: int) -> NoReturn:
     """Be the child of this parent, which may have to adopt it first, and end this process.
 
     It opens its own connections: it must never touch those of somebody else.
@@ -59,39 +59,41 @@ def live(duty: Duty, channel: socket.socket, stop: StopRequest, parent: int) -> 
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         stop.listen()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
-        code = Service(duty, channel, stop).run()
+        code = BatchLoop(config, channel, stop).run()
     finally:
         # Never through the interpreter's exit: that would close what it shares with the process it was forked from.
         logging.shutdown()
         os._exit(code)
 
 
-class Service:
-    """A child's work: what it receives, one batch after another, until it is dismissed or worn out."""
+class BatchLoop:
+    """Runs what the child receives, one batch after another, until it is dismissed or has run as much as it may."""
 
-    def __init__(self, duty: Duty, channel: socket.socket, stop: StopRequest) -> None:
-        self._duty = duty
+    def __init__(self, config: ChildConfig, channel: socket.socket, stop: StopRequest) -> None:
+        self._config = config
         self._channel = channel
         self._stop = stop
-        self._callbacks = WorkerCallbacks(stop=stop, moved=self._say_moved, started=self._start, tidy=_tidy)
-        self._served = 0
+        self._callbacks = WorkerCallbacks(
+            stop=stop, moved=self._report_progress, started=self._start, tidy=_end_leftovers
+        )
+        self._jobs_run = 0
         self._began: float | None = None
 
     def run(self) -> int:
-        """Serve, then return the exit code."""
+        """Run them all, then return the exit code."""
         process_title.show(())
         while batch := self._receive():
             process_title.show(batch)
             self._stop.next_batch()
             self._began = None
-            ended = _run(self._duty, batch[: max(1, self._duty.jobs - self._served)], self._callbacks)
+            ended = _run(self._config, batch[: max(1, self._config.jobs - self._jobs_run)], self._callbacks)
             if isinstance(ended, int):
-                _tidy()
+                _end_leftovers()
                 return ended
             took = 0.0 if self._began is None else monotonic() - self._began
-            self._served += len(ended)
+            self._jobs_run += len(ended)
             process_title.show(())
-            last = self._worn_out()
+            last = self._has_run_enough()
             self._channel.send(Word(LEAVING if last else FREE, len(ended), int(1e6 * took)).packed())
             if last:
                 break
@@ -100,8 +102,8 @@ class Service:
 
     def _receive(self) -> Batch:
         """Wait for claims; none means that the parent dismissed this child or is gone."""
-        while not select.select([self._channel], [], [], IDLE_LOOK)[0]:
-            self._duty.at_rest()
+        while not select.select([self._channel], [], [], IDLE_CHECK)[0]:
+            self._config.at_rest()
         packet = self._channel.recv(LARGEST_PACKET)
         batch: Batch = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
         return batch
@@ -110,28 +112,28 @@ class Service:
         # A login and the first plans of a session are no length of the jobs' own.
         self._began = self._began or monotonic()
 
-    def _say_moved(self) -> None:
+    def _report_progress(self) -> None:
         at = self._stop.at_work_now
         # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
         with suppress(OSError):
             self._channel.send(Word(MOVED, at).packed(), socket.MSG_DONTWAIT)
 
-    def _worn_out(self) -> bool:
-        most = self._duty.memory_mb
-        return self._served >= self._duty.jobs or (most is not None and resource_limits.resident_megabytes() > most)
+    def _has_run_enough(self) -> bool:
+        most = self._config.memory_mb
+        return self._jobs_run >= self._config.jobs or (most is not None and resource_limits.resident_megabytes() > most)
 
 
-def _tidy() -> None:
+def _end_leftovers() -> None:
     if not leftover_processes.none():
         leftover_processes.end()
 
 
-def _run(duty: Duty, batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str] | int:
+def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str] | int:
     """Return what became of the jobs that are over, or the code with which this process has to end."""
     extra = batch[0].log_fields
     crash_points.reach("handed")
     try:
-        ends = duty.run(batch, callbacks)
+        ends = config.run(batch, callbacks)
     except MemoryError:
         return exit_codes.OUT_OF_MEMORY
     except (LoginRefused, NotConfined) as error:

@@ -15,7 +15,7 @@ import psycopg
 from turno import crash_points
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Batch, Claim
-from turno.jobs.outcome import Completed, Outcome
+from turno.jobs.outcome import Completed, NotCompleted
 from turno.jobs.registry import Registry
 from turno.runner.attempt import Attempt
 from turno.runner.callbacks import WorkerCallbacks
@@ -51,11 +51,7 @@ class Executor:
         self.worker = worker
 
     def execute(self, batch: Batch) -> dict[Claim, str]:
-        """Run the jobs in order; returns the status of each that this process is done with, the others it never began.
-
-        It is begun before any of a handler's code is loaded: then an error there is an error of the attempt, and a
-        death its crash.
-        """
+        """Run the jobs in order; returns the status of each that is over, the others were not begun."""
         stop = self.callbacks.stop
         with closing(BatchTransaction(batch, self.sessions, stop, self.worker)) as transaction:
             run = Run(self, transaction, batch)
@@ -77,7 +73,7 @@ class Run:
         self._executor = executor
         self._transaction = transaction
         self._batch = batch
-        self._terms = executor.registry.terms(batch[0].type)
+        self._handler = executor.registry.handler(batch[0].type)
         self._kept: dict[int, Attempt] = {}  # by its place in the batch: what waits for the transaction's commit
 
     def fetch(self, number: int) -> None:
@@ -133,7 +129,7 @@ class Run:
         self._completed()
 
     def _from(self, number: int) -> Batch:
-        return self._batch[number : number + 1] if self._terms.alone else self._batch[number:]
+        return self._batch[number : number + 1] if self._handler.alone else self._batch[number:]
 
     def _is_last(self, number: int) -> bool:
         """Say whether nobody else is to share this job's commit."""
@@ -157,12 +153,11 @@ class Run:
             stop=callbacks.stop,
             sessions=self._executor.sessions,
             moved=callbacks.moved,
-            handler=self._terms,
+            handler=self._handler,
         )
-        load = self._executor.registry.load
-        return Attempt(claim, self._terms, load, transaction, started, context, monotonic())
+        return Attempt(claim, self._handler, transaction, started, context, monotonic())
 
-    def _alone(self, number: int, attempt: Attempt, outcome: Outcome | Exception, tries: int) -> None:
+    def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
         """Commit what came before a job that did not complete, then try it again, or record it."""
         if (error := self._transaction.undo()) is not None:
             self._give_up(error)
@@ -170,7 +165,7 @@ class Run:
             self.commit()
         self._settle(number, attempt, outcome, tries)
 
-    def _settle(self, number: int, attempt: Attempt, outcome: Outcome | Exception, tries: int) -> None:
+    def _settle(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
         if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:
             sleep(0.05 * tries * self._executor.chance())
             self._again(number, tries + 1)

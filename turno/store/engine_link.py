@@ -3,13 +3,14 @@
 import random
 from collections.abc import Callable
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
 from turno.store.outage import unreachable
 
 T = TypeVar("T")
+P = ParamSpec("P")
 Connection = psycopg.Connection[Any]
 RETRY = 1.0  # seconds between two tries to reach a database that is away
 
@@ -47,7 +48,7 @@ class EngineLink:
         """Say whether the database could not be reached a moment ago, so that nothing asks it now."""
         return self._clock() < self.again_at
 
-    def run(self, operation: Callable[..., T], *parameters: Any, **options: Any) -> T:
+    def run(self, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs) -> T:
         """Call `operation(connection, …)`; on a broken connection once more on a new one.
 
         Only for operations that may run twice. Raises psycopg.OperationalError while the database is away.
@@ -62,7 +63,7 @@ class EngineLink:
                 self.again_at = self._clock() + self._rest * (0.8 + 0.4 * self._chance())
             raise
 
-    def _run(self, operation: Callable[..., T], *parameters: Any, **options: Any) -> T:
+    def _run(self, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs) -> T:
         for last in (False, True):
             if self._connection is None or self._connection.closed:
                 self._connection = self._connect()

@@ -47,7 +47,7 @@ class InProcessWorker:
             callbacks=WorkerCallbacks(),
             chance=lambda: STEADY,
         )
-        if self._registry.terms(claim.type).reads_company:
+        if self._registry.handler(claim.type).reads_company:
             claim = tickets.with_company(self._world.engine, claim)
         return executor.execute((claim,))[claim]
 

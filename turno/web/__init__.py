@@ -89,7 +89,7 @@ def install(
     folder of its gettext catalogues.
     Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
     """
-    handlers = registry.load_all()
+    handlers = registry.handlers
     payloads = Payloads(handlers)
     app.extensions[NAME] = Services(
         settings=settings,

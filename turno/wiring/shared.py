@@ -10,7 +10,8 @@ import psycopg
 from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
-from turno.maintenance.passes import Maintenance, Terms
+from turno.maintenance.passes import Terms
+from turno.maintenance.schedule import Maintenance
 from turno.queues.exec.launcher import ExecQueue
 from turno.queues.exec.slots import SlotFolder
 from turno.queues.interface import QueueInterface

@@ -1,7 +1,7 @@
 """The composition root of workers: what each is made of, in an order in which its children inherit no secret."""
 
+import math
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,12 @@ from turno.handed_secrets import discard, handed_over
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
-from turno.maintenance.passes import SWEEP
+from turno.maintenance.schedule import SWEEP
+from turno.process_name import process_name
 from turno.queues.exec.slots import Slot
 from turno.queues.interface import PLACE_VARIABLE
 from turno.runner.callbacks import WorkerCallbacks
-from turno.runner.child_main import Duty
+from turno.runner.child_main import ChildConfig
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
@@ -47,13 +48,12 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     Like every worker it reads the settings itself: what forks its children must be forked before that.
     """
     registry = named_handlers(public_settings().handlers)
-    registry.load_all()  # before it claims anything: it is refused by name, like every other worker
     place = _place()
-    forks = ForkServer(_duty(registry, keep=0, jobs=1), drop=partial(_drop, place))
+    forks = ForkServer(_child_config(registry, keep=0, jobs=1), drop=partial(_drop, place))
     settings = read_settings()
     engine = supervisor_link(settings)
     # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
-    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP, steady=False) if place is not None else None
+    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP if place is not None else math.inf, steady=False)
     return Supervisor(
         backend="exec",
         engine=engine,
@@ -62,7 +62,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         unlock=_unlock(settings, engine, registry),
         registry=registry,
         timings=_timings(settings),
-        size=PoolSize(fewest=0, most=1),
+        size=PoolSize(minimum=0, maximum=1),
         maintenance_process=sweeps,
     )
 
@@ -96,10 +96,9 @@ def _resident(
 ) -> Supervisor:
     public = public_settings()
     registry = named_handlers(public.handlers)
-    registry.load_all()  # here, so that no child has to
     signs = liveness(public)
     forks = ForkServer(
-        _duty(
+        _child_config(
             registry,
             keep=public.pool_sessions_per_child,
             jobs=public.pool_jobs_per_child,
@@ -147,7 +146,7 @@ def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Calla
 
     def unlock_all(claim: Claim, name: str) -> Claim:
         claim = replace(claim, login=unlock(claim.login, name, engine.server_version))
-        if registry.terms(claim.type).reads_company:
+        if registry.handler(claim.type).reads_company:
             claim = engine.run(tickets.with_company, claim)
         if claim.company is not None:
             login = unlock(claim.company.login, name, engine.server_version)
@@ -172,20 +171,20 @@ def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Po
 def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, steady: bool = True) -> MaintenanceProcess:
     def sweep() -> None:
         passes = maintenance(settings, registry=registry)
-        passes.run_leased_or_log(steady=steady)
+        passes.run_leased(steady=steady)
         passes.close()
 
     return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
 
 
-def _duty(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> Duty:
+def _child_config(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> ChildConfig:
     lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
-        name = f"{socket.gethostname()}:{os.getppid()}"
-        return Executor(registry=registry, sessions=lent, worker=name, callbacks=callbacks).execute(batch)
+        worker = process_name(os.getppid())
+        return Executor(registry=registry, sessions=lent, worker=worker, callbacks=callbacks).execute(batch)
 
-    return Duty(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
+    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
 
 
 def _timings(settings: Settings) -> Timings:

@@ -4,7 +4,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 
-LONGEST = 1024  # bytes of a packet
+PACKET_BYTES = 1024  # at most
 Launch = Callable[[int], subprocess.Popen[bytes]]
 
 
@@ -34,18 +34,18 @@ class BrokerProcess:
         """Return what becomes readable when it has something."""
         return self._channel.fileno()
 
-    def tell(self, word: str, about: object = "") -> None:
-        """Say something to it; whether it is dead shows when it is listened to."""
+    def send(self, word: str, about: object = "") -> None:
+        """Send it a packet; one that has ended is noticed when its packets are read."""
         try:
             self._channel.send(f"{word} {about}".encode())
         except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             return
 
     def packets(self) -> Iterator[tuple[str, str]]:
-        """Yield what it has said; raises CourierGone after its last word."""
+        """Yield what it has sent; raises BrokerProcessGone after its last packet."""
         while True:
             try:
-                packet = self._channel.recv(LONGEST)
+                packet = self._channel.recv(PACKET_BYTES)
             except BlockingIOError:
                 return
             except ConnectionResetError:
@@ -56,11 +56,11 @@ class BrokerProcess:
             yield word, about
 
     def drop(self) -> None:
-        """In a forked child: let go of what is the parent's."""
+        """In a forked child: close this process's copy of the channel."""
         self._channel.close()
 
     def dismiss(self) -> None:
-        """Have it leave, and collect it: it does so as soon as the channel is closed."""
+        """Close the channel, upon which it ends, and reap it."""
         self._channel.close()
         try:
             self._process.wait(5)

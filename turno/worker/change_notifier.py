@@ -1,4 +1,4 @@
-"""Tells those who watch that jobs changed: outside the jobs' transactions, and one notification for many."""
+"""Notifies live streams that jobs changed: outside the jobs' transactions, and one notification for many."""
 
 import logging
 import math
@@ -14,13 +14,13 @@ from turno.store.outage import in_short
 
 log = logging.getLogger(__name__)
 
-REST = 20  # telling takes at most a twentieth of the supervisor's time, unless it takes longer than that of a second
+REST = 20  # times what a notification took: so notifying takes at most a twentieth of the supervisor's time
 SHORTEST_REST = 0.005  # seconds
-LONGEST_REST = 1.0  # seconds: one slow telling, such as behind a flood of notifications, silences nobody for long
+LONGEST_REST = 1.0  # seconds: one slow notification, such as behind a flood of them, delays the next no longer
 
 
 class ChangeNotifier:
-    """Gathers what changed until it is due. What cannot be sent is lost: those who watch also look by themselves."""
+    """Gathers what changed until it is due. What cannot be sent is lost: streams also read their jobs every 2 s."""
 
     def __init__(self, engine: EngineLink) -> None:
         self._engine = engine
@@ -34,10 +34,10 @@ class ChangeNotifier:
 
     @property
     def due(self) -> float:
-        """The moment of the next telling, on the monotonic clock; infinite if there is nothing to tell."""
+        """The moment of the next notification, on the monotonic clock; infinite if nothing changed."""
         return self._rested_at if self._changes else math.inf
 
-    def tell(self, *, at_once: bool = False) -> None:
+    def flush(self, *, at_once: bool = False) -> None:
         """Send what is due."""
         now = monotonic()
         if not self._changes or (now < self._rested_at and not at_once):
@@ -45,6 +45,6 @@ class ChangeNotifier:
         try:
             self._engine.run(changes.announce, self._changes.take())
         except psycopg.Error as error:
-            log.warning("watchers not told: %s", in_short(error))
+            log.warning("live streams not notified: %s", in_short(error))
         done = monotonic()
         self._rested_at = done + min(max(SHORTEST_REST, REST * (done - now)), LONGEST_REST)

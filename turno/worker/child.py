@@ -21,7 +21,7 @@ SHOWN_AFTER = 0.05  # seconds after which people see that a job runs
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class Unfinished:
     """What a child that ended was given and is not done with.
 
     `begun` may have been begun, `rest` certainly was not. `blamed` is the one whose handler was at work, or the only
@@ -81,7 +81,7 @@ class Child:
         self.claims = batch
         self.channel.send(packet)
 
-    def hear(self) -> tuple[list[News], Batch]:
+    def read(self) -> tuple[list[News], Batch]:
         """Read its news, and what it was given and is not done with although it has nothing to do."""
         heard: list[News] = []
         back: Batch = ()
@@ -174,13 +174,13 @@ class Child:
         return self.killed_for or (self.overdue if code == exit_codes.TIME_LIMIT else None)
 
     @property
-    def remains(self) -> Remains:
+    def unfinished(self) -> Unfinished:
         """Return what is left of its batch."""
         begun = self._stop.furthest(self._number) + 1 or len(self.claims)
         blamed = self.current
         if blamed is None and len(self.claims[:begun]) == 1:
             blamed = self.claims[0]
-        return Remains(self.pid, self.claims[:begun], self.claims[begun:], blamed)
+        return Unfinished(self.pid, self.claims[:begun], self.claims[begun:], blamed)
 
     @property
     def overdue(self) -> str | None:
@@ -229,7 +229,7 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """Let go of its channel."""
+        """Close its channel."""
         self.channel.close()
 
     @property

@@ -7,9 +7,9 @@ from turno.runner import exit_codes
 STOPPING = "its worker was stopped"
 WORKER_ENDED = "its worker ended unexpectedly"
 CUT_OFF = "its worker could not reach the database for too long"
-UNBEGUN = "it would have waited for the job before it"
+NOT_STARTED = "it would have waited for the job before it"
 TENANT_IN_TROUBLE = "its tenant's jobs could not be started a moment ago"
-UNHEARD = "its worker never heard of its claim"
+REPLY_LOST = "its worker never heard of its claim"
 CANCELLED = "did not stop when it was cancelled"
 ANOTHERS = "its process ended at another job of its batch"
 # Why a child was killed, where that says nothing about its job.

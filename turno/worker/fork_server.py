@@ -15,7 +15,7 @@ from typing import NoReturn
 from turno.errors import TurnoError
 from turno.jobs.claim import Claim
 from turno.runner import resource_limits
-from turno.runner.child_main import Duty, live
+from turno.runner.child_main import ChildConfig, run_child
 from turno.runner.stop_request import SIZE, StopRequest
 from turno.worker.child import Child
 
@@ -31,15 +31,15 @@ class ForkServerGone(TurnoError):
 class ForkServer:
     """The supervisor's end of it."""
 
-    def __init__(self, duty: Duty, *, drop: Callable[[], None] = lambda: None) -> None:
-        """Fork it, before this process reads a secret; there, `drop` lets go of what is this process's alone."""
+    def __init__(self, config: ChildConfig, *, drop: Callable[[], None] = lambda: None) -> None:
+        """Fork it, before this process reads a secret; there, `drop` closes what belongs to this process alone."""
         resource_limits.adopt_orphans()
         supervisor = os.getpid()
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.pid = os.fork()
         if self.pid == 0:
             self.channel.close()
-            _serve(duty, theirs, supervisor, drop)
+            _serve(config, theirs, supervisor, drop)
         theirs.close()
 
     def fork(self, unlock: Callable[[Claim, int], Claim]) -> Child:
@@ -74,17 +74,17 @@ class ForkServer:
         except ConnectionError:
             answer = 0
         if answer == 0:
-            self.gone()
+            self.raise_gone()
         if answer < 0:
             raise OSError(-answer, os.strerror(-answer))
         return answer
 
-    def gone(self) -> NoReturn:
+    def raise_gone(self) -> NoReturn:
         """Raise ForkServerGone: its channel says nothing but answers, and otherwise that it has ended."""
         raise ForkServerGone("the process that forks this worker's children has ended; this worker must start again")
 
     def drop_in_child(self) -> None:
-        """Let go of the channel: it is the supervisor's."""
+        """Close this process's copy of the channel: it is the supervisor's."""
         self.channel.close()
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class ForkServer:
         os.waitpid(self.pid, 0)
 
 
-def _serve(duty: Duty, channel: socket.socket, supervisor: int, drop: Callable[[], None]) -> NoReturn:
+def _serve(config: ChildConfig, channel: socket.socket, supervisor: int, drop: Callable[[], None]) -> NoReturn:
     try:
         resource_limits.die_with_parent(supervisor)
         # Kept for the child that is being forked; the supervisor says when this process is to end.
@@ -105,7 +105,7 @@ def _serve(duty: Duty, channel: socket.socket, supervisor: int, drop: Callable[[
             if not message:
                 break
             try:
-                answer = _fork(duty, channel, descriptors, supervisor)
+                answer = _fork(config, channel, descriptors, supervisor)
             except OSError as error:
                 answer = -(error.errno or errno.EAGAIN)
             finally:
@@ -117,7 +117,7 @@ def _serve(duty: Duty, channel: socket.socket, supervisor: int, drop: Callable[[
         os._exit(0)
 
 
-def _fork(duty: Duty, channel: socket.socket, descriptors: Sequence[int], supervisor: int) -> int:
+def _fork(config: ChildConfig, channel: socket.socket, descriptors: Sequence[int], supervisor: int) -> int:
     """Fork a child and return its number, once the supervisor is its parent; raises OSError, in the middle as here."""
     if len(descriptors) < PASSED:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -126,7 +126,7 @@ def _fork(duty: Duty, channel: socket.socket, descriptors: Sequence[int], superv
         try:
             middle = os.fork()
             if middle == 0:
-                os._exit(_fork_again(duty, channel, descriptors, supervisor, (reading, writing)))
+                os._exit(_fork_again(config, channel, descriptors, supervisor, (reading, writing)))
         finally:
             os.close(writing)
         os.waitpid(middle, 0)
@@ -137,7 +137,7 @@ def _fork(duty: Duty, channel: socket.socket, descriptors: Sequence[int], superv
 
 
 def _fork_again(
-    duty: Duty, channel: socket.socket, descriptors: Sequence[int], supervisor: int, pipe: tuple[int, int]
+    config: ChildConfig, channel: socket.socket, descriptors: Sequence[int], supervisor: int, pipe: tuple[int, int]
 ) -> int:
     try:
         answer = os.fork()
@@ -150,6 +150,6 @@ def _fork_again(
         theirs, shared = descriptors
         stop = StopRequest(shared)
         os.close(shared)
-        live(duty, socket.socket(fileno=theirs), stop, supervisor)
+        run_child(config, socket.socket(fileno=theirs), stop, supervisor)
     os.write(pipe[1], str(answer).encode())
     return 0

@@ -1,7 +1,6 @@
 """A short-lived process of a resident worker that runs the passes of cron, apart from the jobs."""
 
 import logging
-import math
 import os
 import signal
 from collections.abc import Callable
@@ -17,18 +16,18 @@ class MaintenanceProcess:
     """Forks a process for `work` every so many seconds, one at a time; what it does cannot delay a job."""
 
     def __init__(self, work: Callable[[], None], *, every: float, first: float = 0.0) -> None:
-        """`first` is how many seconds pass before the first round."""
+        """`first` is how many seconds pass before the first round; infinity means that there is none."""
         self._work = work
         self._every = every
         self.pid: int | None = None
         self.due = monotonic() + first
 
-    def tend(self, *, before: Callable[[], None]) -> None:
-        """Start the next round if it is time; `before` lets it drop what is only its parent's."""
+    def fork_if_due(self, *, in_child: Callable[[], None]) -> None:
+        """Start the next round if it is time; `in_child` is called first there, to close what is its parent's."""
         if monotonic() < self.due:
             return
         self.due = monotonic() + self._every
-        if self._under_way():
+        if self.busy:
             log.warning("maintenance takes longer than its period of %g s", self._every)
             return
         parent = os.getpid()
@@ -38,39 +37,35 @@ class MaintenanceProcess:
             log.warning("no process could be had for maintenance, the next round tries again: %s", error)
             return
         if self.pid == 0:
-            self._be_maintenance_process(parent, before)
+            self._run_round(parent, in_child)
 
-    def dismiss(self) -> None:
+    def end(self) -> None:
         """End a round that is under way: the next process that asks goes on with it."""
-        if self.pid is not None and self._under_way():
+        if self.pid is not None and self.busy:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             self.pid = None
 
-    def _under_way(self) -> bool:
-        """Say whether the last round still runs; a process that has ended is reaped, once."""
+    @property
+    def busy(self) -> bool:
+        """Say whether a round is under way; a process that has ended is reaped, once."""
         if self.pid is not None and os.waitpid(self.pid, os.WNOHANG) != (0, 0):
             self.pid = None
         return self.pid is not None
-
-    @property
-    def busy(self) -> bool:
-        """Say whether a round is under way."""
-        return self._under_way()
 
     @property
     def processes(self) -> set[int]:
         """Return the one of a round that may be under way."""
         return set() if self.pid is None else {self.pid}
 
-    def _be_maintenance_process(self, parent: int, before: Callable[[], None]) -> NoReturn:
+    def _run_round(self, parent: int, in_child: Callable[[], None]) -> NoReturn:
         code = exit_codes.BROKEN
         try:
             resource_limits.die_with_parent(parent)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            before()
+            in_child()
             self._work()
             code = exit_codes.FINISHED
         except Exception:
@@ -78,11 +73,3 @@ class MaintenanceProcess:
         finally:
             logging.shutdown()
             os._exit(code)
-
-
-class NoJanitor(MaintenanceProcess):
-    """Never starts a round: for a worker that leaves before one would be worth it."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda: None, every=math.inf)
-        self.due = math.inf

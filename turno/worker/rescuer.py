@@ -1,4 +1,4 @@
-"""Take back the jobs that nobody here runs any more: each is a debt of its own, tried again until it is settled."""
+"""Take back the jobs that nobody here runs any more: each is tried by itself, again and again until it succeeds."""
 
 import logging
 import math
@@ -13,33 +13,34 @@ import psycopg
 
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.registry import Registry
+from turno.jobs.retry import RetryPolicy
 from turno.runner import exit_codes
 from turno.store.engine import recovery, tickets
 from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short, unreachable
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
-from turno.worker.child import Remains
+from turno.worker.child import Unfinished
 
 log = logging.getLogger(__name__)
 
 # How many seconds a job waits whose child ended for no fault of the job's.
 WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.DATABASE_BUSY: 5.0}
-THE_TENANTS = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what kept one job keeps its tenant's others, too
-UNFIT_PAUSE = 30.0
-FIRST_RETRY, LAST_RETRY = 0.5, 60.0  # seconds until a refused rescue is tried again: doubling between these
-COMPANY_WAITS = 5.0  # seconds for which at most a refused rescue holds up its tenant's other rescues and claims
-# So many batches passed over with no other between them are followed by so many seconds without a claim.
-PASSED_OVER_MOST, PASSED_OVER_REST = 16, 0.25
-AT_A_TIME = 0.5  # seconds of rescuing after which the supervisor is to say that it lives
+OF_THE_TENANT = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what stopped one job stops its tenant's others
+NO_PROCESS_PAUSE = 30.0  # seconds until a job that no child could be given may be claimed again
+REFUSED = RetryPolicy(first=0.5, longest=60.0)  # when a refused rescue is tried again
+TENANT_WAITS = 5.0  # seconds for which at most a refused rescue delays its tenant's other rescues and claims
+# After so many batches in a row that were passed over, nothing is claimed for so many seconds.
+PASSED_OVER_MOST, PASSED_OVER_PAUSE = 16, 0.25
+FLUSH_SECONDS = 0.5  # of rescuing, after which the supervisor has to send its heartbeat
 # No such schema: the tenant was removed, and its tickets went with it. A function that is not there is another matter:
-# a newer release has another one in its place, and the debt is for a worker of that release.
+# a newer release has another one in its place, and a worker of that release can rescue the job.
 TENANT_GONE = psycopg.errors.InvalidSchemaName
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingRescue:
-    """A claim that nobody here works for any more, and what is to be said about it.
+    """A claim that nobody here works for any more, and what is to be written about it.
 
     `handed` says that a process may have begun it, `child` is that process if this supervisor saw it end. `counted`
     says whether the job is to blame; None that nobody knows.
@@ -56,9 +57,9 @@ class PendingRescue:
 
 
 class Rescuer:
-    """Owes the database the jobs of children that ended without finishing them, and settles each when it can.
+    """Remembers each job that is to be taken back or given back, and does it as soon as the database lets it.
 
-    A rescue that is refused waits by itself, and its tenant's others with it for a moment; nobody else's does.
+    A rescue that is refused is put off, and its tenant's others with it for a moment; no other tenant's is.
     """
 
     def __init__(
@@ -79,57 +80,59 @@ class Rescuer:
         self._chance = chance
         self._clock = clock
         self._pending: dict[UUID, PendingRescue] = {}  # by token
-        self._troubled: dict[int, float] = {}  # tenants, and until when their claims are passed over
-        self._passed_over = 0  # turns, since the last one that was not
+        self._passed_over_until: dict[int, float] = {}  # by tenant
+        self._passed_over = 0  # batches, since the last one that was not
         self.claims_at = clock()
 
     def __bool__(self) -> bool:
-        """Say whether anything is owed."""
+        """Say whether a rescue is pending."""
         return bool(self._pending)
 
     @property
     def tokens(self) -> set[UUID]:
-        """Return the tokens of the claims that are owed."""
+        """Return the tokens of the claims whose rescue is pending."""
         return set(self._pending)
 
     @property
     def due(self) -> float:
-        """The moment of the next rescue, on the monotonic clock; infinite if nothing is owed."""
+        """The moment of the next rescue, on the monotonic clock; infinite if none is pending."""
         return max(min((one.due for one in self._pending.values()), default=math.inf), self._engine.again_at)
 
-    def from_dead(self, remains: Remains, code: int, why: str | None) -> Batch:
+    def child_ended(self, unfinished: Unfinished, code: int, why: str | None) -> Batch:
         """Take its jobs from a child that ended with this exit code; `why` says if it was made to.
 
         Returns those that another child may begin: it was not at them.
         """
         cause = why or crash_reasons.of_end(code)
         blameless = code in WAITS or cause in crash_reasons.BLAMELESS
-        begun, rest = (remains.begun, remains.rest) if code not in WAITS else (remains.begun + remains.rest, ())
-        # The one to blame first: with it go the backends, and their locks.
-        for claim in sorted(begun, key=lambda claim: claim is not remains.blamed):
-            if blameless or claim is remains.blamed:
+        begun, rest = unfinished.begun, unfinished.rest
+        if code in WAITS:  # it began nothing, and nobody else could now
+            begun, rest = begun + rest, ()
+        # The one to blame first: its rescue ends the child's backends, and so frees the locks that the others need.
+        for claim in sorted(begun, key=lambda claim: claim is not unfinished.blamed):
+            if blameless or claim is unfinished.blamed:
                 pause = self._pause(code, cause, claim)
-                self._add(claim, cause, pause, counted=not blameless, child=remains.pid)
+                self._add(claim, cause, pause, counted=not blameless, child=unfinished.pid)
             else:
-                counted = None if remains.blamed is None else False
-                self._add(claim, crash_reasons.ANOTHERS, 0.0, counted=counted, child=remains.pid)
-            if code in THE_TENANTS and why is None:
-                self._trouble(claim, WAITS[code])
+                counted = None if unfinished.blamed is None else False
+                self._add(claim, crash_reasons.ANOTHERS, 0.0, counted=counted, child=unfinished.pid)
+            if code in OF_THE_TENANT and why is None:
+                self._pass_over_for(claim, WAITS[code])
         return rest
 
-    def unfit(self, batch: Batch, cause: str) -> None:
+    def no_process(self, batch: Batch, cause: str) -> None:
         """Have jobs that cannot be started here wait, for somebody else or for better times."""
         for claim in batch:
-            self._add(claim, cause, UNFIT_PAUSE, handed=False)
+            self._add(claim, cause, NO_PROCESS_PAUSE, handed=False)
 
-    def unheard(self, claim: Claim) -> None:
-        """Give back a claim whose answer was lost with a connection: nobody runs it, and we are alive."""
-        self._add(claim, crash_reasons.UNHEARD, 0.0)
+    def reply_lost(self, claim: Claim) -> None:
+        """Give back a claim whose reply was lost with a connection: no child was given it, and this worker lives."""
+        self._add(claim, crash_reasons.REPLY_LOST, 0.0)
 
-    def unbegun(self, batch: Batch) -> None:
+    def not_started(self, batch: Batch) -> None:
         """Give back claims that would have to wait here until another job ends."""
         for claim in batch:
-            self._add(claim, crash_reasons.UNBEGUN, 0.0, handed=False)
+            self._add(claim, crash_reasons.NOT_STARTED, 0.0, handed=False)
 
     def pass_over(self, batches: Sequence[Batch]) -> list[Batch]:
         """Give back batches of tenants whose jobs could neither be started nor rescued a moment ago; return the others.
@@ -138,7 +141,7 @@ class Rescuer:
         """
         others = []
         for batch in batches:
-            wait = self._troubled.get(batch[0].tenant_id, 0.0) - self._clock()
+            wait = self._passed_over_until.get(batch[0].tenant_id, 0.0) - self._clock()
             if wait <= 0:
                 others.append(batch)
                 continue
@@ -147,17 +150,17 @@ class Rescuer:
         self._passed_over = 0 if others else self._passed_over + len(batches)
         if self._passed_over >= PASSED_OVER_MOST:
             self._passed_over = 0
-            self.claims_at = self._clock() + PASSED_OVER_REST
+            self.claims_at = self._clock() + PASSED_OVER_PAUSE
         return others
 
     def flush(self) -> None:
         """Rescue what is due, but not for long; a rescue that is refused is put off."""
-        until = self._clock() + AT_A_TIME
+        until = self._clock() + FLUSH_SECONDS
         # Those that were never refused first: one that always is must not hold up its tenant's others.
         for pending in sorted(self._pending.values(), key=lambda one: one.refusals):
             if self._engine.away or self._clock() > until:
                 return
-            if self._clock() >= pending.due and self._settled(pending):
+            if self._clock() >= pending.due and self._try(pending):
                 del self._pending[pending.claim.token]
 
     def flush_all(self) -> None:
@@ -165,7 +168,7 @@ class Rescuer:
         while self.due <= self._clock():
             self.flush()
 
-    def _settled(self, pending: PendingRescue) -> bool:
+    def _try(self, pending: PendingRescue) -> bool:
         try:
             self._rescue(pending)
         except psycopg.Error as error:
@@ -180,20 +183,20 @@ class Rescuer:
         return True
 
     def _put_off(self, refused: PendingRescue) -> None:
-        wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(refused.refusals, 16)) * (0.8 + 0.4 * self._chance())
         refused.refusals += 1
+        wait = REFUSED.delay(refused.refusals, self._chance())
         refused.due = self._clock() + wait
         if not refused.handed:
             return  # its ticket is locked, and nothing else of its tenant's was asked for
-        wait = min(wait, COMPANY_WAITS)
-        self._trouble(refused.claim, wait)
+        wait = min(wait, TENANT_WAITS)
+        self._pass_over_for(refused.claim, wait)
         for other in self._pending.values():
             if other.handed and other.claim.tenant_id == refused.claim.tenant_id:
                 other.due = max(other.due, self._clock() + wait)
 
-    def _trouble(self, claim: Claim, seconds: float) -> None:
+    def _pass_over_for(self, claim: Claim, seconds: float) -> None:
         until = self._clock() + seconds
-        self._troubled[claim.tenant_id] = max(until, self._troubled.get(claim.tenant_id, until))
+        self._passed_over_until[claim.tenant_id] = max(until, self._passed_over_until.get(claim.tenant_id, until))
 
     def _add(self, claim: Claim, cause: str, pause: float, **more: Any) -> None:
         self._pending[claim.token] = PendingRescue(claim=claim, cause=cause, pause=pause, due=self._clock(), **more)
@@ -204,7 +207,7 @@ class Rescuer:
         if code in WAITS:
             return WAITS[code]
         # Crashes are counted apart from errors; the attempt's ordinal is the nearest thing known here.
-        return self._registry.terms(claim.type).retry.delay(claim.attempt, self._chance())
+        return self._registry.handler(claim.type).retry.delay(claim.attempt, self._chance())
 
     def _rescue(self, pending: PendingRescue) -> None:
         verdict = self._taken_back(pending) if pending.handed else self._given_back(pending)

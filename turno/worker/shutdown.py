@@ -21,8 +21,8 @@ class Shutdown:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
-    def hear(self) -> None:
-        """Empty the wake-up descriptor."""
+    def clear(self) -> None:
+        """Read the wake-up descriptor empty."""
         os.read(self.wake_up, 64)
 
     # Only flips variables; the wake-up descriptor ends the wait, and the loop acts.

@@ -36,11 +36,11 @@ class TimeLimits:
 
     def _limit(self, child: Child) -> tuple[float, str]:
         """Return when the present job will have passed a limit, as far as can be seen now, and which."""
-        terms = self._registry.terms(child.claims[0].type)
-        whole = child.since + terms.timeout, crash_reasons.time_limit(terms.timeout)
-        if terms.longest_transaction is None:
+        handler = self._registry.handler(child.claims[0].type)
+        whole = child.since + handler.timeout, crash_reasons.time_limit(handler.timeout)
+        if handler.longest_transaction is None:
             return whole
         # One that begins after this look is looked at before it can be too old.
         open_since = max(child.in_transaction_since or monotonic(), child.since)
-        longest = terms.longest_transaction
+        longest = handler.longest_transaction
         return min(whole, (open_since + longest, crash_reasons.transaction_limit(longest)))

@@ -16,7 +16,7 @@ from tests.misbehaving_handlers import REGISTRY, Odd
 from turno.dispatch.dispatcher import Dispatcher, Submission
 from turno.jobs.job import JobRef
 from turno.queues.exec.launcher import PROGRAM, ExecQueue
-from turno.queues.exec.slots import SlotFolder
+from turno.queues.exec.slots import Slot, SlotFolder
 from turno.queues.interface import LAUNCHED
 from turno.servers.wait import wait_until
 from turno.store.engine import tickets
@@ -86,12 +86,15 @@ def test_a_job_offered_as_the_last_worker_leaves_is_not_forgotten(world: Example
     assert wait_until(lambda: {world.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
 
 
-class SoundPlace:
+class SoundPlace(Slot):
     """A place like any other; or in reserve, beside those of some tenants."""
 
     used_for = ""
     in_reserve = False
     neighbours: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        super().__init__(-1, Path(), 0)
 
     def use_for(self, tenant: str) -> None:
         self.used_for = tenant
@@ -108,6 +111,7 @@ class LastPlace(SoundPlace):
     """The only place on this host; while it is given up, somebody who found none leaves a job."""
 
     def __init__(self, world: ExampleInstallation, *, regained: bool) -> None:
+        super().__init__()
         self._world = world
         self._regained = regained
         self.left: UUID | None = None
@@ -253,7 +257,7 @@ def test_a_worker_stays_for_what_is_due_within_a_minute_and_runs_it(world: Examp
     assert idler.looks() == []
     assert idler.stays
     assert not idler.place.held  # others may be launched meanwhile
-    assert idler.source.patience() <= 1
+    assert idler.source.poll_in() <= 1
     world.rows("UPDATE turno.tickets SET run_at = now()")
     idler.now = 30
     assert idler.looks() == [job_id]

@@ -23,8 +23,7 @@ class AnotherOne(JobHandler[dict]):
     type = "one"
 
 LISTED = [One, Two]
-REGISTRY = Registry({"two": "SHOP:Two@3"})
-NOWHERE = Registry({"gone": "shop_that_is_not_there:Gone", "two": "SHOP:Nobody@3"})
+REGISTRY = Registry({"two": "SHOP:Two"})
 TWICE = (One, AnotherOne)
 WORDS = ["one", "two"]
 NUMBER = 7
@@ -34,6 +33,9 @@ def built():
 
 def listed():
     return LISTED
+
+def nowhere():
+    return Registry({"gone": "shop_that_is_not_there:Gone", "two": "SHOP:Nobody"})
 
 def broken():
     raise RuntimeError("no catalogue today")
@@ -65,7 +67,7 @@ def test_a_list_a_registry_or_what_builds_one_is_taken_from_the_working_director
 ) -> None:
     registry = named_handlers(f"{shop}:{name}")
     assert registry.versions == versions
-    assert [handler.type for handler in registry.load_all()] == [job_type for job_type, _ in versions]
+    assert [handler.type for handler in registry.handlers] == [job_type for job_type, _ in versions]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_what_names_no_handlers_is_refused_with_its_place_and_why(shop: str, pla
 
 def test_every_type_that_cannot_be_loaded_is_named(shop: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
-        named_handlers(f"{shop}:NOWHERE").load_all()
+        named_handlers(f"{shop}:nowhere")
     said = str(refused.value)
     assert "the type gone cannot be loaded from shop_that_is_not_there:Gone: ModuleNotFoundError" in said
     assert f"the type two cannot be loaded from {shop}:Nobody: AttributeError" in said

@@ -6,13 +6,11 @@ from turno.jobs.outcome import (
     AwaitReview,
     Cancel,
     CancelJob,
-    Complete,
-    Completed,
     Decision,
     Fail,
     HandedBack,
     InDoubt,
-    Outcome,
+    NotCompleted,
     Raised,
     Release,
     Reschedule,
@@ -29,8 +27,6 @@ ERROR = {"class": "ValueError", "message": "no"}
 @pytest.mark.parametrize(
     ("outcome", "errors", "decision"),
     [
-        (Completed("{}"), 0, Complete("{}")),
-        (Completed("{}"), 3, Complete("{}")),  # a success on the last attempt is a success
         (Cancel("no orders left"), 0, CancelJob("no orders left")),
         (Raised(ERROR), 0, Retry(5.0, ERROR)),
         (Raised(ERROR), 2, Retry(20.0, ERROR)),  # the third error, a fourth attempt follows
@@ -46,7 +42,7 @@ ERROR = {"class": "ValueError", "message": "no"}
         (HandedBack(), 3, Release(NOW, "released", "handed back by a stopping worker")),
     ],
 )
-def test_what_follows_from_an_outcome(outcome: Outcome, errors: int, decision: Decision) -> None:
+def test_what_follows_from_an_outcome(outcome: NotCompleted, errors: int, decision: Decision) -> None:
     policy = RetryPolicy(jitter="none")
     assert decide(outcome, errors=errors, max_attempts=4, policy=policy, now=NOW, chance=0.5) == decision
 

@@ -128,7 +128,7 @@ def test_every_state_notice_and_filter_has_its_words() -> None:
         *(
             crash_reasons.STOPPING,
             crash_reasons.CUT_OFF,
-            crash_reasons.UNHEARD,
+            crash_reasons.REPLY_LOST,
             crash_reasons.CANCELLED,
             crash_reasons.ANOTHERS,
         ),

@@ -18,6 +18,7 @@ from turno.jobs.registry import Registry
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.sources.broker import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
+from turno.worker.sources.source import Source
 
 WORKER = uuid4()
 MESSAGE = Message(uuid4(), "t_0123456789ab", 0)
@@ -40,15 +41,11 @@ class Engine(EngineLink):
         return None if message.job_id in self.ended else a_claim(message.job_id)
 
 
-class Looks:
+class Looks(Source):
     """Finds one job each time it is asked."""
 
-    exhausted = False
-    without: Collection[str] = ()
     types = ()
-    queues = None
-
-    processes: set[int] = set()  # noqa: RUF012 - never changed
+    without: Collection[str] = ()
 
     def __init__(self) -> None:
         self.asked_for: list[int] = []
@@ -66,20 +63,11 @@ class Looks:
     def learn(self, job_type: str, seconds: float) -> None:
         raise AssertionError(f"{job_type} was not run here, {seconds} s")
 
-    def patience(self) -> float:
+    def poll_in(self) -> float:
         return 0.5
 
-    def descriptor(self) -> int | None:
-        return None
-
-    def hear(self) -> None:
+    def read_hints(self) -> None:
         raise AssertionError("nobody listens while there is a broker")
-
-    def pause(self) -> None:
-        pass
-
-    def drop_in_child(self) -> None:
-        pass
 
 
 class Scene:
@@ -103,7 +91,7 @@ class Scene:
     def says(self, *packets: str) -> None:
         for packet in packets:
             self.ends[-1].send(packet.encode())
-        self.source.hear()
+        self.source.read_hints()
 
     def hands_over(self, receipt: str, message: Message) -> None:
         self.says(f"job {receipt} {message.encode().decode()}")
@@ -185,7 +173,7 @@ def test_between_two_looks_a_broker_that_is_there_may_speak_first(scene: Scene) 
 def test_while_the_broker_is_away_it_looks_at_once(scene: Scene) -> None:
     assert scene.source.take(WORKER, 1) == []
     scene.says("away")
-    assert scene.source.patience() == 0.5
+    assert scene.source.poll_in() == 0.5
     assert len(scene.source.take(WORKER, 1)) == 1
 
 
@@ -212,7 +200,7 @@ def test_a_broker_process_that_died_is_replaced_after_a_moment_and_meanwhile_it_
     scene.source.take(WORKER, 1)
     scene.hands_over("1.1", MESSAGE)
     scene.ends[0].close()
-    scene.source.hear()
+    scene.source.read_hints()
     assert scene.source.descriptor() is None
     assert len(scene.source.take(WORKER, 1)) == 1
     assert scene.looks.asked == 1

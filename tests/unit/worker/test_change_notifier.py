@@ -38,6 +38,6 @@ def test_after_a_slow_telling_the_next_one_is_due_within_a_second(monkeypatch: p
             job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=LOGIN
         )  # fmt: skip
         telling.changed((claim,))
-        telling.tell()
+        telling.flush()
         link.now += LONGEST_REST
     assert link.told == 2

@@ -54,7 +54,7 @@ class Scene:
 
     def says(self, *word: object) -> tuple[list[News], Batch]:
         self.theirs.send(Word(*word).packed())  # type: ignore[arg-type]
-        return self.child.hear()
+        return self.child.read()
 
     def end(self) -> None:
         self._process.communicate()
@@ -135,7 +135,7 @@ def test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_u
     scene.receives()
     for job in (0, 1):
         scene.works(job)
-    remains = scene.child.remains
+    remains = scene.child.unfinished
     assert (remains.blamed, remains.begun, remains.rest) == (batch[1], batch[:2], batch[2:])
 
 
@@ -145,13 +145,13 @@ def test_of_a_death_between_two_jobs_or_before_the_first_nobody_knows_the_cause(
 ) -> None:
     batch = a_batch(jobs)
     scene.child.assign(batch)
-    remains = scene.child.remains
+    remains = scene.child.unfinished
     assert (remains.blamed, remains.begun, remains.rest) == (batch[0] if known else None, batch, ())
     scene.receives()
     for job in range(jobs):
         scene.works(job)
     scene.stop.rests()
-    remains = scene.child.remains
+    remains = scene.child.unfinished
     assert (remains.blamed, remains.begun) == (batch[0] if known else None, batch)
 
 

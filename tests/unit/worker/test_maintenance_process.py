@@ -31,7 +31,7 @@ def test_without_a_process_to_be_had_the_next_round_tries_again(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tidy = MaintenanceProcess(nothing, every=10)
-    tidy.tend(before=nothing)
+    tidy.fork_if_due(in_child=nothing)
     first = tidy.pid
     assert first is not None
     assert wait_until(lambda: has_ended(first), within=10)
@@ -42,23 +42,23 @@ def test_without_a_process_to_be_had_the_next_round_tries_again(
     with monkeypatch.context() as full:
         full.setattr(os, "fork", refused)
         clock[0] = 10
-        tidy.tend(before=nothing)
+        tidy.fork_if_due(in_child=nothing)
         assert "no process could be had for maintenance" in caplog.text
-        tidy.dismiss()  # the first one's process was reaped
+        tidy.end()  # the first one's process was reaped
     clock[0] = 20
-    tidy.tend(before=nothing)
+    tidy.fork_if_due(in_child=nothing)
     assert tidy.pid not in (None, first)
-    tidy.dismiss()
+    tidy.end()
 
 
 def test_a_round_that_is_under_way_is_ended_and_reaped(clock: list[float]) -> None:
     tidy = MaintenanceProcess(lambda: time.sleep(600), every=10)
-    tidy.tend(before=nothing)
+    tidy.fork_if_due(in_child=nothing)
     pid = tidy.pid
     assert pid is not None
     clock[0] = 10
-    tidy.tend(before=nothing)
+    tidy.fork_if_due(in_child=nothing)
     assert tidy.pid == pid  # one at a time
-    tidy.dismiss()
+    tidy.end()
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, 0)

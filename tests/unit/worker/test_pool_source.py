@@ -75,7 +75,7 @@ def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engi
     engine.waiting = ["odd"]
     assert take(source) == []
     assert engine.asked == [1]
-    assert 0 < source.patience() < 2
+    assert 0 < source.poll_in() < 2
 
 
 def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: Engine) -> None:
@@ -83,7 +83,7 @@ def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: 
     assert take(source) == [1]
     assert source.take(WORKER, 1, {"suc0001"}) == []
     assert engine.without == {"suc0001"}
-    assert source.patience() > 0
+    assert source.poll_in() > 0
     engine.waiting = ["odd"] * 3
     assert take(source) == [1, 1, 1]
     assert engine.without == set()
@@ -93,7 +93,7 @@ def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Engi
     for _ in range(2):
         assert source.take(WORKER, 1, {"suc0001"}) == []
     assert engine.asked == [1]
-    source.hear()
+    source.read_hints()
     engine.waiting = ["odd"]
     assert len(source.take(WORKER, 1, {"suc0001"})) == 1
 

@@ -17,7 +17,7 @@ from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
-from turno.worker.child import Remains
+from turno.worker.child import Unfinished
 from turno.worker.rescuer import Rescuer
 
 LOCKED = psycopg.errors.LockNotAvailable("canceling statement due to lock timeout\nDETAIL: a row's values")
@@ -78,8 +78,8 @@ class Link(EngineLink):
 PID = 4242
 
 
-def remains(claim: Claim) -> Remains:
-    return Remains(PID, (claim,), (), claim)
+def unfinished(claim: Claim) -> Unfinished:
+    return Unfinished(PID, (claim,), (), claim)
 
 
 def half() -> float:
@@ -106,7 +106,7 @@ def rescuing(database: Database) -> Rescuer:
 
 def killed(rescuing: Rescuer, *claims: Claim) -> None:
     for claim in claims:
-        rescuing.from_dead(remains(claim), -9, None)
+        rescuing.child_ended(unfinished(claim), -9, None)
 
 
 def test_one_refused_rescue_holds_up_nobody_else_s(database: Database, rescuing: Rescuer) -> None:
@@ -242,7 +242,7 @@ def test_which_ends_of_a_child_are_counted(
     database: Database, rescuing: Rescuer, code: int, why: str | None, *, counted: bool
 ) -> None:
     claim = database.claim(1)
-    rescuing.from_dead(remains(claim), code, why)
+    rescuing.child_ended(unfinished(claim), code, why)
     rescuing.flush()
     assert (database.rescued[claim]["counted"], database.rescued[claim]["child"]) == (counted, PID)
 
@@ -252,7 +252,7 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
     database: Database, rescuing: Rescuer, code: int, seconds: int
 ) -> None:
     first, second, other = database.claim(1), database.claim(1), database.claim(2)
-    rescuing.from_dead(remains(first), code, None)
+    rescuing.child_ended(unfinished(first), code, None)
     database.now += 1
     theirs, others = (second, later := database.claim(1)), (other,)
     assert rescuing.pass_over([theirs, others]) == [others]
@@ -268,7 +268,7 @@ def test_a_tenant_whose_jobs_cannot_be_started_is_passed_over_for_a_while(
 def test_a_tenant_is_not_passed_over_for_what_is_no_fault_of_its_database(
     database: Database, rescuing: Rescuer, code: int
 ) -> None:
-    rescuing.from_dead(remains(database.claim(1)), code, None)
+    rescuing.child_ended(unfinished(database.claim(1)), code, None)
     turn = (database.claim(1),)
     assert rescuing.pass_over([turn]) == [turn]
 
@@ -289,8 +289,8 @@ def test_a_tenant_whose_rescue_is_refused_is_passed_over_for_a_moment(database: 
 
 def test_what_no_process_was_handed_is_given_back_by_its_ticket_alone(database: Database, rescuing: Rescuer) -> None:
     claims = [database.claim(1) for _ in range(3)]
-    rescuing.unbegun((claims[0], claims[1]))
-    rescuing.unfit((claims[2],), "no process could be had")
+    rescuing.not_started((claims[0], claims[1]))
+    rescuing.no_process((claims[2],), "no process could be had")
     rescuing.flush()
     assert database.given_back == {claims[0]: 0, claims[1]: 0, claims[2]: 30}
     assert database.rescued == {}
@@ -298,7 +298,7 @@ def test_what_no_process_was_handed_is_given_back_by_its_ticket_alone(database: 
 
 def test_a_claim_that_was_never_heard_of_is_taken_back_uncounted(database: Database, rescuing: Rescuer) -> None:
     unheard = database.claim(2)
-    rescuing.unheard(unheard)
+    rescuing.reply_lost(unheard)
     rescuing.flush()
     assert (database.rescued[unheard]["counted"], database.rescued[unheard]["child"]) == (False, None)
 
@@ -311,7 +311,7 @@ def test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_
     database: Database, rescuing: Rescuer
 ) -> None:
     before, blamed, rest = (database.claim(1) for _ in range(3))
-    assert rescuing.from_dead(Remains(PID, (before, blamed), (rest,), blamed), -9, None) == (rest,)
+    assert rescuing.child_ended(Unfinished(PID, (before, blamed), (rest,), blamed), -9, None) == (rest,)
     rescuing.flush()
     killed_by = crash_reasons.of_end(-9)
     assert list(told(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
@@ -319,14 +319,14 @@ def test_of_a_batch_the_one_at_work_is_blamed_first_and_what_was_not_begun_goes_
 
 def test_where_nobody_knows_which_it_was_nobody_is_blamed(database: Database, rescuing: Rescuer) -> None:
     claims = database.claim(1), database.claim(1)
-    assert rescuing.from_dead(Remains(PID, claims, (), None), -9, None) == ()
+    assert rescuing.child_ended(Unfinished(PID, claims, (), None), -9, None) == ()
     rescuing.flush()
     assert told(database) == dict.fromkeys(claims, (None, crash_reasons.ANOTHERS))
 
 
 def test_what_keeps_one_job_of_a_batch_from_its_start_keeps_all_of_them(database: Database, rescuing: Rescuer) -> None:
     begun, rest = database.claim(1), database.claim(1)
-    assert rescuing.from_dead(Remains(PID, (begun,), (rest,), begun), exit_codes.LOGIN_REFUSED, None) == ()
+    assert rescuing.child_ended(Unfinished(PID, (begun,), (rest,), begun), exit_codes.LOGIN_REFUSED, None) == ()
     rescuing.flush()
     assert {claim: counted for claim, (counted, _) in told(database).items()} == {begun: False, rest: False}
 
@@ -334,7 +334,7 @@ def test_what_keeps_one_job_of_a_batch_from_its_start_keeps_all_of_them(database
 def test_a_tenant_in_trouble_with_very_many_jobs_is_left_alone_for_a_moment(
     database: Database, rescuing: Rescuer
 ) -> None:
-    rescuing.from_dead(remains(database.claim(1)), exit_codes.LOGIN_REFUSED, None)
+    rescuing.child_ended(unfinished(database.claim(1)), exit_codes.LOGIN_REFUSED, None)
     theirs, others = ((database.claim(tenant),) for tenant in (1, 2))
     database.now += 1
     for _ in range(100):

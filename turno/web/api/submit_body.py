@@ -89,7 +89,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
 
 def _handler(job_type: str) -> type[JobHandler[Any]]:
     try:
-        return services().registry.load(job_type)
+        return services().registry.handler(job_type)
     except UnknownJobType:
         raise Problem(Kind.UNKNOWN_TYPE, "No job has this type; /openapi.json lists the types.") from None
 

@@ -45,7 +45,7 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
 
     Where background jobs are switched off, the work is done within the request.
     """
-    handler = services().registry.load(job_type)
+    handler = services().registry.handler(job_type)
     checked, problems = services().payloads.check(handler, dict(payload))
     if problems:
         return Submitted("none")

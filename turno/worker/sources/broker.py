@@ -31,13 +31,11 @@ class BrokerRefused(TurnoError):
     """The broker cannot be used as it is; a person must act."""
 
 
-class BrokerSource:
+class BrokerSource(Source):
     """Takes what its broker process hears; while the broker is away or silent it polls, like a resident of the pool.
 
     Now and then it looks whatever it hears: what a broker may not say, the database knows.
     """
-
-    exhausted = False
 
     def __init__(
         self,
@@ -51,8 +49,7 @@ class BrokerSource:
     ) -> None:
         """Begin without a broker process; `looks` finds tickets of this backend without any broker."""
         self._engine = engine
-        self.types = [(handler.type, handler.version) for handler in registry.load_all()]
-        self.queues = None  # a message names its job, whatever that one's queue
+        self.types = registry.versions  # of any queue: a message names its job, wherever it waits
         self._launch = launch
         self._looks = looks
         self._chance = chance
@@ -77,7 +74,7 @@ class BrokerSource:
         claims = self._look(worker, free) if self._clock() >= self._look_at else []
         claims += self._claim_heard(worker, free - len(claims))
         if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._broker_process is not None:
-            self._broker_process.tell("grant", more)
+            self._broker_process.send("grant", more)
             self._granted += more
         return claims
 
@@ -100,19 +97,17 @@ class BrokerSource:
         if self._broker_process is None:
             return
         if self._granted:
-            self._broker_process.tell("revoke")
+            self._broker_process.send("revoke")
             self._granted = 0
         while self._heard:
-            self._broker_process.tell("back", self._heard.popleft()[0])
+            self._broker_process.send("back", self._heard.popleft()[0])
 
-    def patience(self) -> float:
-        """Return the seconds until it wants to look for itself, or to have a broker process again."""
-        look_in = max(0.0, self._look_at - self._clock(), self._looks.patience())
-        return (
-            look_in
-            if self._broker_process is not None
-            else min(look_in, max(0.0, self._broker_process_due - self._clock()))
-        )
+    def poll_in(self) -> float:
+        """Return the seconds until it looks for itself, or starts a broker process again."""
+        look_in = max(0.0, self._look_at - self._clock(), self._looks.poll_in())
+        if self._broker_process is not None:
+            return look_in
+        return min(look_in, max(0.0, self._broker_process_due - self._clock()))
 
     def descriptor(self) -> int | None:
         """Return the broker process's channel; a broker process that died is replaced after a moment."""
@@ -120,27 +115,27 @@ class BrokerSource:
             try:
                 self._broker_process = BrokerProcess(self._launch)
             except OSError as error:
-                self._lose(f"could not be started: {error}")
+                self._discard_process(f"could not be started: {error}")
         return None if self._broker_process is None else self._broker_process.descriptor
 
-    def hear(self) -> None:
+    def read_hints(self) -> None:
         """Read what the broker process has; raises BrokerRefused when a person must mend the broker first."""
         if self._broker_process is None:
             return
         try:
             for word, about in self._broker_process.packets():
-                self._understand(word, about)
+                self._act_on(word, about)
         except BrokerProcessGone:
             self._broker_process.dismiss()
-            self._lose("died")
+            self._discard_process("died")
 
     def drop_in_child(self) -> None:
-        """Let go of the channel: it is the supervisor's."""
+        """Close this process's copy of the channel: it is the supervisor's."""
         if self._broker_process is not None:
             self._broker_process.drop()
         self._looks.drop_in_child()
 
-    def _understand(self, word: str, about: str) -> None:
+    def _act_on(self, word: str, about: str) -> None:
         match word:
             case "job":
                 receipt, _, body = about.partition(" ")
@@ -168,12 +163,12 @@ class BrokerSource:
             crash_points.reach("claimed_message")
             # Now, not when the job ends: no time limit of the broker, no lost connection can then hurt a long job.
             if self._broker_process is not None:
-                self._broker_process.tell("done", receipt)
+                self._broker_process.send("done", receipt)
             if claim is not None:
                 claims.append((claim,))
         return claims
 
-    def _lose(self, how: str) -> None:
+    def _discard_process(self, how: str) -> None:
         log.warning("the broker process %s; another one follows", how)
         self._broker_process, self._here = None, False
         self._heard.clear()

@@ -15,11 +15,12 @@ from turno.store.engine.claims import Claimer, Kind
 from turno.store.engine_link import Connection, EngineLink
 from turno.store.outage import in_short
 from turno.worker.batch_sizer import BatchSizer
+from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 0.5, 2.0  # seconds between two looks while nothing waits
-MANY = 1024  # notifications read at a time
+READ_AT_ONCE = 1024  # notifications
 
 
 class Looks:
@@ -40,10 +41,8 @@ class Looks:
         self.due = monotonic() + (0.0 if self.plenty else self._interval * (0.8 + 0.4 * chance))
 
 
-class PoolSource:
+class PoolSource(Source):
     """Asks at once while there is work, then every half second growing to two, or when a hint arrives."""
-
-    exhausted = False
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class PoolSource:
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`queues` names what this worker serves; empty means every queue of its handlers."""
-        handlers = [handler for handler in registry.load_all() if not queues or handler.queue in queues]
+        handlers = [handler for handler in registry.handlers if not queues or handler.queue in queues]
         self.queues = sorted({handler.queue for handler in handlers})
         self.types = [(handler.type, handler.version) for handler in handlers]
         # A type is looked for in every queue served here: its jobs may lie where they were put before it moved.
@@ -72,11 +71,6 @@ class PoolSource:
         self._looks = self._usual
         self._listens: Connection | None = None
 
-    @property
-    def processes(self) -> set[int]:
-        """Return none."""
-        return set()
-
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim for up to `free` children if it is time to look; of short jobs a batch for each."""
         self._looks = looks = self._for_others if without else self._usual
@@ -85,9 +79,7 @@ class PoolSource:
         # After a silence, a lone job does not wait until it is known that there is no other.
         slots = free if looks.plenty else 1
         try:
-            batches: list[Batch] = self._engine.run(
-                self._claimer.claim, worker, slots=slots, sizes=self._together, without=without
-            )
+            batches = self._engine.run(self._claimer.claim, worker, slots=slots, sizes=self._together, without=without)
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             batches = []
@@ -102,7 +94,7 @@ class PoolSource:
         """Note how long each job of a batch took: of short ones more are a batch."""
         self._sizes.learn(job_type, seconds)
 
-    def patience(self) -> float:
+    def poll_in(self) -> float:
         """Return the seconds until the next look."""
         return max(0.0, self._looks.due - monotonic())
 
@@ -114,7 +106,7 @@ class PoolSource:
             log.warning("no hints: %s", in_short(error))
             return None
 
-    def hear(self) -> None:
+    def read_hints(self) -> None:
         """Look at once: something was offered, or the connection broke and hints may be lost."""
         self._look_at_once()
         try:
@@ -122,11 +114,8 @@ class PoolSource:
         except psycopg.Error as error:
             log.warning("hints lost: %s", in_short(error))
 
-    def pause(self) -> None:
-        """Do nothing: a ticket that was not claimed is everybody's."""
-
     def drop_in_child(self) -> None:
-        """Let go of the listening connection: it is the supervisor's."""
+        """Forget the listening connection: it is the supervisor's."""
         self._hints.forget()
 
     def _listening(self, connection: Connection) -> int:
@@ -142,5 +131,5 @@ class PoolSource:
 
 
 def _drain(connection: Connection) -> None:
-    for _ in connection.notifies(timeout=0, stop_after=MANY):
+    for _ in connection.notifies(timeout=0, stop_after=READ_AT_ONCE):
         pass

@@ -3,45 +3,23 @@
 import math
 from collections.abc import Callable, Collection
 from datetime import timedelta
-from functools import partial
 from time import monotonic
-from typing import Protocol
 from uuid import UUID
 
 from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
+from turno.queues.exec.slots import Slot
 from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer, Kind
 from turno.store.engine_link import EngineLink
+from turno.worker.sources.source import Source
 
 STAY = timedelta(minutes=1)
 LOOK_EVERY = 1.0  # seconds between two looks of a worker that stays
 DUE_AT_ONCE = 200
 
 
-class Place(Protocol):
-    """The host's permission for this worker to exist."""
-
-    def use_for(self, tenant: str) -> None:
-        """Say whose job is run in it; nobody's if empty."""
-
-    def ordinary(self) -> bool:
-        """Say whether anybody's job may be run in it, or only one of a tenant that has no other place on this host."""
-
-    def others(self) -> Collection[str]:
-        """Return the tenants that have other places on this host."""
-
-    def release(self) -> None:
-        """Give it back."""
-
-    def regain(self) -> bool:
-        """Try to have it again, without waiting."""
-
-    def close(self) -> None:
-        """Let go of it in a child."""
-
-
-class ExecSource:
+class ExecSource(Source):
     """First the job named on the command line, then ready tickets of the exec backend, until nothing is due soon.
 
     A worker that was launched stays for up to a minute where something is due or a silent worker had a job, the last of
@@ -55,7 +33,7 @@ class ExecSource:
         engine: EngineLink,
         registry: Registry,
         job_id: UUID | None,
-        place: Place | None,
+        place: Slot | None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._engine = engine
@@ -64,17 +42,9 @@ class ExecSource:
         self._place = place
         self._clock = clock
         self._idle_since: float | None = None  # and without a place since then
-        self.exhausted = False
-        self.types = registry.versions
-        self.queues = None  # a job that was named is taken whatever its queue
-        # What cannot be loaded is claimed all the same: its attempt meets the error and records it.
+        self.types = registry.versions  # of any queue: a job that was named is taken wherever it waits
         kinds = [Kind(queue, *kind) for queue in registry.queues for kind in registry.versions]
         self._claimer = Claimer(backend="exec", kinds=kinds)
-
-    @property
-    def processes(self) -> set[int]:
-        """Return none."""
-        return set()
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
@@ -119,30 +89,20 @@ class ExecSource:
         self._place.release()
         return []
 
-    def learn(self, job_type: str, seconds: float) -> None:
-        """Do nothing: the one child runs one job at a time."""
-
-    def patience(self) -> float:
-        """Return how long it may be left alone: it is asked whenever a child is free."""
+    def poll_in(self) -> float:
+        """Return the seconds until a worker that stays looks again; one at work asks whenever a child is free."""
         return math.inf if self._idle_since is None else LOOK_EVERY
 
-    def descriptor(self) -> None:
-        """Return nothing: no hints reach a worker that was launched for a job."""
-
-    def hear(self) -> None:
-        """Do nothing."""
-
-    def pause(self) -> None:
-        """Do nothing: nothing is held."""
-
     def _waiting(self, worker: UUID, free: int) -> list[Batch]:
-        claim = partial(self._engine.run, self._claimer.claim, worker, slots=free)
+        def claim(without: Collection[str] = ()) -> list[Batch]:
+            return self._engine.run(self._claimer.claim, worker, slots=free, without=without)
+
         if self._place is None:
             return claim()
         # A dispatcher that finds every place taken believes what they say: it must not be what was.
         self._place.use_for("")
         ordinary, others = self._place.ordinary(), self._place.others()
-        batches: list[Batch] = claim(without=others)
+        batches = claim(others)
         if not batches and others and ordinary:
             batches = claim()
         for (claimed,) in batches:
@@ -164,6 +124,6 @@ class ExecSource:
         return bool(waiting)
 
     def drop_in_child(self) -> None:
-        """Let go of the place: it is the supervisor's."""
+        """Close this process's copy of the place: it is the supervisor's."""
         if self._place is not None:
             self._place.close()

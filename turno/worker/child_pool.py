@@ -1,0 +1,119 @@
+"""The children of a supervisor: how many claims they could take, when one is forked and when one is dismissed."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import NamedTuple
+
+from turno.worker.child import Child
+from turno.worker.timings import PoolSize
+
+log = logging.getLogger(__name__)
+
+
+class FreeSlots(NamedTuple):
+    """So many claims could be taken, of any tenant but these."""
+
+    slots: int
+    without: frozenset[str] = frozenset()
+
+
+class ChildPool:
+    """Keeps from `size.minimum` to `size.maximum` children, and opens the reserve when all of these run long jobs.
+
+    A child in reserve takes a job only of a tenant that none of the others works for, so one tenant's long jobs never
+    delay another's; of short jobs one ends soon enough.
+    """
+
+    def __init__(self, *, start: Callable[[], Child], size: PoolSize, idle_after: float) -> None:
+        """`start` forks a child; one beyond the minimum is dismissed when it was idle for `idle_after` seconds."""
+        self._start = start
+        self._size = size
+        self._idle_after = idle_after
+        self._children: dict[int, Child] = {}
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter(list(self._children.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._children)
+
+    @property
+    def pids(self) -> set[int]:
+        """Return the children's processes."""
+        return set(self._children)
+
+    # Who could take something ---------------------------------------------------------------------
+
+    @property
+    def free(self) -> FreeSlots:
+        """Return what could be claimed now."""
+        busy = self._busy
+        if len(busy) < self._size.maximum:
+            return FreeSlots(self._size.maximum - len(busy))
+        if monotonic() < self.reserve_opens_at:
+            return FreeSlots(0)
+        return FreeSlots(1, frozenset(claim.login.slug for child in busy for claim in child.claims))
+
+    @property
+    def reserve_opens_at(self) -> float:
+        """The moment from which a child in reserve may take something, on the monotonic clock; infinite if none may."""
+        busy = self._busy
+        if not self._size.maximum <= len(busy) < self._size.maximum + self._size.reserve:
+            return math.inf
+        return max(child.long_from for child in busy)
+
+    def idle_child(self) -> Child:
+        """Return one that has nothing to do, a new one if there is none; raises OSError if no process can be had."""
+        return next(iter(self._idle), None) or self._fork()
+
+    # Who comes and goes ---------------------------------------------------------------------------
+
+    def fork_minimum(self) -> None:
+        """Fork the children that are kept ready; where no process can be had, the next call tries again."""
+        while len(self._children) < self._size.minimum:
+            try:
+                self._fork()
+            except OSError as error:
+                log.warning("no child could be started: %s", error)
+                return
+
+    @property
+    def dismissal_due(self) -> float:
+        """The moment of the next dismissal, on the monotonic clock; infinite while nobody is to be dismissed."""
+        return min((child.since + self._idle_after for child in self._spare), default=math.inf)
+
+    def dismiss_spare(self) -> None:
+        """Dismiss the children beyond the minimum that were idle for long."""
+        for child in self._spare:
+            if monotonic() >= child.since + self._idle_after:
+                child.dismiss()
+
+    def dismiss_idle(self) -> None:
+        """Dismiss all that have nothing to do."""
+        for child in self._idle:
+            child.dismiss()
+
+    def remove(self, child: Child) -> None:
+        """Forget a child that has ended."""
+        del self._children[child.pid]
+
+    def _fork(self) -> Child:
+        child = self._start()
+        self._children[child.pid] = child
+        return child
+
+    @property
+    def _idle(self) -> list[Child]:
+        return [child for child in self if child.idle]
+
+    @property
+    def _busy(self) -> list[Child]:
+        return [child for child in self if not child.idle]
+
+    @property
+    def _spare(self) -> list[Child]:
+        # In the place of a child that was dismissed and has not ended yet, no other can be dismissed.
+        staying = sum(not child.leaving for child in self)
+        return self._idle[: max(0, staying - self._size.minimum)]

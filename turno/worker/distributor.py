@@ -1,0 +1,120 @@
+"""Batches on their way from a claim to a child."""
+
+import logging
+import math
+from collections import deque
+from time import monotonic
+from uuid import UUID
+
+import psycopg
+
+from turno import crash_points
+from turno.jobs.claim import Batch
+from turno.store.engine_link import EngineLink
+from turno.store.outage import in_short
+from turno.worker.child_pool import ChildPool, FreeSlots
+from turno.worker.rescuer import Rescuer
+from turno.worker.shutdown import Shutdown
+from turno.worker.sources.source import Source
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS = 0.05  # for which a batch that no child is free for waits for one of this worker's
+
+
+class Distributor:
+    """Claims for the children that are free; what was claimed and no child has is handed out first, or given back."""
+
+    def __init__(
+        self, *, engine: EngineLink, source: Source, children: ChildPool, rescuer: Rescuer, shutdown: Shutdown
+    ) -> None:
+        self._engine = engine
+        self._source = source
+        self._children = children
+        self._rescuer = rescuer
+        self._shutdown = shutdown
+        self._waiting: deque[tuple[float, Batch]] = deque()  # since when, the oldest first
+
+    def __bool__(self) -> bool:
+        """Say whether a batch waits for a child."""
+        return bool(self._waiting)
+
+    @property
+    def tokens(self) -> set[UUID]:
+        """Return the tokens of the claims that wait for a child."""
+        return {claim.token for _, batch in self._waiting for claim in batch}
+
+    @property
+    def due(self) -> float:
+        """The moment of the next claim or return, on the monotonic clock; a hint may call for a claim earlier."""
+        moments = [self._give_up_at]
+        if monotonic() < self._claims_at:
+            moments.append(self._claims_at)
+        if not self._shutdown.asked:
+            # A source that is not asked while every child is busy would call for attention all the time.
+            asked = self._free.slots and not self._waiting
+            moments.append(
+                monotonic() + self._source.poll_in() if asked else max(self._claims_at, self._children.reserve_opens_at)
+            )
+        return min(moments)
+
+    def add(self, batch: Batch) -> None:
+        """Keep what was claimed and no child has begun for another child, if there is anything in it."""
+        if batch:
+            self._waiting.append((monotonic(), batch))
+
+    def distribute(self, worker: UUID) -> None:
+        """Give the children that are free, or that could be forked, what waits for one, and claim for the others."""
+        while self._waiting and self._free.slots and not self._free.without:
+            self._assign(self._waiting.popleft()[1])
+        self.give_back(at_once=self._shutdown.asked)
+        free = self._free
+        if not free.slots or self._waiting:
+            self._source.pause()
+            return
+        for number, batch in enumerate(self._rescuer.pass_over(self._claim(worker, free))):
+            crash_points.reach("claimed")
+            if number < free.slots:
+                self._assign(batch)
+            else:  # of a tenant in whose turn were several kinds of jobs
+                self.add(batch)
+
+    def give_back(self, *, at_once: bool) -> None:
+        """Give back, for other workers, what waits for long enough."""
+        while self._waiting and (at_once or monotonic() >= self._give_up_at):
+            self._rescuer.not_started(self._waiting.popleft()[1])
+
+    @property
+    def _free(self) -> FreeSlots:
+        """What could be claimed now: nothing while the database is away, or when told to stop."""
+        if self._shutdown.asked or monotonic() < self._claims_at:
+            return FreeSlots(0)
+        return self._children.free
+
+    @property
+    def _claims_at(self) -> float:
+        return max(self._engine.again_at, self._rescuer.claims_at)
+
+    @property
+    def _give_up_at(self) -> float:
+        return self._waiting[0][0] + KEPT_SECONDS if self._waiting else math.inf
+
+    def _claim(self, worker: UUID, free: FreeSlots) -> list[Batch]:
+        try:
+            return self._source.take(worker, free.slots, free.without)
+        except psycopg.Error as error:
+            if not self._rescuer:
+                raise  # nobody depends on this worker, and its source knows no better
+            log.warning("no claim: %s", in_short(error))
+            return []
+
+    def _assign(self, batch: Batch) -> None:
+        try:
+            child = self._children.idle_child()
+        except OSError as error:
+            self._rescuer.no_process(batch, f"no process could be had for it: {error}")
+            return
+        try:
+            child.assign(batch)
+        except psycopg.Error as error:
+            self._rescuer.no_process(batch, f"its company's login could not be had: {in_short(error)}")

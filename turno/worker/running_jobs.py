@@ -1,0 +1,54 @@
+"""Shows people that a job runs, once it takes longer than the moment in which short jobs end unseen."""
+
+import logging
+from datetime import timedelta
+from time import monotonic
+
+import psycopg
+
+from turno.process_name import process_name
+from turno.store.engine import recovery
+from turno.store.engine_link import EngineLink
+from turno.store.outage import in_short
+from turno.worker.change_notifier import ChangeNotifier
+from turno.worker.child import Child
+
+log = logging.getLogger(__name__)
+
+SHOW_AGAIN = 0.25  # seconds until it is tried again to show a job whose row was locked, or that the database refused
+
+
+class RunningJobs:
+    """Writes `running`, with its attempt, to each job that a child has been at for 50 ms."""
+
+    def __init__(self, engine: EngineLink, change_notifier: ChangeNotifier) -> None:
+        self._engine = engine
+        self._change_notifier = change_notifier
+
+    def due(self, child: Child) -> float:
+        """Return when this child's job is to be shown, by the monotonic clock; infinite if none is, or it is shown."""
+        return max(child.show_at, self._engine.again_at)
+
+    def show(self, child: Child) -> None:
+        """Show this child's job if it is time; what cannot be shown now is tried again."""
+        claim = child.current
+        if claim is None or monotonic() < self.due(child):
+            return
+        try:
+            shown = self._engine.run(
+                recovery.show_running,
+                claim.login.schema,
+                claim.job_id,
+                claim.token,
+                worker=process_name(),
+                backend=child.backend,
+                since=timedelta(seconds=monotonic() - child.since),
+            )
+        except psycopg.Error as error:
+            log.warning("job not shown as running yet: %s", in_short(error), extra=claim.log_fields)
+            shown = False
+        if shown:
+            child.shown(claim)
+            self._change_notifier.changed((claim,))
+        else:
+            child.show_later(SHOW_AGAIN)
