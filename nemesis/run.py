@@ -243,7 +243,7 @@ class Run:
                 setattr(self.verdict, name, dict(sorted(total.items())))
 
 
-def tell(verdict: Verdict) -> None:
+def print_verdict(verdict: Verdict) -> None:
     """Print the verdict for people."""
     click.echo(f"asked {verdict.asked} times, struck {sum(verdict.faults.values())} times, {verdict.invoices} invoices")
     for name in ("faults", "answers", "jobs", "attempts"):

@@ -111,10 +111,10 @@ class Job:
         self.status, self.held, self.ticket, self.to_stop = status, None, None, False
         return status
 
-    def fail(self, *, again: bool, due: bool, afresh: bool) -> str:
+    def fail(self, *, again: bool, due: bool, reset_errors: bool) -> str:
         if self.cancel_requested:
             return self.end("cancelled")
-        self.errors = 1 if afresh else self.errors + 1
+        self.errors = 1 if reset_errors else self.errors + 1
         return self.wait(due=due) if again else self.end("failed")
 
     def release(self, *, well: bool, due: bool, parked: bool) -> str:

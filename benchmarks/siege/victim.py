@@ -104,7 +104,7 @@ class Victim:
 
     def _look_around(self, number: int, moment: float) -> None:
         person = self._orders.people[number % len(self._orders.people)]
-        self._insist("list", moment, person, "GET", "/api/jobs?limit=10")
+        self._ask_until_answered("list", moment, person, "GET", "/api/jobs?limit=10")
 
     def _ask_the_bare_web(self, _number: int, moment: float) -> None:
         answer = ask(self._orders.bare_port, "POST", "/", {}, timeout=PATIENCE)
@@ -119,7 +119,9 @@ class Victim:
         order = self._orders.order_ids[number % len(self._orders.order_ids)]
         with self._lock:
             self._told.asked.append((person.user, key))
-        answer = self._insist("POST", moment, person, "POST", "/api/jobs/batch_invoicing", key=key, order=order)
+        answer = self._ask_until_answered(
+            "POST", moment, person, "POST", "/api/jobs/batch_invoicing", key=key, order=order
+        )
         if answer is None:
             return
         job_id = json.loads(answer.body)["job_id"]
@@ -132,7 +134,7 @@ class Victim:
 
     def _poll(self, person: Person, job_id: str, until: float) -> None:
         while time.time() < until:
-            answer = self._insist("GET", time.time(), person, "GET", f"/api/jobs/{job_id}")
+            answer = self._ask_until_answered("GET", time.time(), person, "GET", f"/api/jobs/{job_id}")
             if answer is not None and json.loads(answer.body)["finished_at"] is not None:
                 return
             time.sleep(POLL)
@@ -156,7 +158,7 @@ class Victim:
         if not opened:
             self._note("stream", moment, time.time())
 
-    def _insist(
+    def _ask_until_answered(
         self, what: str, moment: float, person: Person, method: str, path: str, *, key: str = "", order: int = 0
     ) -> Answer | None:
         """Ask until it is granted; None for one whose patience ended first, which counts as a sample all the same."""

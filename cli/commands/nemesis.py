@@ -55,12 +55,12 @@ def nemesis(
     click.echo(f"seed {seed}, {minutes:g} minutes, {len(schedule.faults)} faults")
     for fault in schedule.faults:
         click.echo(str(fault))
-    from nemesis.run import Run, tell  # noqa: PLC0415 - help for the command must not load everything
+    from nemesis.run import Run, print_verdict  # noqa: PLC0415 - help for the command must not load everything
 
     # As Ctrl-C: what it started must end with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     verdict = Run(schedule, Workload(wanted, most_open), patience=patience).run()
-    tell(verdict)
+    print_verdict(verdict)
     if as_json:
         click.echo(verdict.as_json())
     if verdict.violations:

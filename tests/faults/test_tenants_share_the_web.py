@@ -54,7 +54,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: ExampleInstall
     body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}})
     requests = (("GET", "/api/jobs", None), ("POST", "/api/jobs/batch_invoicing", body))
 
-    def insist(number: int) -> None:
+    def submit_again(number: int) -> None:
         method, path, sent = requests[number % 2]
         while not over.is_set():
             told.append(timed(web, method, path, headers_of(world, f"user{number}"), sent))
@@ -63,7 +63,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(world: ExampleInstall
         calm = median_of(world, web)
         with locked(world):
             for number in range(CLIENTS):
-                clients.submit(insist, number)
+                clients.submit(submit_again, number)
             try:
                 assert wait_until(lambda: len(told) >= CLIENTS, within=20)
                 held_up = median_of(world, web) - calm

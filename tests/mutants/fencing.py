@@ -11,7 +11,7 @@ ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"
 OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
 
 HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
-CHECK = "    PERFORM attempt_check(p_token);\n"
+CHECK = "    PERFORM assert_attempt(p_token);\n"
 HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR UPDATE;\n"
 
 MUTANTS = (
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "the attempt's mark is not compared",
         ONCE,
-        "turno/migrations/tenant/functions/attempt_check.sql",
+        "turno/migrations/tenant/functions/assert_attempt.sql",
         "IF current_setting('turno.attempt', true) IS DISTINCT FROM p_token::text THEN",
         "IF false THEN",
         (f"{OUTSIDE}[items]",),
@@ -107,7 +107,7 @@ MUTANTS = (
         "completion does not ask for the attempt's mark",
         ONCE,
         "turno/migrations/tenant/functions/jobs_finish.sql",
-        "    PERFORM attempt_check(p_mark);\n",
+        "    PERFORM assert_attempt(p_mark);\n",
         "    PERFORM commit_durably();\n",
         (
             "tests/integration/store/test_fencing.py::test_work_outside_the_job_s_transaction_is_refused_by_name[complete]",

@@ -112,7 +112,7 @@ MUTANTS = (
         "a batch is completed outside its transaction",
         ONCE,
         "turno/migrations/tenant/functions/jobs_finish.sql",
-        "    PERFORM attempt_check(p_mark);\n",
+        "    PERFORM assert_attempt(p_mark);\n",
         "",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
     ),

@@ -322,7 +322,7 @@ MUTANTS = (
         "what a handler has kept reaches the session after its commit",
         "section 5: between two jobs a session is made clean",
         "turno/runner/transaction.py",
-        "session = self._session = self._session.afresh()",
+        "session = self._session = self._session.rewrapped()",
         "session = self._session",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),

@@ -45,7 +45,7 @@ class SupervisorChannel:
     def __init__(self, channel: socket.socket, loop: IOLoop, url: str, *, leave: Callable[[], None]) -> None:
         self._channel = channel
         self._leave = leave
-        self.receiver = Receiver(loop, url, hand_over=self._hand_over, tell=self._say)
+        self.receiver = Receiver(loop, url, hand_over=self._hand_over, report=self._say)
         loop.add_handler(channel.fileno(), lambda *_: self._read(), loop.READ)
 
     def _read(self) -> None:

@@ -33,7 +33,7 @@ class RetryPolicy:
         """Return the policy of a handler that is never retried after an error."""
         return cls(max_attempts=1)
 
-    def afresh(self, ran_for: float) -> bool:
+    def resets_errors(self, ran_for: float) -> bool:
         """Say whether an attempt that took so many seconds makes the errors before it count no more."""
         return self.healthy_after is not None and ran_for >= self.healthy_after
 

@@ -136,10 +136,10 @@ class Attempt:
 
     def _decided(self, outcome: NotCompleted, chance: float) -> Decision:
         timed = isinstance(outcome, Reschedule | HandedBack | Snooze)
-        now = self.transaction.insist(attempts.now) if timed else None
+        now = self.transaction.retry_on_new_session(attempts.now) if timed else None
         return decide(
             outcome,
-            errors=0 if self._afresh else self.started.errors,
+            errors=0 if self._resets_errors else self.started.errors,
             max_attempts=self.started.max_attempts,
             policy=self.handler.retry,
             now=now,
@@ -147,14 +147,14 @@ class Attempt:
         )
 
     @property
-    def _afresh(self) -> bool:
+    def _resets_errors(self) -> bool:
         """Say whether this attempt was healthy for so long that earlier errors no longer count."""
-        return self.handler.retry.afresh(monotonic() - self.began)
+        return self.handler.retry.resets_errors(monotonic() - self.began)
 
     def _write(self, decision: Decision) -> str:
         began, worker = self.transaction.at(self.began), self.transaction.worker
-        self.transaction.insist(lambda session: attempts.start(session, self.claim, worker, began))
-        status = self.transaction.insist(lambda session: self._end(session, decision))
+        self.transaction.retry_on_new_session(lambda session: attempts.start(session, self.claim, worker, began))
+        status = self.transaction.retry_on_new_session(lambda session: self._end(session, decision))
         if isinstance(decision, Fail) and status == "failed":
             named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
             fields = self.claim.log_fields | named
@@ -167,9 +167,11 @@ class Attempt:
         match decision:
             case Retry(delay, error):
                 pause = timedelta(seconds=delay)
-                return attempts.fail(session, claim, "an attempt failed", error, pause, afresh=self._afresh)
+                return attempts.fail(
+                    session, claim, "an attempt failed", error, pause, reset_errors=self._resets_errors
+                )
             case Fail(cause, error):
-                return attempts.fail(session, claim, cause, error, None, afresh=self._afresh)
+                return attempts.fail(session, claim, cause, error, None, reset_errors=self._resets_errors)
             case Release(run_at, outcome, reason):
                 return attempts.release(session, claim, outcome, reason, run_at)
             case CancelJob(reason):

@@ -194,7 +194,9 @@ class Run:
         kept, self._kept = self._kept, {}
         self._transaction.take_over()
         self._transaction.kept = []
-        held = self._transaction.insist(lambda session: batches.held(session, [one.claim for one in kept.values()]))
+        held = self._transaction.retry_on_new_session(
+            lambda session: batches.held(session, [one.claim for one in kept.values()])
+        )
         if tries is None:
             log.warning("a batch was not committed, its jobs go on alone: %s", said, extra=self._batch[0].log_fields)
         for number, attempt in kept.items():

@@ -91,7 +91,7 @@ class OutsideCall:
             self._settle(self._claim.token, None, "its call, which did nothing")
             raise
         except Exception as error:
-            self._let_go()
+            self._note_return()
             raise self._doubt(error) from error
         self._settle(self._claim.token, text, "its call")
         crash_points.reach("settled")
@@ -142,9 +142,9 @@ class OutsideCall:
         if not noted:
             raise CalledElsewhere(f"{self._key} was settled by somebody else meanwhile")
 
-    def _let_go(self) -> None:
+    def _note_return(self) -> None:
         try:
-            effects.let_go(self._transaction.connection, self._claim)
+            effects.call_returned(self._transaction.connection, self._claim)
         except (psycopg.Error, ClaimLost) as error:
             # Then nobody knows that this caller is gone, and what is not known counts for nothing.
             log.warning("%s stays in doubt: %s", self._key, error)

@@ -11,7 +11,7 @@ from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
-from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.pipeline import Statement, exchange, raise_first_error, rows_of
 from turno.tenancy.identity.session import UNCHANGED
 from turno.tenancy.identity.tenant import HandlerLogin
 
@@ -69,7 +69,7 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         pipeline_left = self.pgconn.pipeline_status != PipelineStatus.OFF
         return pipeline_left or self.pgconn.transaction_status == TransactionStatus.ACTIVE
 
-    def afresh(self) -> Self:
+    def rewrapped(self) -> Self:
         """Return the same session as a new object, without the modes, factories and adapters given to this one.
 
         This one can be used no more, whoever has kept it.
@@ -89,7 +89,7 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
     def clean(self) -> None:
         """Undo what a job may have done to the session. One network round trip."""
         answers = exchange(self, self.cleaning)
-        insist(self, answers)
+        raise_first_error(self, answers)
         (self.cleaned,) = rows_of(self, answers[-1])
 
     def commit(self) -> NoReturn:

@@ -92,7 +92,7 @@ class Sessions:
             return None
         try:
             if connection.cleaned is None:
-                connection = connection.afresh()
+                connection = connection.rewrapped()
                 psycopg.Connection.rollback(connection)
                 connection.clean()
             believe_confined(connection.cleaned, login.role)

@@ -18,7 +18,7 @@ from turno.store.handler import attempts, batches
 from turno.store.handler.attempts import COMMIT, Started
 from turno.store.handler.batches import Result
 from turno.store.outage import in_short, unreachable
-from turno.store.pipeline import Statement, exchange, insist, rows_of
+from turno.store.pipeline import Statement, exchange, raise_first_error, rows_of
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import NotConfined, believe_confined
 
@@ -79,7 +79,7 @@ class BatchTransaction:
     def fetch(self, claims: Batch) -> None:
         """Open it and look these jobs up; raises NotStarted if a lock, or want of room, keeps it from that now."""
         try:
-            self._begun(claims, self.insist(lambda session: _taken(session, *_fetching(claims))[0]))
+            self._begun(claims, self.retry_on_new_session(lambda session: _taken(session, *_fetching(claims))[0]))
         except psycopg.Error as error:
             self.rollback()
             if unreachable(error) or not transient(error):
@@ -89,7 +89,7 @@ class BatchTransaction:
     def enter(self, number: int) -> Started | None:
         """Let the present job, `claim`, have it; None if its claim was lost. Its first statement sets a savepoint."""
         if self._lent:  # whatever the one before has kept or changed of it is of no more use
-            self._session, self._lent = self._session.afresh(), False
+            self._session, self._lent = self._session.rewrapped(), False
         if self.claim.token != self._mark:
             text = NEXT.format(self._mark, self.claim.token)
             self._session.before = (f"RELEASE SAVEPOINT job; {text}" if self._savepoint else text).encode()
@@ -131,19 +131,19 @@ class BatchTransaction:
 
         Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
         """
-        # Afresh before that: nothing that a handler has kept may reach the session in between.
-        session = self._session = self._session.afresh()
+        # Rewrapped before that: nothing that a handler has kept may reach the session in between.
+        session = self._session = self._session.rewrapped()
         self._lent = False
         ending = [self._ends(), COMMIT, *session.cleaning]
         answers = exchange(session, ending, *(_fetching(following) if following else ()))
         with named_refusals():
-            insist(session, answers[: len(ending)])
+            raise_first_error(session, answers[: len(ending)])
         self._committed()
         (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
         if following:
             try:
                 believe_confined(session.cleaned, self.claim.login.role)
-                insist(session, answers[len(ending) :])
+                raise_first_error(session, answers[len(ending) :])
                 self._begun(following, answers[len(ending)])
             except (psycopg.Error, NotConfined):
                 self._replace()
@@ -215,14 +215,14 @@ class BatchTransaction:
     def take_over(self) -> None:
         """Undo everything since it was opened, and leave to the record no setting, mode or adapter of a handler's."""
         self.rollback()
-        self._session, self._lent = self._session.afresh(), False
+        self._session, self._lent = self._session.rewrapped(), False
         try:
             self._session.clean()
         except psycopg.Error:
             self._replace()
         self._session.cleaned = None  # it is not given back yet
 
-    def insist(self, write: Callable[[HandlerConnection], T]) -> T:
+    def retry_on_new_session(self, write: Callable[[HandlerConnection], T]) -> T:
         """Call what holds outside a handler's transaction; if the session turns out to be dead, once more on another.
 
         What was written after all, only its answer was lost, is refused the second time by the token: ClaimLost.
@@ -302,5 +302,5 @@ def _taken(session: HandlerConnection, *transactions: Sequence[Statement]) -> li
     """Send these and return their answers; raises what refuses any of them."""
     answers = exchange(session, *transactions)
     with named_refusals():
-        insist(session, answers)
+        raise_first_error(session, answers)
     return answers

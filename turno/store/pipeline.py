@@ -20,8 +20,8 @@ Statement: TypeAlias = tuple[LiteralString, Sequence[object]]
 def exchange(session: Session, *transactions: Sequence[Statement]) -> list[PGresult]:
     """Return the answer to each statement; after the first that is refused, no other of its transaction is run.
 
-    Each of `transactions` is one, unless a BEGIN or a COMMIT in it says otherwise. See `insist` for refusals. Raises
-    psycopg.OperationalError if the session breaks.
+    Each of `transactions` is one, unless a BEGIN or a COMMIT in it says otherwise. A refusal is in its answer, see
+    `raise_first_error`. Raises psycopg.OperationalError if the session breaks.
     """
     pgconn, writer = session.pgconn, Transformer(session)
     units: list[list[tuple[Any, ...]]] = []
@@ -50,7 +50,7 @@ def _answers(pgconn: psycopg.pq.abc.PGconn, units: Sequence[int]) -> PQGen[list[
     return answers
 
 
-def insist(session: Session, answers: Iterable[PGresult]) -> None:
+def raise_first_error(session: Session, answers: Iterable[PGresult]) -> None:
     """Raise the error of the first statement that was refused, if any was."""
     for answer in answers:
         if answer.status == ExecStatus.FATAL_ERROR:

@@ -320,11 +320,15 @@ class JobMachine(RuleBasedStateMachine):
             psycopg.Connection.rollback(session)
 
     @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED, retry_in=st.sampled_from([NOW, NOW, HOUR, None]), afresh=st.sampled_from([False, False, True]))
-    def fail(self, held: Held, retry_in: timedelta | None, *, afresh: bool) -> None:
+    @rule(
+        held=STARTED,
+        retry_in=st.sampled_from([NOW, NOW, HOUR, None]),
+        reset_errors=st.sampled_from([False, False, True]),
+    )
+    def fail(self, held: Held, retry_in: timedelta | None, *, reset_errors: bool) -> None:
         session, error = self._session(held.job.tenant), {"class": "Oops"}
-        status = attempts.fail(session, held.claim, "error", error, retry_in, afresh=afresh)
-        assert status == held.job.fail(again=retry_in is not None, due=retry_in == NOW, afresh=afresh)
+        status = attempts.fail(session, held.claim, "error", error, retry_in, reset_errors=reset_errors)
+        assert status == held.job.fail(again=retry_in is not None, due=retry_in == NOW, reset_errors=reset_errors)
 
     @precondition(lambda self: self.held(started=True))
     @rule(
@@ -428,7 +432,7 @@ class JobMachine(RuleBasedStateMachine):
                 case "released":
                     assert statuses[one] == one.job.release(well=False, due=True, parked=False)
                 case _:
-                    assert statuses[one] == one.job.fail(again=end == "error", due=True, afresh=False)
+                    assert statuses[one] == one.job.fail(again=end == "error", due=True, reset_errors=False)
 
     def _started_and(self, end: Write, session: HandlerConnection, held: Held) -> Any:
         attempts.start(session, held.claim, "worker", datetime.now(UTC))

@@ -24,12 +24,12 @@ class Receiver(Link):
     """
 
     def __init__(
-        self, loop: IOLoop, url: str, *, hand_over: Callable[[str, Message], None], tell: Callable[[str], None]
+        self, loop: IOLoop, url: str, *, hand_over: Callable[[str, Message], None], report: Callable[[str], None]
     ) -> None:
         """Make the two ways out: messages under their receipts, and here or away whenever the broker is."""
         super().__init__(loop, url)
         self._hand_over = hand_over
-        self._tell = tell
+        self._report = report
         self._credit = 0
         self._prefetch = 0
         self._life = 0
@@ -63,14 +63,14 @@ class Receiver(Link):
         """Consume, if there is credit; `channel` has begun the numbers of its deliveries anew."""
         self._life += 1
         channel.add_on_cancel_callback(lambda _: self._throw_away())  # its queue was deleted
-        self._tell("here")
+        self._report("here")
         self._consume()
 
     def on_lost(self) -> None:
         """Drop what was held: it is delivered again."""
         self._consumer = None
         self._held.clear()
-        self._tell("away")
+        self._report("away")
 
     def _tag(self, receipt: str) -> int | None:
         life, _, tag = receipt.partition(".")

@@ -9,7 +9,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from turno.jobs.claim import Claim
-from turno.store.pipeline import Statement, exchange, insist
+from turno.store.pipeline import Statement, exchange, raise_first_error
 from turno.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
@@ -35,13 +35,13 @@ COMMIT: Statement = ("COMMIT", ())
 
 
 def beginning(claim: Claim) -> list[Statement]:
-    """Return what opens a handler's transaction and marks it as an attempt's; see attempt_check in the schema."""
+    """Return what opens a handler's transaction and marks it as an attempt's; see assert_attempt in the schema."""
     return [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(claim.token),))]
 
 
 def begin(session: Session, claim: Claim) -> None:
     """Open the handler's transaction and mark it as this attempt's."""
-    insist(session, exchange(session, beginning(claim)))
+    raise_first_error(session, exchange(session, beginning(claim)))
 
 
 def start(session: Session, claim: Claim, worker: str, began: datetime) -> None:
@@ -57,13 +57,15 @@ def fail(
     error: dict[str, Any],
     retry_in: timedelta | None,
     *,
-    afresh: bool = False,
+    reset_errors: bool = False,
 ) -> str:
     """Record an error: pending again after `retry_in`, or failed for good; returns the new status.
 
-    With `afresh` the errors before this one no longer count.
+    With `reset_errors` the errors before this one no longer count.
     """
-    return _status(session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, afresh)
+    return _status(
+        session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, reset_errors
+    )
 
 
 def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:

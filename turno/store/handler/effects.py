@@ -67,7 +67,7 @@ def settle(session: Session, claim: Claim, key: str, intent: UUID, *, result: st
     return bool(_value(session, statement, claim, key, intent, state, result, by))
 
 
-def let_go(session: Session, claim: Claim) -> None:
+def call_returned(session: Session, claim: Claim) -> None:
     """Write down that this attempt's call came back without an answer."""
     _value(session, "SELECT effect_call_returned(%s, %s)", claim)
 

@@ -1,7 +1,7 @@
 -- The attempt ended in an error. With a delay the job waits that long and runs again; without
--- one it is failed for good. A job that somebody wants cancelled is not tried again. p_afresh: the
+-- one it is failed for good. A job that somebody wants cancelled is not tried again. p_reset_errors: the
 -- attempt was healthy for so long that the errors before it no longer count.
-CREATE OR REPLACE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval, p_afresh boolean)
+CREATE OR REPLACE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_error jsonb, p_retry_in interval, p_reset_errors boolean)
 RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -11,7 +11,7 @@ BEGIN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
         RETURN 'cancelled';
     END IF;
-    IF p_afresh THEN
+    IF p_reset_errors THEN
         UPDATE background_jobs SET errors = 0 WHERE id = p_job;
     END IF;
     IF p_retry_in IS NULL THEN

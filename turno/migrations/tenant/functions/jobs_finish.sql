@@ -8,7 +8,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     completed bigint;
 BEGIN
-    PERFORM attempt_check(p_mark);
+    PERFORM assert_attempt(p_mark);
     WITH gone AS (
         DELETE FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
         RETURNING t.job_id, t.token, t.tenant_id, t.attempt

@@ -1,6 +1,6 @@
 -- The executor's BEGIN sets turno.attempt for its transaction only. Missing here, it says that
 -- the handler ended that transaction itself, and that its writes were committed without the claim.
-CREATE OR REPLACE FUNCTION attempt_check(p_token uuid) RETURNS void
+CREATE OR REPLACE FUNCTION assert_attempt(p_token uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF current_setting('turno.attempt', true) IS DISTINCT FROM p_token::text THEN
