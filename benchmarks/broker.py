@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from benchmarks.bare_jobs import Idle
-from benchmarks.broker_environment import open_broker_ground
+from benchmarks.broker_environment import open_broker_environment
 from benchmarks.broker_peers import throughput
 from benchmarks.dispatch import OPEN_JOBS
 from benchmarks.http_client import crowd
@@ -22,7 +22,7 @@ from turno.jobs.job import Priority
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.broker_environment import BrokerGround
+    from benchmarks.broker_environment import BrokerEnvironment
     from benchmarks.http_client import NextRequest, Request
 
 PATH = "/api/jobs/batch_invoicing"
@@ -34,7 +34,7 @@ AT_MOST = 1.1
 def run(options: Options) -> Report:
     """Measure the web first, whose jobs nobody runs, then the consumers."""
     report = Report("broker", "ms")
-    with open_broker_ground() as measured:
+    with open_broker_environment() as measured:
         posts = _posts(measured, rounds=2 if options.quick else 10)
         report.add(posts)
         for broker in (UP, BLOCKED, DOWN):
@@ -65,15 +65,15 @@ def _pool(broker: str) -> str:
     return f"POST, pool, broker {broker}"
 
 
-def _posts(measured: BrokerGround, *, rounds: int) -> dict[str, list[float]]:
-    ground = measured.ground
+def _posts(measured: BrokerEnvironment, *, rounds: int) -> dict[str, list[float]]:
+    bench = measured.bench
     requests = _submissions(measured)
     samples: dict[str, list[float]] = {}
     # A paused tenant's jobs wait, so that what is measured is the web's way to the hint, beside a worker that hears it.
-    ground.admin.execute("UPDATE turno.tenants SET paused_at = now()")
+    bench.admin.execute("UPDATE turno.tenants SET paused_at = now()")
     measured.start("pool")
     measured.start("rabbitmq")
-    with serving(ground, TURNO, QUEUE_BACKEND="pool") as pool, serving(ground, TURNO, QUEUE_BACKEND="rabbitmq") as ours:
+    with serving(bench, TURNO, QUEUE_BACKEND="pool") as pool, serving(bench, TURNO, QUEUE_BACKEND="rabbitmq") as ours:
 
         def take(broker: str) -> None:
             for _ in range(rounds):
@@ -90,13 +90,13 @@ def _posts(measured: BrokerGround, *, rounds: int) -> dict[str, list[float]]:
         take(DOWN)
         measured.node.start()
     measured.stop()
-    ground.in_schema(measured.tenants[0]).execute("TRUNCATE background_jobs, turno.tickets CASCADE")
-    ground.admin.execute("UPDATE turno.tenants SET paused_at = NULL")
+    bench.in_schema(measured.tenants[0]).execute("TRUNCATE background_jobs, turno.tickets CASCADE")
+    bench.admin.execute("UPDATE turno.tenants SET paused_at = NULL")
     return samples
 
 
-def _submissions(measured: BrokerGround) -> NextRequest:
-    settings, numbers = measured.ground.settings(), count()
+def _submissions(measured: BrokerEnvironment) -> NextRequest:
+    settings, numbers = measured.bench.settings(), count()
     token = ""
 
     def next_request() -> Request:
@@ -114,7 +114,7 @@ def _submissions(measured: BrokerGround) -> NextRequest:
     return next_request
 
 
-def _starts(measured: BrokerGround, times: int) -> list[float]:
+def _starts(measured: BrokerEnvironment, times: int) -> list[float]:
     wanted = Submission(handler=Idle, payload={}, user_id="ana")
     with measured.web("rabbitmq") as web:
         for number in range(times + 10):
@@ -124,9 +124,9 @@ def _starts(measured: BrokerGround, times: int) -> list[float]:
     return _waits(measured)[10:]
 
 
-def _waits(measured: BrokerGround, priority: Priority = Priority.NORMAL) -> list[float]:
+def _waits(measured: BrokerEnvironment, priority: Priority = Priority.NORMAL) -> list[float]:
     """Return the milliseconds between the creation and the start of every job of a priority, and forget the jobs."""
-    session = measured.ground.in_schema(measured.tenants[0])
+    session = measured.bench.in_schema(measured.tenants[0])
     rows = session.execute(
         "SELECT extract(epoch FROM started_at - created_at)::float8 * 1000 FROM background_jobs"
         " WHERE priority = %s ORDER BY created_at",
@@ -136,7 +136,7 @@ def _waits(measured: BrokerGround, priority: Priority = Priority.NORMAL) -> list
     return [float(wait) for (wait,) in rows]
 
 
-def _throughput(measured: BrokerGround, jobs: int) -> float:
+def _throughput(measured: BrokerEnvironment, jobs: int) -> float:
     measured.enqueue(Idle, jobs)
     began = time.perf_counter()
     measured.drained(within=300)
@@ -145,7 +145,7 @@ def _throughput(measured: BrokerGround, jobs: int) -> float:
     return per_second
 
 
-def _behind(measured: BrokerGround, bulk: int) -> dict[str, list[float]]:
+def _behind(measured: BrokerEnvironment, bulk: int) -> dict[str, list[float]]:
     measured.enqueue(Idle, bulk, priority=Priority.LOW)
     urgent = Submission(handler=Idle, payload={}, user_id="ana", priority=Priority.URGENT)
     normal = Submission(handler=Idle, payload={}, user_id="ana")

@@ -1,4 +1,4 @@
-"""A ground with a broker beside it, workers of both backends, and a web's way to submit."""
+"""An environment with a broker beside it, workers of both backends, and a web's way to submit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from benchmarks import bare_jobs
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher, Submission, fingerprint
 from turno.jobs.job import Priority
@@ -33,7 +33,7 @@ from turno.wiring.shared import engine_link, queue_named
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from turno.jobs.handler import JobHandler
     from turno.queues.interface import QueueInterface
     from turno.tenancy.identity.tenant import Tenant
@@ -43,10 +43,10 @@ SCRIPTS = {"pool": "worker_pool.py", "rabbitmq": "rabbitmq_consumer.py"}
 
 
 @dataclass
-class BrokerGround:
+class BrokerEnvironment:
     """What a benchmark of the broker works on."""
 
-    ground: Ground
+    bench: BenchEnvironment
     node: Node
     tenants: list[Tenant]
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class BrokerGround:
     def start(self, backend: str, **extra: str) -> subprocess.Popen[bytes]:
         """Start a resident worker and wait until it has entered itself into the list."""
         before = self.alive()
-        environment = bare_jobs.variables(self.ground.environment(**extra), self.node.url)
+        environment = bare_jobs.variables(self.bench.environment(**extra), self.node.url)
         worker = subprocess.Popen(
             [sys.executable, str(ROOT / "cli" / SCRIPTS[backend])], env=environment, cwd=ROOT, stdin=subprocess.DEVNULL
         )
@@ -76,7 +76,7 @@ class BrokerGround:
 
     def count(self, table: str, tenant: Tenant | None = None, condition: str = "true") -> int:
         """Count rows, in the control schema or in a tenant's."""
-        session = self.ground.in_schema(tenant) if tenant else self.ground.admin
+        session = self.bench.in_schema(tenant) if tenant else self.bench.admin
         query = f"SELECT count(*) FROM {table} WHERE {condition}"  # noqa: S608 - names of ours
         (number,) = session.execute(query.encode()).fetchone() or (0,)
         return int(number)
@@ -84,7 +84,7 @@ class BrokerGround:
     def drained(self, within: float) -> bool:
         """Wait until no job is open."""
         query = "SELECT FROM turno.tickets LIMIT 1"
-        return wait_until(lambda: not self.ground.admin.execute(query).rowcount, within=within, every=0.01)
+        return wait_until(lambda: not self.bench.admin.execute(query).rowcount, within=within, every=0.01)
 
     def enqueue(self, handler: type[JobHandler[Any]], count: int, *, priority: Priority = Priority.NORMAL) -> None:
         """Put jobs of the first tenant down at once, for the broker's backend and without a hint."""
@@ -94,22 +94,22 @@ class BrokerGround:
             payload_hash=digest, user_id="ana", priority=priority,
         )  # fmt: skip
         statement = sql.SQL(ENQUEUE).format(sql.Identifier(self.tenants[0].schema))
-        with self.ground.admin.transaction(), self.ground.admin.cursor() as cursor:
+        with self.bench.admin.transaction(), self.bench.admin.cursor() as cursor:
             cursor.executemany(statement, [new.parameters()] * count)
 
     def exec_queue(self) -> ExecQueue:
         """Return what launches a worker for one of these jobs, two at a time."""
         return ExecQueue(
             root=ROOT,
-            slots=SlotFolder(self.ground.folder / "slots", 2),
-            log_file=self.ground.folder / "exec.log",
-            environment=bare_jobs.variables(self.ground.environment(), self.node.url),
+            slots=SlotFolder(self.bench.folder / "slots", 2),
+            log_file=self.bench.folder / "exec.log",
+            environment=bare_jobs.variables(self.bench.environment(), self.node.url),
         )
 
     @contextmanager
     def cron(self, *, every: float) -> Iterator[None]:
         """Run the passes as cron does, so that exec is offered again what it was not told of."""
-        settings = self.ground.settings()
+        settings = self.bench.settings()
         terms = Terms(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=every),
@@ -139,10 +139,10 @@ class BrokerGround:
         queues: list[QueueInterface] = []
 
         def opened(name: str) -> QueueInterface:
-            queues.append(self.exec_queue() if name == "exec" else queue_named(name, self.ground.settings()))
+            queues.append(self.exec_queue() if name == "exec" else queue_named(name, self.bench.settings()))
             return queues[-1]
 
-        with service_session(self.ground.logins, self.ground.logins.web, application="bench-web") as session:
+        with service_session(self.bench.logins, self.bench.logins.web, application="bench-web") as session:
 
             @contextmanager
             def lend() -> Iterator[Any]:
@@ -155,10 +155,10 @@ class BrokerGround:
 
 
 @contextmanager
-def open_broker_ground(tenants: int = 1) -> Iterator[BrokerGround]:
+def open_broker_environment(tenants: int = 1) -> Iterator[BrokerEnvironment]:
     """Start PostgreSQL and RabbitMQ, with some tenants; all of it is gone afterwards."""
-    with open_ground() as ground, Node(folder=ground.folder / "broker") as node:
-        found = BrokerGround(ground, node, [ground.tenant(f"suc{number:04d}") for number in range(tenants)])
+    with open_environment() as bench, Node(folder=bench.folder / "broker") as node:
+        found = BrokerEnvironment(bench, node, [bench.tenant(f"suc{number:04d}") for number in range(tenants)])
         try:
             yield found
         finally:

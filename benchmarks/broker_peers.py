@@ -15,7 +15,7 @@ from benchmarks.peer import PeerMissing, install, version
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
-    from benchmarks.broker_environment import BrokerGround
+    from benchmarks.broker_environment import BrokerEnvironment
 
 WARM = 40  # jobs, until which every worker is up
 PATIENCE = 300.0  # seconds
@@ -35,12 +35,12 @@ PEERS = (
 )
 
 
-def throughput(measured: BrokerGround, jobs: int) -> dict[str, object]:
+def throughput(measured: BrokerEnvironment, jobs: int) -> dict[str, object]:
     """Return each peer's release and jobs a second, or why there are none."""
     found: dict[str, object] = {}
     for peer in PEERS:
         try:
-            python = install(measured.ground.folder / peer.name, *peer.packages)
+            python = install(measured.bench.folder / peer.name, *peer.packages)
             found[peer.name] = {
                 "version": version(python, peer.name),
                 "jobs/s, two workers": _Run(measured, peer, python).drain(jobs),
@@ -54,11 +54,11 @@ def throughput(measured: BrokerGround, jobs: int) -> dict[str, object]:
 class _Run:
     """One peer's processes."""
 
-    def __init__(self, measured: BrokerGround, peer: Peer, python: Path) -> None:
+    def __init__(self, measured: BrokerEnvironment, peer: Peer, python: Path) -> None:
         self._peer = peer
-        self._done = measured.ground.folder / f"{peer.name}.done"
+        self._done = measured.bench.folder / f"{peer.name}.done"
         self._done.touch()
-        self._database = measured.ground.database(peer.name)
+        self._database = measured.bench.database(peer.name)
         script = Path(__file__).with_name(f"{peer.name}_process.py")
         self._command = [str(python), "-I", str(script)]
         self._environment = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from benchmarks import processor_time
-from benchmarks.environment import KEY, open_ground
+from benchmarks.environment import KEY, open_environment
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from turno.store.engine import tickets
@@ -21,7 +21,7 @@ from turno.tenancy.provisioning.provision import add_company
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
 
 SLOTS, SIZE = 4, 16  # a claim is for so many children, of so many short jobs each
@@ -80,9 +80,9 @@ def run(options: Options) -> Report:
     """Measure the processor time of claims in a database for each scene, and of a claim of one job in the first."""
     report = Report("claim", "ms a job")
     scenes = dict.fromkeys(QUICK if options.quick else FULL)
-    with open_ground() as ground, ExitStack() as stack:
-        stages = {scene.name: Stage(ground, stack, scene, f"scene_{n}") for n, scene in enumerate(scenes)}
-        lone = Stage(ground, stack, FLOOR, "alone", slots=1, size=1)
+    with open_environment() as bench, ExitStack() as stack:
+        stages = {scene.name: Stage(bench, stack, scene, f"scene_{n}") for n, scene in enumerate(scenes)}
+        lone = Stage(bench, stack, FLOOR, "alone", slots=1, size=1)
         contestants: dict[str, Contestant] = {"alone": lone.turn}
         contestants |= {name: stage.turn for name, stage in stages.items()}
         samples = interleaved(contestants, rounds=12, warm_up=3, seconds=options.seconds)
@@ -99,9 +99,16 @@ class Stage:
     """A scene in a database of its own, and one engine's session in it."""
 
     def __init__(
-        self, ground: Ground, stack: ExitStack, scene: Scene, database: str, *, slots: int = SLOTS, size: int = SIZE
+        self,
+        bench: BenchEnvironment,
+        stack: ExitStack,
+        scene: Scene,
+        database: str,
+        *,
+        slots: int = SLOTS,
+        size: int = SIZE,
     ) -> None:
-        url = ground.database(database)
+        url = bench.database(database)
         logins = Logins(url, KEY.encode())
         self._admin = stack.enter_context(psycopg.connect(url, autocommit=True))
         install(self._admin, logins)

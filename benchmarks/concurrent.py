@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from turno.tenancy.identity.tenant import Tenant
 
 JOBS, TENANTS = 50, 5
@@ -27,22 +27,22 @@ def run(options: Options) -> Report:
     report = Report("concurrent", "ms")
     seconds = 10.0 if options.quick else 30.0
     silences = []
-    with open_ground() as ground, Client(ground) as client:
-        tenants = [ground.tenant(f"suc{n}") for n in range(TENANTS)]
-        with resident(ground, fewest=1, most=JOBS, POOL_SESSIONS_PER_CHILD="1") as pool:
+    with open_environment() as bench, Client(bench) as client:
+        tenants = [bench.tenant(f"suc{n}") for n in range(TENANTS)]
+        with resident(bench, fewest=1, most=JOBS, POOL_SESSIONS_PER_CHILD="1") as pool:
             start = time.monotonic()
             begun = [client.enqueue(tenants[n % TENANTS], str(n), seconds=seconds) for n in range(JOBS)]
             rung = [client.hear() for _ in range(JOBS)]
             processes = {ring.pid for ring in rung} & set(children(pool))
             report.facts["children at once"] = len(processes)
             report.facts["PSS of a child, MB"] = sum(map(pss_megabytes, processes)) / len(processes)
-            report.facts["sessions"] = _sessions(ground.admin)
+            report.facts["sessions"] = _sessions(bench.admin)
             while time.monotonic() < start + seconds:
-                silences.append(_silence(ground.admin))
+                silences.append(_silence(bench.admin))
                 time.sleep(0.5)
             client.wait_for_rest()
             took = time.monotonic() - start
-        report.facts["not completed at their first attempt"] = _unfinished(ground, tenants)
+        report.facts["not completed at their first attempt"] = _unfinished(bench, tenants)
     report.add({"first line": [(ring.at - begun[int(ring.word)]) / 1e6 for ring in rung]})
     report.facts["longest silence of the worker, s"] = max(silences)
     report.facts["all ended after, s"] = took
@@ -66,6 +66,6 @@ def _silence(admin: psycopg.Connection[Any]) -> float:
     return float(row[0]) if row else 0.0
 
 
-def _unfinished(ground: Ground, tenants: list[Tenant]) -> int:
+def _unfinished(bench: BenchEnvironment, tenants: list[Tenant]) -> int:
     question = "SELECT FROM background_jobs WHERE status <> 'completed' OR attempt <> 1"
-    return sum(ground.in_schema(tenant).execute(question).rowcount for tenant in tenants)
+    return sum(bench.in_schema(tenant).execute(question).rowcount for tenant in tenants)

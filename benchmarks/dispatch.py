@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from psycopg import sql
 
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
     from turno.store.api.rate_limits import DayLimits
     from turno.tenancy.identity.tenant import Tenant
@@ -41,11 +41,11 @@ OPEN_JOBS = 10  # a user has at most so many
 def run(options: Options) -> Report:
     """Measure enqueueing with the role switch, an idempotency key and the event, without and with limits."""
     report = Report("dispatch", "ms")
-    with open_ground() as ground, ExitStack() as stack:
+    with open_environment() as bench, ExitStack() as stack:
         report.facts[PEER] = "left out: ask for it with --peers"
-        contestants = _ours(ground, stack)
+        contestants = _ours(bench, stack)
         if options.peers:
-            contestants |= _peer(ground, stack, report)
+            contestants |= _peer(bench, stack, report)
         samples = interleaved(contestants, rounds=20 if options.quick else 150, seconds=options.seconds)
     report.add(samples)
     for name in OURS:
@@ -55,10 +55,10 @@ def run(options: Options) -> Report:
     return report
 
 
-def _ours(ground: Ground, stack: ExitStack) -> dict[str, Contestant]:
-    tenants = [ground.tenant(f"suc{number:04d}") for number in range(TENANTS)]
-    web = stack.enter_context(service_session(ground.logins, ground.logins.web, application="bench-web"))
-    insert = insert_into_floor(ground)
+def _ours(bench: BenchEnvironment, stack: ExitStack) -> dict[str, Contestant]:
+    tenants = [bench.tenant(f"suc{number:04d}") for number in range(TENANTS)]
+    web = stack.enter_context(service_session(bench.logins, bench.logins.web, application="bench-web"))
+    insert = insert_into_floor(bench)
     return {
         FLOOR: timed(lambda: web.execute(insert), times=TURN),
         OURS[0]: _enqueue(web, tenants[:1], None),
@@ -68,10 +68,10 @@ def _ours(ground: Ground, stack: ExitStack) -> dict[str, Contestant]:
     }
 
 
-def insert_into_floor(ground: Ground) -> bytes:
+def insert_into_floor(bench: BenchEnvironment) -> bytes:
     """Make a table that the web's role may insert into, and return the least that a durable transaction can do."""
-    web = sql.Identifier(ground.logins.web)
-    ground.admin.execute(
+    web = sql.Identifier(bench.logins.web)
+    bench.admin.execute(
         sql.SQL(
             "CREATE TABLE turno.floor (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, i integer NOT NULL,"
             " at timestamptz NOT NULL DEFAULT now());"
@@ -114,9 +114,9 @@ def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJo
         )
 
 
-def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contestant]:
+def _peer(bench: BenchEnvironment, stack: ExitStack, report: Report) -> dict[str, Contestant]:
     try:
-        peer = stack.enter_context(PgQueuer(ground.folder / "pgqueuer", ground.database("pgqueuer")))
+        peer = stack.enter_context(PgQueuer(bench.folder / "pgqueuer", bench.database("pgqueuer")))
     except PeerMissing as missing:
         report.facts[PEER] = str(missing)
         return {}

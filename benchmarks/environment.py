@@ -34,7 +34,7 @@ SHARED_BUFFERS = "512MB"  # what the peers were measured with, too
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BenchEnvironment:
     """An installed database on a server of its own; `admin` is its superuser's session."""
 
     cluster: Cluster
@@ -79,7 +79,7 @@ class Ground:
 
 
 @contextmanager
-def open_ground() -> Iterator[Ground]:
+def open_environment() -> Iterator[BenchEnvironment]:
     """Start a server that syncs every commit, install Turno in it, and take all of it away in the end."""
     folder = Path(tempfile.mkdtemp(prefix="turno-bench-"))
     try:
@@ -91,6 +91,6 @@ def open_ground() -> Iterator[Ground]:
             with psycopg.connect(url, autocommit=True) as admin:
                 install(admin, logins)
                 add_company(admin, logins, COMPANY, "Northwind Traders")
-                yield Ground(cluster, url, folder, logins, admin)
+                yield BenchEnvironment(cluster, url, folder, logins, admin)
     finally:
         shutil.rmtree(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import quantile
@@ -13,7 +13,7 @@ from turno.jobs.job import Priority
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from turno.tenancy.identity.tenant import Tenant
 
 SLOTS = 4
@@ -42,14 +42,14 @@ def run(options: Options) -> Report:
     """Keep every child of a pool busy with one tenant's backlog and measure how long another's single jobs wait."""
     report = Report("fairness", "ms")
     jobs = 20 if options.quick else 150
-    with open_ground() as ground, Client(ground) as client:
-        busy, quiet = ground.tenant("busy"), ground.tenant("quiet")
+    with open_environment() as bench, Client(bench) as client:
+        busy, quiet = bench.tenant("busy"), bench.tenant("quiet")
         samples = {}
         for name, scene in SCENES.items():
-            _clear(ground, busy, quiet)
+            _clear(bench, busy, quiet)
             if scene.jobs:
                 client.backlog(busy, scene.jobs, seconds=scene.seconds, priority=scene.priority)
-            with resident(ground, fewest=SLOTS, most=SLOTS):
+            with resident(bench, fewest=SLOTS, most=SLOTS):
                 samples[name] = _waits(client, quiet, jobs, scene.seconds)
     report.add(samples)
     p95 = {name: quantile(waits, 0.95) for name, waits in samples.items()}
@@ -60,10 +60,10 @@ def run(options: Options) -> Report:
     return report
 
 
-def _clear(ground: Ground, *tenants: Tenant) -> None:
+def _clear(bench: BenchEnvironment, *tenants: Tenant) -> None:
     for tenant in tenants:
-        ground.in_schema(tenant).execute("TRUNCATE background_jobs CASCADE")
-    ground.admin.execute("TRUNCATE turno.tickets")
+        bench.in_schema(tenant).execute("TRUNCATE background_jobs CASCADE")
+    bench.admin.execute("TRUNCATE turno.tickets")
 
 
 def _waits(client: Client, quiet: Tenant, jobs: int, seconds: float) -> list[float]:

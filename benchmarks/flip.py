@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bare_jobs import Leave
-from benchmarks.broker_environment import open_broker_ground
+from benchmarks.broker_environment import open_broker_environment
 from benchmarks.report import Report
 from turno.dispatch.dispatcher import Submission
 from turno.store.operator import routing
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from benchmarks.benchmark import Options
-    from benchmarks.broker_environment import BrokerGround
+    from benchmarks.broker_environment import BrokerEnvironment
 
 FLIP_EVERY = 1.0
 KILL_EVERY = 15.0
@@ -32,7 +32,7 @@ def run(options: Options) -> Report:
     """Submit all the while; count what was accepted, what ended, and what ended or took effect twice."""
     report = Report("flip", "ms")
     lasting = 12.0 if options.quick else 120.0
-    with open_broker_ground(tenants=4) as broken:
+    with open_broker_environment(tenants=4) as broken:
         residents = {
             broken.start(backend, POOL_MAX_CHILDREN="2").pid: backend for backend in ("pool", "rabbitmq", "rabbitmq")
         }
@@ -60,7 +60,7 @@ def run(options: Options) -> Report:
     return report
 
 
-def _submit(broken: BrokerGround, over: threading.Event, jobs: list[UUID], took: list[float]) -> None:
+def _submit(broken: BrokerEnvironment, over: threading.Event, jobs: list[UUID], took: list[float]) -> None:
     wanted = Submission(handler=Leave, payload={}, user_id="ana")
     with broken.web("pool", ttl=0.2) as web:
         while not over.wait(PAUSE):
@@ -72,8 +72,8 @@ def _submit(broken: BrokerGround, over: threading.Event, jobs: list[UUID], took:
                 jobs.append(verdict.job_id)
 
 
-def _flip(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) -> None:
-    logins = broken.ground.logins
+def _flip(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any]) -> None:
+    logins = broken.bench.logins
     with service_session(logins, logins.operator, application="bench-operator") as operator:
         while not over.wait(FLIP_EVERY):
             facts["flips"] += 1
@@ -81,23 +81,23 @@ def _flip(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) ->
             routing.reroute(operator, Defaults("pool"))
 
 
-def _kill(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) -> None:
+def _kill(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any]) -> None:
     while not over.wait(KILL_EVERY):
         _kill_now(broken, facts)
 
 
-def _kill_once(broken: BrokerGround, over: threading.Event, facts: dict[str, Any]) -> None:
+def _kill_once(broken: BrokerEnvironment, over: threading.Event, facts: dict[str, Any]) -> None:
     over.wait(3.0)
     _kill_now(broken, facts)
 
 
-def _kill_now(broken: BrokerGround, facts: dict[str, Any]) -> None:
+def _kill_now(broken: BrokerEnvironment, facts: dict[str, Any]) -> None:
     broken.node.kill()
     facts["broker_kills"] += 1
     broken.node.start()
 
 
-def _tally(broken: BrokerGround, jobs: list[UUID]) -> dict[str, Any]:
+def _tally(broken: BrokerEnvironment, jobs: list[UUID]) -> dict[str, Any]:
     there = completed = doubled = 0
     for tenant in broken.tenants:
         there += broken.count("background_jobs", tenant)
@@ -109,11 +109,11 @@ def _tally(broken: BrokerGround, jobs: list[UUID]) -> dict[str, Any]:
     return {"submitted": len(jobs), "completed": completed, "lost": len(jobs) - there, "doubled": doubled}
 
 
-def _run_by(broken: BrokerGround, residents: dict[int, str]) -> dict[str, int]:
+def _run_by(broken: BrokerEnvironment, residents: dict[int, str]) -> dict[str, int]:
     """Count the attempts of each backend: what no resident ran, a worker ran that exec had launched."""
     found = Counter[str]()
     for tenant in broken.tenants:
         query = "SELECT split_part(worker, ':', 2)::integer, count(*) FROM background_job_attempts GROUP BY 1"
-        for pid, attempts in broken.ground.in_schema(tenant).execute(query).fetchall():
+        for pid, attempts in broken.bench.in_schema(tenant).execute(query).fetchall():
             found[residents.get(pid, "exec")] += attempts
     return {backend: found[backend] for backend in BACKENDS}

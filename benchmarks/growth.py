@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import interleaved
@@ -14,7 +14,7 @@ from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
     from turno.tenancy.identity.tenant import Tenant
 
@@ -77,21 +77,21 @@ class Scene:
     """A server of its own with a pool."""
 
     def __init__(self, stack: ExitStack) -> None:
-        self._ground: Ground = stack.enter_context(open_ground())
-        self._client = stack.enter_context(Client(self._ground))
-        self._tenants: list[Tenant] = [self._ground.tenant(f"suc000{number}") for number in range(TENANTS)]
+        self._bench: BenchEnvironment = stack.enter_context(open_environment())
+        self._client = stack.enter_context(Client(self._bench))
+        self._tenants: list[Tenant] = [self._bench.tenant(f"suc000{number}") for number in range(TENANTS)]
 
     def fill(self, future: int, finished: int) -> None:
         """Put jobs there that are not due, and jobs that ended within the last days, with all that they leave."""
         for tenant in self._tenants:
-            admin = self._ground.in_schema(tenant)
+            admin = self._bench.in_schema(tenant)
             admin.execute(FUTURE, {"count": future // TENANTS, "tenant": tenant.id})
             admin.execute(FINISHED, {"count": finished // TENANTS})
-        self._ground.admin.execute("VACUUM ANALYZE")
+        self._bench.admin.execute("VACUUM ANALYZE")
 
     def open(self, stack: ExitStack) -> None:
         """Start the pool."""
-        stack.enter_context(resident(self._ground, fewest=CHILDREN, most=CHILDREN))
+        stack.enter_context(resident(self._bench, fewest=CHILDREN, most=CHILDREN))
 
     def drain(self, jobs: int) -> Contestant:
         """Return a contestant that has so many jobs done."""
@@ -100,7 +100,7 @@ class Scene:
             for tenant in self._tenants:
                 self._client.backlog(tenant, jobs // TENANTS)
             start = time.perf_counter()
-            self._ground.admin.execute("NOTIFY turno_jobs")
+            self._bench.admin.execute("NOTIFY turno_jobs")
             self._rest()
             return [(time.perf_counter() - start) * 1000 / jobs]
 
@@ -121,7 +121,7 @@ class Scene:
             raise RuntimeError("the pool does not finish its work")
 
     def _busy(self) -> bool:
-        row = self._ground.admin.execute(
+        row = self._bench.admin.execute(
             "SELECT EXISTS (SELECT FROM turno.tickets WHERE state = 'running')"
             " OR EXISTS (SELECT FROM turno.tickets WHERE state = 'ready')"
         ).fetchone()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, LiteralString
 from uuid import uuid4
 
 from benchmarks.dispatch import OPEN_JOBS, insert_into_floor
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.http_client import crowd, steady
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
@@ -21,7 +21,7 @@ from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.http_client import NextRequest, Request
 
 PATH = "/api/jobs/batch_invoicing"
@@ -33,25 +33,27 @@ FLOOR, OURS, STEADY = "bare route", "POST", "POST, 5 a second, spawning"
 def run(options: Options) -> Report:
     """Measure a crowd while every slot is taken, then a steady trickle whose every job may start a worker."""
     report = Report("http", "ms")
-    with open_ground() as ground, ExitStack() as stack:
-        tenant = ground.tenant("suc0001")
-        load_orders(ground.in_schema(tenant), range(len(ORDERS)))
-        insert_into_floor(ground)
-        bare = stack.enter_context(serving(ground, BARE))
-        turno = stack.enter_context(serving(ground, TURNO))
-        requests = _submissions(ground)
-        crowds = _crowds(ground, bare, turno, requests, rounds=4 if options.quick else 12)
-        ground.in_schema(tenant).execute("TRUNCATE background_jobs, turno.tickets")
-        took = _trickle(ground, turno, requests, report, times=50 if options.quick else 300)
+    with open_environment() as bench, ExitStack() as stack:
+        tenant = bench.tenant("suc0001")
+        load_orders(bench.in_schema(tenant), range(len(ORDERS)))
+        insert_into_floor(bench)
+        bare = stack.enter_context(serving(bench, BARE))
+        turno = stack.enter_context(serving(bench, TURNO))
+        requests = _submissions(bench)
+        crowds = _crowds(bench, bare, turno, requests, rounds=4 if options.quick else 12)
+        bench.in_schema(tenant).execute("TRUNCATE background_jobs, turno.tickets")
+        took = _trickle(bench, turno, requests, report, times=50 if options.quick else 300)
     report.add({**crowds, STEADY: took})
     report.compare(crowds, OURS, FLOOR, at_most=3.0)
     report.wanted[f"{STEADY} p99"] = 60.0
     return report
 
 
-def _crowds(ground: Ground, bare: int, turno: int, requests: NextRequest, *, rounds: int) -> dict[str, list[float]]:
+def _crowds(
+    bench: BenchEnvironment, bare: int, turno: int, requests: NextRequest, *, rounds: int
+) -> dict[str, list[float]]:
     """Return everybody's samples; Turno's hints find no free slot, so nothing is spawned."""
-    settings = ground.settings()
+    settings = bench.settings()
     places = SlotFolder(settings.slot_dir, settings.exec_max_processes)
     held = [place for _ in range(settings.exec_max_processes) if (place := places.take(""))]
     contestants = {
@@ -65,24 +67,24 @@ def _crowds(ground: Ground, bare: int, turno: int, requests: NextRequest, *, rou
             place.close()
 
 
-def _trickle(ground: Ground, port: int, requests: NextRequest, report: Report, *, times: int) -> list[float]:
+def _trickle(bench: BenchEnvironment, port: int, requests: NextRequest, report: Report, *, times: int) -> list[float]:
     """Return the samples of single POSTs; workers run what they ask for meanwhile, under the default cap."""
-    before = _workers_started(ground)
+    before = _workers_started(bench)
     took = steady(port, PATH, requests, every=0.2, times=times)
-    wait_until(lambda: not _count(ground, "FROM turno.tickets"), within=60)
-    wait_until(lambda: not _count(ground, "FROM turno.workers"), within=60)
-    started = _workers_started(ground) - before
+    wait_until(lambda: not _count(bench, "FROM turno.tickets"), within=60)
+    wait_until(lambda: not _count(bench, "FROM turno.workers"), within=60)
+    started = _workers_started(bench) - before
     report.facts |= {
         "spawns": started,
         "spawns per POST": started / times,
-        "jobs left": _count(ground, "FROM turno.tickets"),
+        "jobs left": _count(bench, "FROM turno.tickets"),
     }
     return took
 
 
-def _submissions(ground: Ground) -> NextRequest:
+def _submissions(bench: BenchEnvironment) -> NextRequest:
     """Return what makes the next request: a new key each, a new user before one has too many jobs waiting."""
-    settings, numbers = ground.settings(), count()
+    settings, numbers = bench.settings(), count()
     token = ""
 
     def next_request() -> Request:
@@ -101,14 +103,14 @@ def _nothing() -> Request:
     return {}, b""
 
 
-def _count(ground: Ground, rows: LiteralString) -> int:
-    (number,) = ground.admin.execute(f"SELECT count(*) {rows}").fetchone() or (0,)
+def _count(bench: BenchEnvironment, rows: LiteralString) -> int:
+    (number,) = bench.admin.execute(f"SELECT count(*) {rows}").fetchone() or (0,)
     return int(number)
 
 
-def _workers_started(ground: Ground) -> int:
+def _workers_started(bench: BenchEnvironment) -> int:
     # Statistics reach the table when a session ends, as each worker's does.
-    (number,) = ground.admin.execute(
+    (number,) = bench.admin.execute(
         "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relid = 'turno.workers'::regclass"
     ).fetchone() or (0,)
     return int(number)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from benchmarks import processor_time
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers import build_registry
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
     from turno.tenancy.identity.tenant import Tenant
 
@@ -56,13 +56,13 @@ def run(options: Options) -> Report:
     Both once more on one session in this process, in processor time: what others on the machine do adds nothing to it.
     """
     report = Report("invoicing", "ms")
-    with open_ground() as ground:
-        tenant = ground.tenant("suc0001")
-        load_orders(ground.in_schema(tenant), SHARE)
-        here = Here(ground, tenant)
+    with open_environment() as bench:
+        tenant = bench.tenant("suc0001")
+        load_orders(bench.in_schema(tenant), SHARE)
+        here = Here(bench, tenant)
         contestants: dict[str, Contestant] = {
-            FLOOR: _loop(ground, tenant),
-            OURS: _job(ground, tenant),
+            FLOOR: _loop(bench, tenant),
+            OURS: _job(bench, tenant),
             FLOOR_WORK: here.loop,
             OURS_WORK: here.attempt,
         }
@@ -75,31 +75,31 @@ def run(options: Options) -> Report:
     return report
 
 
-def _loop(ground: Ground, tenant: Tenant) -> Contestant:
+def _loop(bench: BenchEnvironment, tenant: Tenant) -> Contestant:
     def turn() -> list[float]:
-        _clear(ground, tenant)
-        with _handler_session(ground, tenant, psycopg.Connection[Any]) as session:
+        _clear(bench, tenant)
+        with _handler_session(bench, tenant, psycopg.Connection[Any]) as session:
             orders = [order for (order,) in session.execute("SELECT id FROM orders ORDER BY id")]
             start = time.perf_counter()
             with session.transaction():
                 for order in orders:
                     invoice_order(session, order, 1)
             took = (time.perf_counter() - start) * 1000
-        _check(ground, tenant)
+        _check(bench, tenant)
         return [took]
 
     return turn
 
 
-def _job(ground: Ground, tenant: Tenant) -> Contestant:
+def _job(bench: BenchEnvironment, tenant: Tenant) -> Contestant:
     def turn() -> list[float]:
-        _clear(ground, tenant)
-        job_id = _enqueue(ground, tenant)
+        _clear(bench, tenant)
+        job_id = _enqueue(bench, tenant)
         worker = [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
-        subprocess.run(worker, env=ground.environment(), check=True, cwd=ROOT)
-        _check(ground, tenant)
+        subprocess.run(worker, env=bench.environment(), check=True, cwd=ROOT)
+        _check(bench, tenant)
         row = (
-            ground.in_schema(tenant)
+            bench.in_schema(tenant)
             .execute(
                 "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000, (j.result ->> 'net_total')::numeric"
                 " FROM background_job_attempts a JOIN background_jobs j ON j.id = a.job_id WHERE j.id = %s",
@@ -117,17 +117,17 @@ def _job(ground: Ground, tenant: Tenant) -> Contestant:
 class Here:
     """Runs the loop and the attempt in this process; what they take is its processor time and its backend's."""
 
-    def __init__(self, ground: Ground, tenant: Tenant) -> None:
-        self._ground = ground
+    def __init__(self, bench: BenchEnvironment, tenant: Tenant) -> None:
+        self._bench = bench
         self._tenant = tenant
         self._login = HandlerLogin.of(tenant)
-        self._sessions = Sessions(lambda _: _handler_session(ground, tenant, HandlerConnection), keep=1)
-        self._engine = service_session(ground.logins, ground.logins.engine, application="bench-engine")
+        self._sessions = Sessions(lambda _: _handler_session(bench, tenant, HandlerConnection), keep=1)
+        self._engine = service_session(bench.logins, bench.logins.engine, application="bench-engine")
 
     def loop(self) -> list[float]:
         """Invoice every order in one transaction without a ledger."""
-        orders = _orders(self._ground, self._tenant)
-        _clear(self._ground, self._tenant)
+        orders = _orders(self._bench, self._tenant)
+        _clear(self._bench, self._tenant)
         session = self._sessions.take(self._login)
         before = self._spent()
         session.execute("BEGIN")
@@ -136,13 +136,13 @@ class Here:
         session.execute("COMMIT")
         took = self._spent() - before
         self._sessions.give_back(self._login, session)
-        _check(self._ground, self._tenant)
+        _check(self._bench, self._tenant)
         return [took]
 
     def attempt(self) -> list[float]:
         """Run one attempt of a job, from its start to its record."""
-        _clear(self._ground, self._tenant)
-        job_id, registry = _enqueue(self._ground, self._tenant), build_registry()
+        _clear(self._bench, self._tenant)
+        job_id, registry = _enqueue(self._bench, self._tenant), build_registry()
         worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=os.getpid())
         claim = tickets.claim_job(self._engine, worker, job_id, types=registry.versions)
         assert claim is not None  # noqa: S101 - nobody else takes it
@@ -151,26 +151,26 @@ class Here:
         executor.execute((claim,))
         took = self._spent() - before
         tickets.stop_worker(self._engine, worker)
-        _check(self._ground, self._tenant)
+        _check(self._bench, self._tenant)
         return [took]
 
     def _spent(self) -> float:
         """Return the milliseconds of processor time spent so far, by the session in use or kept."""
-        admin = self._ground.admin
+        admin = self._bench.admin
         row = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [HERE]).fetchone()
         return processor_time.milliseconds(os.getpid(), *(row or ()))
 
 
-def _orders(ground: Ground, tenant: Tenant) -> list[int]:
-    return [order for (order,) in ground.in_schema(tenant).execute("SELECT id FROM orders ORDER BY id")]
+def _orders(bench: BenchEnvironment, tenant: Tenant) -> list[int]:
+    return [order for (order,) in bench.in_schema(tenant).execute("SELECT id FROM orders ORDER BY id")]
 
 
-def _handler_session(ground: Ground, tenant: Tenant, kind: type[C]) -> C:
-    return handler_session(ground.logins, HandlerLogin.of(tenant), application=HERE, kind=kind)
+def _handler_session(bench: BenchEnvironment, tenant: Tenant, kind: type[C]) -> C:
+    return handler_session(bench.logins, HandlerLogin.of(tenant), application=HERE, kind=kind)
 
 
-def _enqueue(ground: Ground, tenant: Tenant) -> UUID:
-    payload = {"order_ids": _orders(ground, tenant), "point_of_sale": 1}
+def _enqueue(bench: BenchEnvironment, tenant: Tenant) -> UUID:
+    payload = {"order_ids": _orders(bench, tenant), "point_of_sale": 1}
     job = NewJob(
         type=BatchInvoicing.type,
         version=1,
@@ -181,17 +181,17 @@ def _enqueue(ground: Ground, tenant: Tenant) -> UUID:
         payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
         user_id="ana",
     )
-    with service_session(ground.logins, ground.logins.web, application="bench-web") as web:
+    with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
         job_id: UUID = call_as_api(web, tenant, ENQUEUE, job.parameters())["job_id"]
     return job_id
 
 
-def _clear(ground: Ground, tenant: Tenant) -> None:
-    ground.in_schema(tenant).execute("TRUNCATE invoices, invoice_lines, invoice_counters, background_job_items")
+def _clear(bench: BenchEnvironment, tenant: Tenant) -> None:
+    bench.in_schema(tenant).execute("TRUNCATE invoices, invoice_lines, invoice_counters, background_job_items")
 
 
-def _check(ground: Ground, tenant: Tenant) -> None:
-    admin = ground.in_schema(tenant)
+def _check(bench: BenchEnvironment, tenant: Tenant) -> None:
+    admin = bench.in_schema(tenant)
     found = admin.execute("SELECT count(*), sum(net_total) FROM invoices").fetchone()
     if found != (len(SHARE), expected_net_total(SHARE)) or check_invoices(admin) != SPOTLESS:
         raise WrongTotals(f"invoices and their net total are {found}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.latency_probe import Chime, Ring
 from benchmarks.report import Report
 from benchmarks.resident import Client, anonymous_megabytes, children, pss_megabytes, resident
@@ -30,8 +30,8 @@ def run(options: Options) -> Report:
     """
     report = Report("memory", "MB")
     share = 20 if options.quick else 1
-    with open_ground() as ground, Client(ground) as client:
-        tenants = [ground.tenant(f"suc000{number}") for number in range(TENANTS)]
+    with open_environment() as bench, Client(bench) as client:
+        tenants = [bench.tenant(f"suc000{number}") for number in range(TENANTS)]
 
         def have_done(jobs: dict[type[Ring], int]) -> dict[int, float]:
             for handler, count in jobs.items():
@@ -40,7 +40,7 @@ def run(options: Options) -> Report:
             client.wait_until_left(0, within=1800)
             return _sizes(pool)
 
-        with resident(ground, fewest=CHILDREN, most=CHILDREN, POOL_JOBS_PER_CHILD="100000000") as pool:
+        with resident(bench, fewest=CHILDREN, most=CHILDREN, POOL_JOBS_PER_CHILD="100000000") as pool:
             idle = _sizes(pool)
             at_first, at_last = have_done(TENTH), have_done(REST)
             report.facts["largest child, PSS"] = max(pss_megabytes(pid) for pid in children(pool))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from benchmarks.latency_probe import Bell
 from benchmarks.peer import PeerMissing
 from benchmarks.pgqueuer_peer import PgQueuer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
 
 FLOOR, WARM, COLD, PEER = "floor", "session warm", "session cold", "pgqueuer"
@@ -35,12 +35,12 @@ GOALS = {WARM: (2.6, 6.0)}
 def run(options: Options) -> Report:
     """Measure single jobs, each after the one before has ended."""
     report = Report("pickup", "ms")
-    with open_ground() as ground, Client(ground) as client, _listener(ground) as floor, ExitStack() as stack:
+    with open_environment() as bench, Client(bench) as client, _listener(bench) as floor, ExitStack() as stack:
         report.facts[PEER] = "left out: ask for it with --peers"
-        peer = _peer(ground, stack, report) if options.peers else {}
-        often = ground.tenant("often")
-        seldom = cycle([ground.tenant(f"seldom{n}") for n in range(KEPT + 2)])
-        with resident(ground, fewest=1, most=1, POOL_SESSIONS_PER_CHILD=str(KEPT)):
+        peer = _peer(bench, stack, report) if options.peers else {}
+        often = bench.tenant("often")
+        seldom = cycle([bench.tenant(f"seldom{n}") for n in range(KEPT + 2)])
+        with resident(bench, fewest=1, most=1, POOL_SESSIONS_PER_CHILD=str(KEPT)):
 
             def warm() -> list[float]:
                 client.pick_up(often)  # after the cold ones its session is gone
@@ -63,9 +63,9 @@ def run(options: Options) -> Report:
     return report
 
 
-def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contestant]:
+def _peer(bench: BenchEnvironment, stack: ExitStack, report: Report) -> dict[str, Contestant]:
     try:
-        peer = stack.enter_context(PgQueuer(ground.folder / PEER, ground.database(PEER), works=True))
+        peer = stack.enter_context(PgQueuer(bench.folder / PEER, bench.database(PEER), works=True))
     except PeerMissing as missing:
         report.facts[PEER] = str(missing)
         return {}
@@ -74,11 +74,11 @@ def _peer(ground: Ground, stack: ExitStack, report: Report) -> dict[str, Contest
 
 
 @contextmanager
-def _listener(ground: Ground) -> Iterator[Contestant]:
-    ground.admin.execute("CREATE TABLE public.floor (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
-    place = ground.folder / "floor"
-    with closing(Bell(place)) as bell, psycopg.connect(ground.url, autocommit=True) as session:
-        worker = subprocess.Popen([sys.executable, "-m", "benchmarks.listening_process", ground.url, place], cwd=ROOT)
+def _listener(bench: BenchEnvironment) -> Iterator[Contestant]:
+    bench.admin.execute("CREATE TABLE public.floor (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
+    place = bench.folder / "floor"
+    with closing(Bell(place)) as bell, psycopg.connect(bench.url, autocommit=True) as session:
+        worker = subprocess.Popen([sys.executable, "-m", "benchmarks.listening_process", bench.url, place], cwd=ROOT)
 
         def one() -> float:
             start = time.monotonic_ns()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from benchmarks.environment import KEY, TABLES, open_ground
+from benchmarks.environment import KEY, TABLES, open_environment
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, milliseconds, timed
 from turno.tenancy.identity.logins import Logins
@@ -17,7 +17,7 @@ from turno.tenancy.schema_migrations.all_schemas import migrate
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
 
 MANY = 200
@@ -28,13 +28,13 @@ FLOOR, OURS = "bare files", "tenant"
 def run(options: Options) -> Report:
     """Measure each tenant's adding, then how long `migrate` takes to find that nothing is to be done."""
     report = Report("provision", "ms")
-    with open_ground() as ground, psycopg.connect(ground.database("floor"), autocommit=True) as beside:
-        contestants = {FLOOR: _bare(beside), OURS: _add(ground)}
+    with open_environment() as bench, psycopg.connect(bench.database("floor"), autocommit=True) as beside:
+        contestants = {FLOOR: _bare(beside), OURS: _add(bench)}
         samples = interleaved(
             contestants, rounds=8 if options.quick else MANY // TURN, warm_up=0, seconds=options.seconds
         )
         outcomes: list[Any] = []
-        again = milliseconds(lambda: outcomes.extend(migrate(lambda: psycopg.connect(ground.url), ground.logins)))
+        again = milliseconds(lambda: outcomes.extend(migrate(lambda: psycopg.connect(bench.url), bench.logins)))
     report.add({**samples, "migrate again": [again]})
     report.compare(samples, OURS, FLOOR)
     report.wanted[f"seconds for {MANY}"] = 20.0
@@ -46,9 +46,9 @@ def run(options: Options) -> Report:
     return report
 
 
-def _add(ground: Ground) -> Contestant:
+def _add(bench: BenchEnvironment) -> Contestant:
     slugs = (f"suc{number:04d}" for number in count())
-    return timed(lambda: ground.tenant(next(slugs)), times=TURN)
+    return timed(lambda: bench.tenant(next(slugs)), times=TURN)
 
 
 def _bare(admin: psycopg.Connection[Any]) -> Contestant:

@@ -7,14 +7,14 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, resident
 from benchmarks.sampling import quantile
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from turno.tenancy.identity.tenant import Tenant
 
 CHILD, WORKER = "child killed", "worker killed"
@@ -26,13 +26,13 @@ def run(options: Options) -> Report:
     """Measure with no back-off after a child's death, so that only noticing and starting again take time."""
     report = Report("recovery", "ms")
     timings = QUICK_PACE if options.quick else {}
-    with open_ground() as ground, Client(ground) as client:
-        tenant = ground.tenant("suc0001")
-        with resident(ground, fewest=2, most=2):
+    with open_environment() as bench, Client(bench) as client:
+        tenant = bench.tenant("suc0001")
+        with resident(bench, fewest=2, most=2):
             children = [_of_a_child(client, tenant) for _ in range(20 if options.quick else 300)]
-        workers = [_of_a_worker(ground, client, tenant, timings) for _ in range(1 if options.quick else 3)]
+        workers = [_of_a_worker(bench, client, tenant, timings) for _ in range(1 if options.quick else 3)]
         unfinished = "SELECT FROM background_jobs WHERE status <> 'completed' OR attempt <> 2"
-        report.facts["not completed at their second attempt"] = ground.in_schema(tenant).execute(unfinished).rowcount
+        report.facts["not completed at their second attempt"] = bench.in_schema(tenant).execute(unfinished).rowcount
     report.add({CHILD: children, WORKER: workers})
     report.facts[f"{CHILD}, p99"] = quantile(children, 0.99)
     report.facts[f"{WORKER}, longest, back-off of 5 s included"] = max(workers)
@@ -55,11 +55,11 @@ def _of_a_child(client: Client, tenant: Tenant) -> float:
     return took
 
 
-def _of_a_worker(ground: Ground, client: Client, tenant: Tenant, timings: dict[str, str]) -> float:
-    with resident(ground, fewest=1, most=1, **timings) as doomed:
+def _of_a_worker(bench: BenchEnvironment, client: Client, tenant: Tenant, timings: dict[str, str]) -> float:
+    with resident(bench, fewest=1, most=1, **timings) as doomed:
         client.enqueue(tenant, seconds=LENGTH)
         client.hear()
-        with resident(ground, fewest=1, most=1, **timings):
+        with resident(bench, fewest=1, most=1, **timings):
             killed = time.monotonic_ns()
             doomed.kill()
             took = (client.hear(within=120).at - killed) / 1e6

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.latency_probe import Rung
     from turno.tenancy.identity.tenant import Tenant
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 class Client:
     """Enqueues as the web does, hint included, and listens for the first lines."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self.bell = Bell(ground.folder / "bell")
-        self._queue = pool_queue(ground.settings())
-        self._web = service_session(ground.logins, ground.logins.web, application="bench-web")
+    def __init__(self, bench: BenchEnvironment) -> None:
+        self._bench = bench
+        self.bell = Bell(bench.folder / "bell")
+        self._queue = pool_queue(bench.settings())
+        self._web = service_session(bench.logins, bench.logins.web, application="bench-web")
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +89,7 @@ class Client:
             "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])).job_id"
             " FROM generate_series(1, {})) AS jobs"
         ).format(sql.Identifier(tenant.schema), sql.Literal(count))
-        if self._ground.admin.execute(statement, new.parameters()).fetchone() != (count,):
+        if self._bench.admin.execute(statement, new.parameters()).fetchone() != (count,):
             raise RuntimeError(f"not every one of {count} jobs was enqueued")
 
     def hear(self, within: float = 60.0) -> Rung:
@@ -97,7 +97,7 @@ class Client:
         return self.bell.hear(within)
 
     def _left(self) -> int:
-        row = self._ground.admin.execute("SELECT count(*) FROM turno.tickets").fetchone()
+        row = self._bench.admin.execute("SELECT count(*) FROM turno.tickets").fetchone()
         return int(row[0]) if row else 0
 
 
@@ -117,11 +117,11 @@ def _job(payload: dict[str, Any], *, handler: type[Ring] = Ring, priority: Prior
 
 @contextmanager
 def resident(
-    ground: Ground, *, fewest: int, most: int, handlers: str = PROBE, **settings: str
+    bench: BenchEnvironment, *, fewest: int, most: int, handlers: str = PROBE, **settings: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a pool of the handlers at this place from when it is ready, with its fewest children, until the end."""
-    sign = ground.folder / f"alive-{time.monotonic_ns()}"
-    environment = ground.environment(
+    sign = bench.folder / f"alive-{time.monotonic_ns()}"
+    environment = bench.environment(
         QUEUE_BACKEND="pool",
         HANDLERS=handlers,
         POOL_MIN_CHILDREN=str(fewest),

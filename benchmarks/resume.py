@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
     from turno.tenancy.identity.tenant import Tenant
 
@@ -34,10 +34,10 @@ class NotResumed(Exception):
 def run(options: Options) -> Report:
     """Measure the attempt from its start to its end as its row says; the floor is a job of that one item."""
     report = Report("resume", "ms")
-    with open_ground() as ground:
-        tenant = ground.tenant("suc0001")
-        load_orders(ground.in_schema(tenant), range(1))
-        contestants = {FLOOR: _attempt(ground, tenant, 1), OURS: _attempt(ground, tenant, ITEMS)}
+    with open_environment() as bench:
+        tenant = bench.tenant("suc0001")
+        load_orders(bench.in_schema(tenant), range(1))
+        contestants = {FLOOR: _attempt(bench, tenant, 1), OURS: _attempt(bench, tenant, ITEMS)}
         samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
     report.add(samples)
     report.compare(samples, OURS, FLOOR)
@@ -46,24 +46,24 @@ def run(options: Options) -> Report:
     return report
 
 
-def _attempt(ground: Ground, tenant: Tenant, items: int) -> Contestant:
+def _attempt(bench: BenchEnvironment, tenant: Tenant, items: int) -> Contestant:
     def turn() -> list[float]:
-        admin = ground.in_schema(tenant)
+        admin = bench.in_schema(tenant)
         admin.execute("TRUNCATE invoices, invoice_lines, invoice_counters, background_job_items")
         row = admin.execute("SELECT id FROM orders").fetchone()
         if row is None:
             raise NotResumed("no order was loaded")
         # Orders are taken in the order of their ids: the one that is left is the last.
         orders = [*range(row[0] - items + 1, row[0]), row[0]]
-        job_id = _enqueue(ground, tenant, orders)
-        admin = ground.in_schema(tenant)
+        job_id = _enqueue(bench, tenant, orders)
+        admin = bench.in_schema(tenant)
         admin.execute(
             "INSERT INTO background_job_items (job_id, key, state)"
             " SELECT %s, key::text, 'done' FROM unnest(%s::bigint[]) AS key",
             [job_id, orders[:-1]],
         )
         worker = [sys.executable, str(ROOT / "cli" / "background_worker.py"), str(job_id)]
-        subprocess.run(worker, env=ground.environment(), check=True, cwd=ROOT)
+        subprocess.run(worker, env=bench.environment(), check=True, cwd=ROOT)
         ended = admin.execute(
             "SELECT extract(epoch FROM a.finished_at - a.started_at) * 1000, j.result ->> 'invoiced',"
             " (SELECT count(*) FROM invoices)"
@@ -77,7 +77,7 @@ def _attempt(ground: Ground, tenant: Tenant, items: int) -> Contestant:
     return turn
 
 
-def _enqueue(ground: Ground, tenant: Tenant, orders: list[int]) -> UUID:
+def _enqueue(bench: BenchEnvironment, tenant: Tenant, orders: list[int]) -> UUID:
     payload = {"order_ids": orders, "point_of_sale": 1}
     job = NewJob(
         type=BatchInvoicing.type,
@@ -89,6 +89,6 @@ def _enqueue(ground: Ground, tenant: Tenant, orders: list[int]) -> UUID:
         payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
         user_id="ana",
     )
-    with service_session(ground.logins, ground.logins.web, application="bench-web") as web:
+    with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
         job_id: UUID = call_as_api(web, tenant, ENQUEUE, job.parameters())["job_id"]
     return job_id

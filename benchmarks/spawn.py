@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from benchmarks.first_line import FirstLine
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
     from turno.tenancy.identity.tenant import Tenant
 
@@ -37,9 +37,9 @@ CONNECT = "import psycopg, sys; psycopg.connect(sys.argv[1]); import time; print
 def run(options: Options) -> Report:
     """Measure cold starts: nothing is warm but the files."""
     report = Report("spawn", "ms")
-    with open_ground() as ground, service_session(ground.logins, ground.logins.web, application="bench-web") as web:
-        contestants = {FLOOR: _floor(ground.url, to_exit=True), LAST_LINE: _floor(ground.url, to_exit=False)}
-        contestants["spawn"] = _spawn(ground, web, ground.tenant("suc0001"))
+    with open_environment() as bench, service_session(bench.logins, bench.logins.web, application="bench-web") as web:
+        contestants = {FLOOR: _floor(bench.url, to_exit=True), LAST_LINE: _floor(bench.url, to_exit=False)}
+        contestants["spawn"] = _spawn(bench, web, bench.tenant("suc0001"))
         samples = interleaved(contestants, rounds=15 if options.quick else 60, seconds=options.seconds)
     report.add(samples)
     report.compare(samples, "spawn", FLOOR, at_most=1.6)
@@ -57,23 +57,23 @@ def _floor(url: str, *, to_exit: bool) -> Contestant:
     return turn
 
 
-def _spawn(ground: Ground, web: psycopg.Connection[Any], tenant: Tenant) -> Contestant:
+def _spawn(bench: BenchEnvironment, web: psycopg.Connection[Any], tenant: Tenant) -> Contestant:
     queue = ExecQueue(
         root=ROOT,
-        slots=SlotFolder(ground.folder / "slots", 1),
-        log_file=ground.folder / "workers.log",
-        environment=ground.environment(HANDLERS="benchmarks.first_line:HANDLERS"),
+        slots=SlotFolder(bench.folder / "slots", 1),
+        log_file=bench.folder / "workers.log",
+        environment=bench.environment(HANDLERS="benchmarks.first_line:HANDLERS"),
     )
 
     def turn() -> list[float]:
-        note = ground.folder / str(uuid4())
+        note = bench.folder / str(uuid4())
         job_id = call_as_api(web, tenant, ENQUEUE, _job(note).parameters())["job_id"]
         start = time.monotonic_ns()
         if not queue.offer(JobRef(tenant.slug, job_id)):
             raise RuntimeError("no slot was free")
         _wait_for_workers()
         if not wait_until(note.exists, within=5):
-            raise RuntimeError((ground.folder / "workers.log").read_text())
+            raise RuntimeError((bench.folder / "workers.log").read_text())
         return [(int(note.read_text()) - start) / 1e6]
 
     return turn

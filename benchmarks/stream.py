@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from benchmarks.http_client import Client
 from benchmarks.report import Report
 from benchmarks.sampling import quantile
@@ -26,7 +26,7 @@ from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.web_process import WebProcess
 
 VIEWERS = 10  # of each tenant's job
@@ -43,14 +43,14 @@ def run(options: Options) -> Report:
     """Measure from the moment a commit is asked for to the moment the client has read the event."""
     report = Report("stream", "ms")
     tenants = 20 if options.quick else 100
-    with open_ground() as ground, ExitStack() as stack:
-        jobs = [_job(ground, number) for number in range(tenants)]
+    with open_environment() as bench, ExitStack() as stack:
+        jobs = [_job(bench, number) for number in range(tenants)]
         streams = tenants * VIEWERS
         web = stack.enter_context(
-            serving_process(ground, TURNO, WEB_STREAMS_PER_TENANT="100000", WEB_STREAMS_PER_USER="100000")
+            serving_process(bench, TURNO, WEB_STREAMS_PER_TENANT="100000", WEB_STREAMS_PER_USER="100000")
         )
-        each = _to_each(ground, web, jobs, report, seconds=8 if options.quick else 30)
-        everybody = _to_all(ground, web, jobs[0], streams, changes=20 if options.quick else 60)
+        each = _to_each(bench, web, jobs, report, seconds=8 if options.quick else 30)
+        everybody = _to_all(bench, web, jobs[0], streams, changes=20 if options.quick else 60)
     report.add({TO_EACH: each.latencies, TO_ALL: everybody.latencies, HEALTH: each.health})
     report.facts |= {
         "p50_ms": statistics.median(each.latencies),
@@ -82,12 +82,9 @@ class Outcome:
             self.missed += not reader.arrived
 
 
-def _to_each(ground: Ground, web: WebProcess, jobs: list[Job], report: Report, *, seconds: float) -> Outcome:
+def _to_each(bench: BenchEnvironment, web: WebProcess, jobs: list[Job], report: Report, *, seconds: float) -> Outcome:
     openings = [
-        (path, _headers(ground, job))
-        for job in jobs
-        for path in _paths(job)
-        for _ in range(VIEWERS // len(_paths(job)))
+        (path, _headers(bench, job)) for job in jobs for path in _paths(job) for _ in range(VIEWERS // len(_paths(job)))
     ]
     # The first requests open the pool's sessions and start its threads, which streams do not cost.
     first = Readers(web.port, openings[:WARM_UP])
@@ -101,22 +98,22 @@ def _to_each(ground: Ground, web: WebProcess, jobs: list[Job], report: Report, *
     report.facts |= {
         "all open after s": opened,
         "KB a stream": (_memory(web) - before) / len(openings),
-        "database sessions": _sessions(ground),
+        "database sessions": _sessions(bench),
         "threads": len(list(Path(f"/proc/{web.worker}/task").iterdir())),
     }
     health = Health(web.port)
-    changed = _write(ground, jobs, changes=round(A_SECOND * seconds), a_second=A_SECOND, end=True)
+    changed = _write(bench, jobs, changes=round(A_SECOND * seconds), a_second=A_SECOND, end=True)
     readers.wait_until_over(5)
     latencies = health.stop()
     readers.close()
     return Outcome(readers, changed, latencies)
 
 
-def _to_all(ground: Ground, web: WebProcess, like: Job, streams: int, *, changes: int) -> Outcome:
-    job = _enqueue(ground, like)
-    readers = Readers(web.port, [(f"/api/jobs/{job['id']}/stream", _headers(ground, job))] * streams)
+def _to_all(bench: BenchEnvironment, web: WebProcess, like: Job, streams: int, *, changes: int) -> Outcome:
+    job = _enqueue(bench, like)
+    readers = Readers(web.port, [(f"/api/jobs/{job['id']}/stream", _headers(bench, job))] * streams)
     readers.wait_until_ready()
-    changed = _write(ground, [job], changes=changes, a_second=4, end=True)
+    changed = _write(bench, [job], changes=changes, a_second=4, end=True)
     readers.wait_until_over(5)
     readers.close()
     return Outcome(readers, changed, [])
@@ -126,17 +123,17 @@ def _paths(job: Job) -> tuple[str, str]:
     return f"/api/jobs/{job['id']}/stream", "/api/stream"
 
 
-def _headers(ground: Ground, job: Job) -> dict[str, str]:
-    token = development_token(ground.settings(), user="ana", tenants=[job["slug"]])
+def _headers(bench: BenchEnvironment, job: Job) -> dict[str, str]:
+    token = development_token(bench.settings(), user="ana", tenants=[job["slug"]])
     return {"Authorization": f"Bearer {token}", "X-Schema": job["slug"]}
 
 
-def _job(ground: Ground, number: int) -> Job:
-    tenant = ground.tenant(f"suc{number:04d}")
-    return _enqueue(ground, {"slug": tenant.slug, "schema": tenant.schema, "tenant": tenant.id, "of": tenant})
+def _job(bench: BenchEnvironment, number: int) -> Job:
+    tenant = bench.tenant(f"suc{number:04d}")
+    return _enqueue(bench, {"slug": tenant.slug, "schema": tenant.schema, "tenant": tenant.id, "of": tenant})
 
 
-def _enqueue(ground: Ground, like: Job) -> Job:
+def _enqueue(bench: BenchEnvironment, like: Job) -> Job:
     payload = {"order_ids": [1], "point_of_sale": 1}
     new = NewJob(
         type=BatchInvoicing.type,
@@ -148,16 +145,16 @@ def _enqueue(ground: Ground, like: Job) -> Job:
         payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
         user_id="ana",
     )
-    with service_session(ground.logins, ground.logins.web, application="bench-web") as session:
+    with service_session(bench.logins, bench.logins.web, application="bench-web") as session:
         return like | {"id": str(call_as_api(session, like["of"], ENQUEUE, new.parameters())["job_id"])}
 
 
-def _write(ground: Ground, jobs: list[Job], **orders: Any) -> Changed:
+def _write(bench: BenchEnvironment, jobs: list[Job], **orders: Any) -> Changed:
     named = [{key: job[key] for key in ("id", "schema", "tenant")} for job in jobs]
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.stream_writer"],
-        input=json.dumps({"url": ground.url, "jobs": named} | orders),
-        env=ground.environment(),
+        input=json.dumps({"url": bench.url, "jobs": named} | orders),
+        env=bench.environment(),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,
@@ -197,8 +194,8 @@ def _memory(web: WebProcess) -> float:
     raise LookupError("Pss")
 
 
-def _sessions(ground: Ground) -> dict[str, int]:
-    rows = ground.admin.execute(
+def _sessions(bench: BenchEnvironment) -> dict[str, int]:
+    rows = bench.admin.execute(
         "SELECT application_name, count(*) FROM pg_stat_activity WHERE application_name LIKE 'turno-%'"
         " GROUP BY 1 ORDER BY 1"
     )

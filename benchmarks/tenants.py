@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, LiteralString
 
 from benchmarks import processor_time
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.report import Report
 from benchmarks.resident import Client, children, pss_megabytes, resident
 from benchmarks.sampling import Figure, quantile
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from turno.tenancy.identity.tenant import Tenant
 
 CHILDREN, KEPT = 2, 4
@@ -33,10 +33,10 @@ def run(options: Options) -> Report:
     counts = (1, 20) if options.quick else (1, 20, 100, 1_000)
     tenants: list[Tenant] = []
     seen: list[dict[str, float]] = []
-    with open_ground() as ground, Client(ground) as client:
+    with open_environment() as bench, Client(bench) as client:
         for count in counts:
-            tenants += [ground.tenant(f"suc{n:04}") for n in range(len(tenants), count)]
-            took, facts = _measured(ground, client, tenants, quick=options.quick)
+            tenants += [bench.tenant(f"suc{n:04}") for n in range(len(tenants), count)]
+            took, facts = _measured(bench, client, tenants, quick=options.quick)
             report.figures[f"warm pick-up, {count} tenants"] = Figure.of(took)
             report.facts[f"{count} tenants"] = facts
             seen.append(facts)
@@ -67,34 +67,34 @@ def _judge(report: Report, seen: list[dict[str, float]]) -> None:
 
 
 def _measured(
-    ground: Ground, client: Client, tenants: list[Tenant], *, quick: bool
+    bench: BenchEnvironment, client: Client, tenants: list[Tenant], *, quick: bool
 ) -> tuple[list[float], dict[str, float]]:
     facts: dict[str, float] = {}
-    with resident(ground, fewest=CHILDREN, most=CHILDREN, POOL_SESSIONS_PER_CHILD=str(KEPT)) as pool:
+    with resident(bench, fewest=CHILDREN, most=CHILDREN, POOL_SESSIONS_PER_CHILD=str(KEPT)) as pool:
         for tenant in tenants:
             client.backlog(tenant, max(3, 120 // len(tenants)))
         facts["sessions at work"] = 0
-        while _count(ground, "SELECT count(*) FROM turno.tickets"):
-            facts["sessions at work"] = max(facts["sessions at work"], _count(ground, SESSIONS))
+        while _count(bench, "SELECT count(*) FROM turno.tickets"):
+            facts["sessions at work"] = max(facts["sessions at work"], _count(bench, SESSIONS))
         # What adding them left to do in the catalogs is no part of having them.
-        ground.admin.execute("VACUUM ANALYZE pg_class, pg_attribute, pg_proc, pg_depend, turno.tickets")
+        bench.admin.execute("VACUUM ANALYZE pg_class, pg_attribute, pg_proc, pg_depend, turno.tickets")
         for _ in range(CHILDREN * 10):
             client.pick_up(tenants[0])
-        times, workers = 50 if quick else 200, _processes(ground, pool)
+        times, workers = 50 if quick else 200, _processes(bench, pool)
         before = processor_time.milliseconds(*workers)
         took = [client.pick_up(tenants[0]) for _ in range(times)]
         facts["processor ms a pick-up"] = (processor_time.milliseconds(*workers) - before) / times
         facts["warm p50, ms"] = quantile(took, 0.5)
         time.sleep(REST)
-        facts["sessions after"] = min(_count(ground, SESSIONS) for _ in range(100))
+        facts["sessions after"] = min(_count(bench, SESSIONS) for _ in range(100))
         facts["idle PSS, MB"] = sum(map(pss_megabytes, (pool.pid, *children(pool))))
         facts["idle CPU, %"] = _idle_percent(pool, 10 if quick else 20)
     return took, facts
 
 
-def _processes(ground: Ground, pool: subprocess.Popen[bytes]) -> list[int]:
+def _processes(bench: BenchEnvironment, pool: subprocess.Popen[bytes]) -> list[int]:
     """Return the pool's processes and those of the database that serve it."""
-    backends = ground.admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'turno-%'").fetchall()
+    backends = bench.admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'turno-%'").fetchall()
     return [pool.pid, *children(pool), *(pid for (pid,) in backends)]
 
 
@@ -105,6 +105,6 @@ def _idle_percent(pool: subprocess.Popen[bytes], seconds: float) -> float:
     return (processor_time.milliseconds(*processes) - before) / seconds / 10
 
 
-def _count(ground: Ground, question: LiteralString) -> int:
-    row = ground.admin.execute(question).fetchone()
+def _count(bench: BenchEnvironment, question: LiteralString) -> int:
+    row = bench.admin.execute(question).fetchone()
     return int(row[0]) if row else 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, LiteralString, Self
 import psycopg
 from psycopg import sql
 
-from benchmarks.environment import ROOT, open_ground
+from benchmarks.environment import ROOT, open_environment
 from benchmarks.noop_handlers import Tally, TallyAlone
 from benchmarks.peer import PeerMissing, install, version
 from benchmarks.report import Report
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from benchmarks.benchmark import Options
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
     from turno.tenancy.identity.tenant import Tenant
 
@@ -41,14 +41,14 @@ def run(options: Options) -> Report:
     report = Report("throughput", "ms a job")
     jobs = 500 if options.quick else 3_000
     some = TENANTS[:2] if options.quick else TENANTS
-    with open_ground() as ground, ExitStack() as stack:
-        contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(Workers(skip_locked(ground))).turn(jobs)}
-        contestants |= _peer(ground, stack, report, jobs) if options.peers else {}
-        tenants = [ground.tenant(f"suc{number:04d}") for number in range(max(some))]
-        stack.enter_context(Pool(ground))
+    with open_environment() as bench, ExitStack() as stack:
+        contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(Workers(skip_locked(bench))).turn(jobs)}
+        contestants |= _peer(bench, stack, report, jobs) if options.peers else {}
+        tenants = [bench.tenant(f"suc{number:04d}") for number in range(max(some))]
+        stack.enter_context(Pool(bench))
         for handler, times in ((Tally, 5), (TallyAlone, 1)):
             for count in some:
-                drain = Drain(ground, tenants[:count], handler).turn(times * jobs)
+                drain = Drain(bench, tenants[:count], handler).turn(times * jobs)
                 contestants[f"{handler.type}, {count} tenants"] = drain
         samples = interleaved(contestants, rounds=3 if options.quick else 15, seconds=options.seconds)
     report.add(samples)
@@ -64,13 +64,13 @@ def run(options: Options) -> Report:
     return report
 
 
-def _peer(ground: Ground, stack: ExitStack, report: Report, jobs: int) -> dict[str, Contestant]:
+def _peer(bench: BenchEnvironment, stack: ExitStack, report: Report, jobs: int) -> dict[str, Contestant]:
     try:
-        workers = stack.enter_context(Workers(procrastinate(ground)))
+        workers = stack.enter_context(Workers(procrastinate(bench)))
     except PeerMissing as missing:
         report.facts[PEER] = str(missing)
         return {}
-    report.facts[PEER] = version(ground.folder / PEER / "bin" / "python", PEER)
+    report.facts[PEER] = version(bench.folder / PEER / "bin" / "python", PEER)
     return {PEER: workers.turn(jobs)}
 
 
@@ -88,9 +88,9 @@ class Queue:
     spans: LiteralString
 
 
-def skip_locked(ground: Ground) -> Queue:
+def skip_locked(bench: BenchEnvironment) -> Queue:
     """Return the hand-written loop."""
-    url = ground.database("floor")
+    url = bench.database("floor")
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(TABLE)
     return Queue(
@@ -102,10 +102,10 @@ def skip_locked(ground: Ground) -> Queue:
     )
 
 
-def procrastinate(ground: Ground) -> Queue:
+def procrastinate(bench: BenchEnvironment) -> Queue:
     """Return Procrastinate with its schema applied; raises PeerMissing."""
-    python = install(ground.folder / PEER, "procrastinate", "psycopg[binary,pool]")
-    url = ground.database(PEER)
+    python = install(bench.folder / PEER, "procrastinate", "psycopg[binary,pool]")
+    url = bench.database(PEER)
     worker = [str(python), "-I", str(ROOT / "benchmarks" / "procrastinate_process.py"), url]
     subprocess.run([*worker, "install"], check=True)
     return Queue(
@@ -165,11 +165,11 @@ class Workers:
 class Pool:
     """The real resident worker, with as many children as there are processes."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, bench: BenchEnvironment) -> None:
+        self._bench = bench
 
     def __enter__(self) -> Self:
-        environment = self._ground.environment(
+        environment = self._bench.environment(
             QUEUE_BACKEND="pool",
             POOL_MIN_CHILDREN=str(PROCESSES),
             POOL_MAX_CHILDREN=str(PROCESSES),
@@ -191,8 +191,8 @@ class Pool:
 class Drain:
     """Jobs of one type, spread over some tenants."""
 
-    def __init__(self, ground: Ground, tenants: list[Tenant], handler: type[Tally]) -> None:
-        self._ground = ground
+    def __init__(self, bench: BenchEnvironment, tenants: list[Tenant], handler: type[Tally]) -> None:
+        self._bench = bench
         self._tenants = tenants
         self._handler = handler
 
@@ -202,7 +202,7 @@ class Drain:
         def drain() -> list[float]:
             each = jobs // len(self._tenants)
             self._put(each)
-            admin = self._ground.admin
+            admin = self._bench.admin
             if not wait_until(lambda: not _any(admin), within=PATIENCE, every=0.02):
                 raise NotDrained("jobs were left")
             return [self._span(each)]
@@ -211,10 +211,10 @@ class Drain:
 
     def _put(self, each: int) -> None:
         """Enqueue as `job_enqueue` does, but many at once, all committed and hinted at together."""
-        admin = self._ground.admin
+        admin = self._bench.admin
         admin.execute("BEGIN")
         for tenant in self._tenants:
-            self._ground.in_schema(tenant)
+            self._bench.in_schema(tenant)
             admin.execute("TRUNCATE background_jobs, background_job_attempts, background_job_events, notifications")
             admin.execute(
                 "WITH jobs AS (INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash,"
@@ -237,7 +237,7 @@ class Drain:
             ).format(sql.Identifier(tenant.schema))
             for tenant in self._tenants
         )
-        return _span(self._ground.admin, spans, each * len(self._tenants))
+        return _span(self._bench.admin, spans, each * len(self._tenants))
 
 
 class NotDrained(Exception):

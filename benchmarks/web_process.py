@@ -18,7 +18,7 @@ from turno.servers.wait import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
 
 # Counted as by default, but never refused.
 UNLIMITED = {"MAX_COMMANDS_PER_MINUTE_PER_TENANT": "1000000", "MAX_JOBS_PER_DAY_PER_TENANT": "100000000"}
@@ -44,18 +44,18 @@ class WebProcess:
 
 
 @contextmanager
-def serving(ground: Ground, code: str, **extra: str) -> Iterator[int]:
+def serving(bench: BenchEnvironment, code: str, **extra: str) -> Iterator[int]:
     """Run a server, give its port once it listens, and end it."""
-    with serving_process(ground, code, **extra) as web:
+    with serving_process(bench, code, **extra) as web:
         yield web.port
 
 
 @contextmanager
-def serving_process(ground: Ground, code: str, **extra: str) -> Iterator[WebProcess]:
+def serving_process(bench: BenchEnvironment, code: str, **extra: str) -> Iterator[WebProcess]:
     """Run a server, say where it is once it listens, and end it."""
     port = free_port()
-    log_path = ground.folder / f"web-{port}.log"
-    environment = ground.environment(WEB_BIND=f"127.0.0.1:{port}", **UNLIMITED, **extra)
+    log_path = bench.folder / f"web-{port}.log"
+    environment = bench.environment(WEB_BIND=f"127.0.0.1:{port}", **UNLIMITED, **extra)
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL

@@ -178,4 +178,4 @@ def _judge(
         report.broken.append(f"{lost} jobs of the victim's are lost")
     if report.facts["crashes"]:
         report.broken.append(f"jobs of the victim's were counted {report.facts['crashes']} crashes")
-    report.broken += Checker(place.ground.url, [place.victim], log=place.log).violations()
+    report.broken += Checker(place.bench.url, [place.victim], log=place.log).violations()

@@ -236,7 +236,7 @@ def unreadable_rows(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 
 def _operator_sees_all(place: Place) -> Ending:
-    with service_session(place.ground.logins, place.ground.logins.operator, application="turno-cli") as operator:
+    with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
         try:
             routing.counts(operator)
         except psycopg.Error as error:

@@ -49,7 +49,7 @@ def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
     defaults = routing.Defaults("pool")
-    with service_session(place.ground.logins, place.ground.logins.operator, application="turno-cli") as operator:
+    with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
         try:
             routing.set_for_tenant(operator, place.mallory.slug, "rabbitmq")
             routing.reroute(operator, defaults)
@@ -161,7 +161,7 @@ def removed_tenant(place: Place, seconds: float) -> Callable[[], Ending]:
     for job in [place.enqueue(new, place.third) for new in jobs]:
         place.reaches(job, "running", tenant=place.third)
     try:
-        with psycopg.connect(place.ground.url, autocommit=True) as admin:
+        with psycopg.connect(place.bench.url, autocommit=True) as admin:
             remove_tenant(admin, place.third.slug)
     except psycopg.Error as error:
         ending = Ending(decent=False, how=f"it cannot be removed: {first_line(error)}")

@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from benchmarks.dispatch import insert_into_floor
-from benchmarks.environment import open_ground
+from benchmarks.environment import open_environment
 from benchmarks.http_client import ask
 from benchmarks.resident import pss_megabytes, resident
 from benchmarks.siege.victim import Person
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from uuid import UUID
 
-    from benchmarks.environment import Ground
+    from benchmarks.environment import BenchEnvironment
     from benchmarks.http_client import Answer
     from benchmarks.web_process import WebProcess
     from turno.jobs.handler import JobHandler
@@ -79,7 +79,7 @@ LONGEST_ANSWER = 10.0  # seconds that an attacker waits
 class Place:
     """What is attacked. `mallory` owns the hostile tenant, `victim` is next door, `third` is going to be removed."""
 
-    ground: Ground
+    bench: BenchEnvironment
     web: WebProcess
     bare_port: int
     mallory: Tenant
@@ -135,10 +135,10 @@ class Place:
 
     def session(self, tenant: Tenant | None = None) -> psycopg.Connection[Any]:
         """Log in as the hostile tenant's handlers do: SQL of its own choosing, outside any job."""
-        current = read_tenant(self.ground.admin, (tenant or self.mallory).slug)
+        current = read_tenant(self.bench.admin, (tenant or self.mallory).slug)
         assert current is not None  # noqa: S101 - whoever attacks was not removed
         return handler_session(
-            self.ground.logins, HandlerLogin.of(current), application="turno-handler", kind=psycopg.Connection
+            self.bench.logins, HandlerLogin.of(current), application="turno-handler", kind=psycopg.Connection
         )
 
     def new_job(self, handler: type[JobHandler[Any]], payload: dict[str, Any], **changed: Any) -> NewJob:
@@ -159,7 +159,7 @@ class Place:
     def enqueue(self, new: NewJob, tenant: Tenant | None = None) -> UUID:
         """Enqueue as the web does, hint included."""
         owner = tenant or self.mallory
-        with service_session(self.ground.logins, self.ground.logins.web, application="turno-web") as web:
+        with service_session(self.bench.logins, self.bench.logins.web, application="turno-web") as web:
             job_id: UUID = call_as_api(web, owner, ENQUEUE, new.parameters())["job_id"]
         queue = pool_queue(self.settings)
         queue.offer(JobRef(owner.slug, job_id))
@@ -178,7 +178,7 @@ class Place:
             new.type, new.version, new.queue, int(new.priority), new.max_attempts, Jsonb(new.payload), new.payload_hash,
             new.run_at, new.expires_at, new.idempotency_key,
         )  # fmt: skip
-        with psycopg.connect(self.ground.url) as session:
+        with psycopg.connect(self.bench.url) as session:
             made = psycopg.ClientCursor(session).mogrify(ENQUEUE_CHILD, values)
         return in_its_attempt(f"FOR i IN 1..{times} LOOP PERFORM made.job_id FROM {made} AS made; END LOOP;")
 
@@ -191,7 +191,7 @@ class Place:
     @contextmanager
     def admin(self, tenant: Tenant | None = None) -> Iterator[psycopg.Connection[dict[str, Any]]]:
         """Lend a session of the superuser's in a tenant's schema: for what an operator does, and to judge."""
-        with psycopg.connect(self.ground.url, autocommit=True, row_factory=dict_row) as session:
+        with psycopg.connect(self.bench.url, autocommit=True, row_factory=dict_row) as session:
             path = sql.Identifier((tenant or self.mallory).schema)
             session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
             yield session
@@ -233,9 +233,7 @@ class Place:
             if self.pool is not None:
                 self.broken.append(f"the pool ended by itself with status {self.pool.returncode}: {during}")
             self.pool = self.stack.enter_context(
-                resident(
-                    self.ground, handlers="benchmarks.siege.handlers:HERE", fewest=CHILDREN, most=CHILDREN, **HASTE
-                )
+                resident(self.bench, handlers="benchmarks.siege.handlers:HERE", fewest=CHILDREN, most=CHILDREN, **HASTE)
             )
 
     def end_the_pool(self) -> None:
@@ -248,22 +246,22 @@ class Place:
     def other_host(self) -> subprocess.Popen[bytes]:
         """Start the worker on the host that is going to be lost."""
         return self.stack.enter_context(
-            resident(self.ground, handlers="benchmarks.siege.handlers:ELSEWHERE", fewest=1, most=2, **HASTE)
+            resident(self.bench, handlers="benchmarks.siege.handlers:ELSEWHERE", fewest=1, most=2, **HASTE)
         )
 
 
 @contextmanager
 def open_place(patience: float) -> Iterator[Place]:
     """Install, add the tenants with their orders, and start web and pool; in the end all of it is gone."""
-    with open_ground() as ground, ExitStack() as stack:
-        mallory, victim, third = (ground.tenant(slug) for slug in ("mallory", "victim", "third"))
+    with open_environment() as bench, ExitStack() as stack:
+        mallory, victim, third = (bench.tenant(slug) for slug in ("mallory", "victim", "third"))
         for tenant in (mallory, victim):
-            load_orders(ground.in_schema(tenant), ORDERS)
-        ground.admin.execute("SET search_path = pg_catalog")
-        web = stack.enter_context(serving_process(ground, TURNO, **WEB))
-        insert_into_floor(ground)
-        bare = stack.enter_context(serving(ground, BARE))
-        place = Place(ground, web, bare, mallory, victim, third, stack, ground.settings(**WEB), patience)
+            load_orders(bench.in_schema(tenant), ORDERS)
+        bench.admin.execute("SET search_path = pg_catalog")
+        web = stack.enter_context(serving_process(bench, TURNO, **WEB))
+        insert_into_floor(bench)
+        bare = stack.enter_context(serving(bench, BARE))
+        place = Place(bench, web, bare, mallory, victim, third, stack, bench.settings(**WEB), patience)
         place.keep_the_pool("at the start")
         yield place
 
