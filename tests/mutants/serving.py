@@ -8,7 +8,26 @@ UNSERVED = "tests/integration/maintenance/test_unserved.py"
 TOLD = "issue 12, A7: a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
+TROUBLES = "turno/store/operator/troubles.py"
+OPERATOR = "issue 15.8: who operates an installation is told whose jobs are in trouble"
+
 MUTANTS = (
+    Mutant(
+        "failures of every time count as recent",
+        OPERATOR,
+        TROUBLES,
+        "WHERE o.at > clock_timestamp() - %s::interval",
+        "WHERE o.at > clock_timestamp() - 100 * %s::interval",
+        ("tests/integration/store/test_troubles.py::test_failures_of_the_last_hour_are_told_for_their_tenant_alone",),
+    ),
+    Mutant(
+        "a worker that is silent is not told",
+        OPERATOR,
+        TROUBLES,
+        "WHERE alive_at < clock_timestamp() - %s::interval",
+        "WHERE alive_at < clock_timestamp() - 100 * %s::interval",
+        ("tests/integration/store/test_troubles.py::test_a_worker_that_is_silent_is_told",),
+    ),
     Mutant(
         "a version that no worker knows is thought to be known",
         TOLD,

@@ -23,6 +23,8 @@ class Entry(NamedTuple):
 COMMANDS = {
     "init": Entry("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
     "new-handler": Entry("turno.commands.new_handler:new_handler", "Write a handler and its test."),
+    "doctor": Entry("turno.commands.doctor:doctor", "Find what is to be mended, and say how."),
+    "status": Entry("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
     "serve": Entry("turno.commands.serve:serve", "Serve HTTP."),
     "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("turno.commands.pool:pool", "Stay and run what waits, with resident children."),

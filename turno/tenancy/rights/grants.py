@@ -185,6 +185,7 @@ CONTROL = Matrix(
         "ticket_counts": _may(operator="SELECT"),
         "backend_counts": _may(operator="SELECT"),
         "fairness": _may(operator="SELECT"),
+        "jobs_in_review": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "stream_tickets": {},
         "rate_limits": _may(operator="SELECT"),

@@ -215,6 +215,11 @@ SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
        min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
+-- Whose jobs wait until a person says whether an outside effect happened, and how many.
+CREATE VIEW jobs_in_review AS
+SELECT n.slug, count(*) AS jobs FROM tickets t JOIN tenants n ON n.id = t.tenant_id
+WHERE t.state = 'scheduled' AND t.run_at = 'infinity' GROUP BY n.slug;
+
 -- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that
 -- its weight entitles it to among the tenants that had jobs.
 CREATE VIEW fairness AS

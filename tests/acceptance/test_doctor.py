@@ -1,0 +1,62 @@
+"""`turno doctor` and `turno status`, followed line by line: each line names what mends it."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+from psycopg import connect
+
+from tests.acceptance.turno_process import bare_environment, turno
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "a key of this test's own, long enough for all"
+
+
+def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: Path) -> None:
+    environment = bare_environment(DATABASE_URL=module_database, MASTER_KEY=KEY, JWT_KEY=KEY)
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        done = turno(*arguments, environment=environment | variables, folder=tmp_path)
+        assert "Traceback" not in done.stderr
+        return done
+
+    def doctor(**variables: str) -> list[str]:
+        done = run("doctor", **variables)
+        *lines, last = done.stdout.splitlines()
+        assert (done.returncode, last) == (
+            (1, f"{len(lines)} to mend") if lines else (0, "everything is as it should be")
+        )
+        return lines
+
+    (missing,) = doctor(DATABASE_URL="dbname=nowhere host=127.0.0.1 port=1")
+    assert missing.startswith("cannot reach PostgreSQL")
+    (not_installed,) = doctor()
+    assert "run `turno migrate" in not_installed
+    run("migrate", "--yes")
+
+    without_tenant, without_maintenance = doctor()
+    assert without_tenant.startswith("there is no tenant; run `turno tenant add")
+    assert without_maintenance.endswith("run `turno maintain`")
+    run("tenant", "add", "suc0001", "--company", "shop", "--name", "Shop")
+    with connect(module_database, autocommit=True) as admin:
+        admin.execute(
+            "INSERT INTO turno.leases (name, holder, until) VALUES ('steady sweeps', 'x', now() + interval '1 hour')"
+        )
+        assert doctor() == []
+        assert run("status").stdout == "nothing is wrong\n"
+
+        admin.execute("GRANT SELECT ON turno.tickets TO PUBLIC")
+        (right,) = doctor()
+        assert "tickets" in right
+        admin.execute("REVOKE SELECT ON turno.tickets FROM PUBLIC")
+        (room,) = doctor(WEB_THREADS="400")
+        assert "may open 418 sessions" in room
+
+        admin.execute("UPDATE turno.leases SET until = now() - interval '1 minute'")
+    sentence = run("status")
+    assert sentence.returncode == 1
+    assert sentence.stdout.startswith("no process runs maintenance by itself")
+    assert sentence.stdout.endswith("run `turno maintain`\n")

@@ -1,0 +1,108 @@
+"""What is wrong with an installation is told to its operator: for whom, since when, and what to type."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from turno.store.engine import tickets
+from turno.store.operator.troubles import Trouble, troubles
+from turno.tenancy.identity.session import service_session
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+    from turno.tenancy.identity.tenant import Tenant
+
+KNOWN = ("batch_invoicing", 1)
+DEAD_AFTER = timedelta(seconds=30)
+
+
+@pytest.fixture(autouse=True)
+def maintained_pool(world: ExampleInstallation) -> None:
+    """Jobs wait for a pool, and some process runs maintenance by itself."""
+    world.backend = "pool"
+    world.rows(
+        "INSERT INTO turno.leases (name, holder, until) VALUES ('steady sweeps', 'x', now() + interval '1 hour')"
+        " ON CONFLICT (name) DO UPDATE SET until = excluded.until"
+    )
+
+
+def told(world: ExampleInstallation) -> list[Trouble]:
+    with service_session(world.logins, world.logins.operator, application="turno-cli") as operator:
+        return troubles(operator, DEAD_AFTER)
+
+
+def worker(world: ExampleInstallation) -> UUID:
+    return tickets.start_worker(world.engine, backend="pool", host="here", pid=7, types=[KNOWN], queues=None)
+
+
+def test_an_installation_that_works_has_none(world: ExampleInstallation) -> None:
+    worker(world)
+    world.enqueue({"order_ids": [1]})
+    assert told(world) == []
+
+
+def test_what_nobody_can_take_is_told_with_how_many_tenants_wait(world: ExampleInstallation) -> None:
+    for tenant in (world.one, world.other):
+        world.enqueue({"order_ids": [1]}, tenant=tenant)
+    assert told(world) == []
+    (row,) = world.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s' RETURNING run_at")[:1]
+    (trouble,) = told(world)
+    assert trouble == Trouble("no worker is alive: 2 jobs of 2 tenants wait for pool", row["run_at"], "turno pool")
+
+
+def test_a_worker_that_is_silent_is_told(world: ExampleInstallation) -> None:
+    worker(world)
+    world.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s'")
+    (trouble,) = told(world)
+    assert trouble.sentence.startswith("the worker 7 of here is silent")
+    assert trouble.command == "turno cleanup"
+
+
+@pytest.mark.parametrize("left", ["UPDATE turno.leases SET until = now() - interval '1 s'", "DELETE FROM turno.leases"])
+def test_missing_maintenance_is_told(world: ExampleInstallation, left: str) -> None:
+    world.rows(left)
+    (trouble,) = told(world)
+    assert trouble.command == "turno maintain"
+
+
+def ended(world: ExampleInstallation, tenant: Tenant, outcome: str, ago: str = "1 second") -> None:
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, at)"
+        " VALUES (%s, 'import', %s, 1, 1, now() - %s::interval)",
+        tenant.id, outcome, ago,
+    )  # fmt: skip
+
+
+def test_failures_of_the_last_hour_are_told_for_their_tenant_alone(world: ExampleInstallation) -> None:
+    ended(world, world.one, "completed")
+    ended(world, world.one, "failed", "61 minutes")
+    ended(world, world.other, "completed")
+    ended(world, world.other, "failed")
+    (trouble,) = told(world)
+    assert trouble.sentence == "1 of 2 jobs import of suc0002 that ended in the last hour failed"
+    assert trouble.command == "turno jobs list --tenant suc0002 --status failed --type import"
+
+
+def test_jobs_that_wait_for_a_person_are_told(world: ExampleInstallation) -> None:
+    worker(world)
+    job_id = world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled' WHERE job_id = %s", job_id)
+    (trouble,) = told(world)
+    assert trouble.command == "turno jobs list --tenant suc0001 --needs-review"
+
+
+def test_a_tenant_that_waits_for_long_is_told(world: ExampleInstallation) -> None:
+    worker(world)
+    world.enqueue({"order_ids": [1]})
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '6 minutes'")
+    (trouble,) = told(world)
+    assert trouble.sentence == "suc0001 waits for its turn with 1 jobs"
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
+    (trouble,) = told(world)
+    assert trouble.sentence == "suc0001 is paused with 1 jobs"
+    world.rows("UPDATE turno.tenants SET paused_at = NULL")

@@ -1,0 +1,70 @@
+"""What `turno doctor` says of settings, without a database."""
+
+from __future__ import annotations
+
+import pytest
+
+from turno.commands.diagnosis.of_database import sessions_of_a_host
+from turno.commands.diagnosis.of_settings import of_settings
+from turno.settings import Settings
+
+RIGHT = {
+    "DATABASE_URL": "postgresql://localhost/shop",
+    "MASTER_KEY": "a master key of 32 characters or more",
+    "JWT_KEY": "a key that signs tokens, long enough",
+    "HANDLERS": "handlers:build_registry",
+}
+
+
+def problems(**changed: str) -> list[str]:
+    return [one.problem for one in of_settings(RIGHT | changed)]
+
+
+def test_right_settings_need_nothing() -> None:
+    assert problems(HOME="/root", PORT="80", WEB_CONCURRENCY="2", QUEUE="x") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("QUEUE_BACKENDS", "QUEUE_BACKEND"), ("MASTERKEY", "MASTER_KEY"), ("pool_max_children", "POOL_MAX_CHILDREN")],
+)
+def test_a_misspelled_name_is_told(name: str, meant: str) -> None:
+    assert problems(**{name: "4"}) == [f"{name} is no setting, {meant} is"]
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    wrong = problems(QUEUE_BACKENDS="pool", WEB_THREADS="many", RETENTION_DAYS="0")
+    names = {one.partition("=")[0].partition(" ")[0] for one in wrong}
+    assert names == {"QUEUE_BACKENDS", "RETENTION_DAYS", "WEB_THREADS"}
+
+
+def test_what_every_installation_needs_is_named() -> None:
+    assert {one.problem.partition(" ")[0] for one in of_settings({})} == {
+        "DATABASE_URL",
+        "MASTER_KEY",
+        "JWT_KEY",
+        "HANDLERS",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"HANDLERS": "no_such_shop:JOBS"}, "HANDLERS=no_such_shop:JOBS"),
+        ({"MIGRATIONS": "no such folder"}, "MIGRATIONS=no such folder"),
+        ({"MASTER_KEY": "short"}, "MASTER_KEY"),
+        ({"QUEUE_BACKEND": "rabbitmq"}, "RABBITMQ_URL"),
+    ],
+)
+def test_what_a_setting_names_is_looked_for(changed: dict[str, str], told: str) -> None:
+    (problem,) = problems(**changed)
+    assert told in problem
+
+
+@pytest.mark.parametrize(
+    ("backend", "sessions"),
+    [("exec", 2 * (8 + 2) + 3 * (4 + 1) + 1), ("pool", 2 * (8 + 3) + 2 + 5 * 5), ("rabbitmq", 2 * (8 + 3) + 3 + 5 * 5)],
+)
+def test_sessions_are_counted_as_the_documentation_counts_them(backend: str, sessions: int) -> None:
+    settings = Settings.read({"WEB_WORKERS": "2", "WEB_THREADS": "8", "QUEUE_BACKEND": backend})
+    assert sessions_of_a_host(settings) == sessions

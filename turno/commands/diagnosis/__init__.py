@@ -1,0 +1,1 @@
+"""What `turno doctor` looks at."""

@@ -1,0 +1,102 @@
+"""Look at the database: what is installed, its rights, its room for sessions, and who serves what."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from turno.commands.diagnosis.advice import Advice
+from turno.store.operator.troubles import troubles
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.rights.host_rights import hosts, public_rights
+from turno.tenancy.schema_migrations.all_schemas import status
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.shared import logins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from psycopg import Connection
+
+    from turno.settings import Settings
+
+OLDEST = 150000  # server_version_num of PostgreSQL 15
+SHOWN = 5  # findings about rights
+
+
+def of_database(settings: Settings, explained: Callable[[BaseException], str | None]) -> Iterator[Advice]:
+    """Yield what is to be mended there; a database that cannot be reached is one line."""
+    try:
+        with opened(provisioner(settings)) as admin:
+            standing = list(_installed(admin, settings))
+            yield from standing
+            if any(one.fatal for one in standing):
+                return
+            yield from _rights(admin, settings)
+            yield from _sessions(admin, settings)
+        known = logins(settings)
+        with service_session(known, known.operator, application="turno-cli") as operator:
+            for one in troubles(operator, timedelta(seconds=settings.dead_after_seconds)):
+                yield Advice(one.sentence, f"run `{one.command}`")
+    except Exception as error:
+        if not (message := explained(error)):
+            raise
+        yield Advice(message, "then run `turno doctor` again")
+
+
+def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    if admin.info.server_version < OLDEST:
+        version = admin.info.parameter_status("server_version")
+        yield Advice(f"PostgreSQL {version} is too old", "upgrade the server to 15 or newer", fatal=True)
+        return
+    standings = status(admin, logins(settings), migrations=migrations(settings))
+    if not standings[0].at:
+        if public_rights(admin) and (others := len(hosts(admin))):
+            what = f"Turno is not installed, and {others} other roles live here: they keep what they can do"
+            yield Advice(what, "run `turno migrate --plan`, then `turno migrate`", fatal=True)
+        else:
+            yield Advice("Turno is not installed in this database", "run `turno migrate`", fatal=True)
+        return
+    for one in standings:
+        if one.trouble:
+            yield Advice(f"schema {one.schema}: {one.trouble}", "run `turno migrate --status` and mend it")
+    if behind := [one for one in standings if one.pending or one.redefine]:
+        yield Advice(f"{len(behind)} of {len(standings)} schemas are behind this release", "run `turno migrate`")
+    if len(standings) == 1:
+        yield Advice("there is no tenant", "run `turno tenant add SLUG --company COMPANY --name NAME`")
+
+
+def _rights(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    findings = check(admin, logins(settings))
+    for finding in findings[:SHOWN]:
+        yield Advice(str(finding), "run `turno migrate`")
+    if len(findings) > SHOWN:
+        yield Advice(f"{len(findings) - SHOWN} further rights differ", "run `turno migrate --check` for all of them")
+
+
+def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    row = admin.execute(
+        "SELECT current_setting('max_connections')::integer"
+        " - current_setting('superuser_reserved_connections')::integer,"
+        " (SELECT greatest(1, count(DISTINCT host)) FROM turno.workers)"
+    ).fetchone()
+    room, hosts_at_work = row or (0, 1)
+    needed = hosts_at_work * sessions_of_a_host(settings)
+    if needed > room:
+        yield Advice(
+            f"{hosts_at_work} hosts with these settings may open {needed} sessions, and max_connections has room for"
+            f" {room}",
+            "raise max_connections, or lower WEB_THREADS, POOL_MAX_CHILDREN or POOL_SESSIONS_PER_CHILD",
+        )
+
+
+def sessions_of_a_host(settings: Settings) -> int:
+    """Return how many sessions one host's web and workers may open with these settings; docs/operations.md counts."""
+    web = settings.web_workers * (settings.web_threads + 2)
+    if settings.queue_backend == "exec":
+        return web + 3 * (settings.exec_max_processes + settings.reserve_children) + 1
+    children = settings.pool_max_children + settings.reserve_children
+    own = 3 if settings.queue_backend == "rabbitmq" else 2
+    return web + settings.web_workers + own + children * (1 + settings.pool_sessions_per_child)

@@ -1,0 +1,45 @@
+"""The command `turno status`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import printable
+from turno.environment import read_settings
+from turno.store.operator.troubles import troubles
+from turno.tenancy.identity.session import service_session
+from turno.wiring.shared import logins
+
+if TYPE_CHECKING:
+    from turno.store.operator.troubles import Trouble
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Say everything that is wrong, not only the worst.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print everything as JSON.")
+def status(*, everything: bool, json_wanted: bool) -> int:
+    """Say in a sentence whether anything is wrong: for whom, since when, what to type. Exit status 1 if so."""
+    settings = read_settings()
+    known = logins(settings)
+    with service_session(known, known.operator, application="turno-cli") as operator:
+        found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))
+    if json_wanted:
+        click.echo(as_json([one._asdict() for one in found]))
+    elif not found:
+        click.echo("nothing is wrong")
+    else:
+        for one in found if everything else found[:1]:
+            click.echo(sentence(one))
+        if len(found) > 1 and not everything:
+            click.echo(f"and {len(found) - 1} more: turno status --all")
+    return int(bool(found))
+
+
+def sentence(trouble: Trouble) -> str:
+    """Return the trouble on one line."""
+    since = f", since {trouble.since.isoformat(sep=' ', timespec='seconds')}" if trouble.since else ""
+    return printable(f"{trouble.sentence}{since}; run `{trouble.command}`")
