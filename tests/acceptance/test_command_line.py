@@ -8,7 +8,6 @@ import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -128,6 +127,19 @@ def test_migrations_go_back_and_come_again(installed: Installation) -> None:
     assert standings == [["application", newest, "nothing"], ["application", "0000", newest]]
     assert f"suc0002 would get {newest}" in installed.succeed("migrate", "--dry-run")
     assert f"1/1 suc0002 got {newest}" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
+
+
+def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation) -> None:
+    undo = ("migrate", "--application", "--rollback", "1", "--tenant", "suc0002")
+    worker = "INSERT INTO turno.workers (host, pid, backend, alive_at) VALUES (%s, 77, 'pool', now() - %s::interval)"
+    installed.query(worker, "far", "0")
+    installed.query(worker, "lost", "1 hour")
+    try:
+        assert "workers are alive (far 77)" in installed.refuse(*undo)
+        assert "1/1 suc0002 lost 0001" in installed.succeed(*undo, "--yes")
+    finally:
+        installed.query("DELETE FROM turno.workers")
+        installed.succeed("migrate")
 
 
 def test_a_right_too_many_is_found(installed: Installation) -> None:
@@ -258,7 +270,7 @@ def test_cleanup_counts_every_pass(installed: Installation) -> None:
     installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]
-    installed.succeed("cleanup")
+    installed.succeed("cleanup", DEAD_AFTER_SECONDS="1", HEARTBEAT_SECONDS="0.5")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(0,)]
 
 
@@ -283,9 +295,7 @@ def test_a_web_outlives_its_database(web: DemoWeb, cluster: Cluster) -> None:
     assert readiness(web) == http.HTTPStatus.OK
     cluster.kill()
     try:
-        began = monotonic()
         assert readiness(web) == http.HTTPStatus.SERVICE_UNAVAILABLE
-        assert monotonic() - began < 5
     finally:
         cluster.start()
     assert wait_until(lambda: readiness(web) == http.HTTPStatus.OK, within=10)

@@ -32,4 +32,12 @@ MUTANTS = (
         "if False:",
         (f"{TESTS}::test_a_database_from_before_the_first_release_is_refused_with_a_sentence",),
     ),
+    Mutant(
+        "a schema is taken back under workers that live",
+        "issue 13, point 3: nothing is lost on the way back",
+        "turno/commands/migrate.py",
+        "    if alive:\n",
+        "    if False:\n",
+        ("tests/acceptance/test_command_line.py::test_migrations_do_not_go_back_under_a_living_worker",),
+    ),
 )

@@ -8,6 +8,7 @@ import click
 
 from turno.commands.output.migrate_report import Report, print_findings, print_standings
 from turno.environment import read_settings
+from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
@@ -39,7 +40,7 @@ COUNT = click.IntRange(min=1)
 @click.option(
     "--plan", is_flag=True, help="Print which roles and rights would change, in words and as SQL; change nothing."
 )
-@click.option("--yes", is_flag=True, help="Do not ask before changing a database that other roles use.")
+@click.option("--yes", is_flag=True, help="Change a database that other roles use, or go back beside live workers.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
     """Install what is missing, then apply every pending migration to every schema.
@@ -62,6 +63,8 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
     progress = Report(dry_run=options["dry_run"], back=back)
     shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress, "migrations": files}
     if back:
+        if not (options["dry_run"] or options["yes"]):
+            _refuse_beside_workers(settings)
         steps, slugs = rollback or 1, list(options["slugs"]) or None
         of_application = options["application"]
         return report(
@@ -99,6 +102,21 @@ def _ask(settings: Settings, *, agreed: bool) -> None:
         for sentence in _plan(settings).sentences:
             click.echo(f"- {sentence}")
         click.confirm("Other roles use this database. Install Turno beside them (--yes answers this)?", abort=True)
+
+
+def _refuse_beside_workers(settings: Settings) -> None:
+    """Refuse to take schemas back while workers live: functions of this release would stand on older tables.
+
+    A job that calls one of them would fail again and again, until it has no attempt left.
+    """
+    with opened(provisioner(settings)) as admin:
+        alive = [row for row in workers.listed(admin) if row["silent"] <= settings.dead_after_seconds]
+    if alive:
+        named = ", ".join(f"{row['host']} {row['pid']}" for row in alive)
+        raise click.ClickException(
+            f"workers are alive ({named}), whose jobs would fail on older tables;"
+            " stop the web and the workers first (--yes goes on all the same)"
+        )
 
 
 def report(outcomes: list[Outcome]) -> int:

@@ -46,7 +46,7 @@ def listed(operator: psycopg.Connection[Any]) -> Rows:
             """
             SELECT host, pid, backend, queues, types, started_at,
                    round(extract(epoch FROM clock_timestamp() - alive_at), 1)::float AS silent
-            FROM workers ORDER BY alive_at
+            FROM turno.workers ORDER BY alive_at
             """
         )
         return cursor.fetchall()
