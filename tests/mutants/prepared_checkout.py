@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 TEST_TIMEOUT = 60
 PATIENCE = 90
 # Only the plugins that these tests need: loading all of them takes longer than most tests.
-PLUGINS = ("-p", "no:cacheprovider", "-p", "pytest_timeout", "-p", "tests.mutants.witness")
+PLUGINS = (
+    *("-p", "no:cacheprovider"),
+    *("-p", "pytest_timeout"),
+    *("-p", "tests.mutants.witness"),
+    *("-p", "tests.mutants.short_waits"),
+)
 # What would make an inner run part of the outer one: its coverage, its xdist worker, its crash point.
 OUTER_RUN = ("COV_", "COVERAGE_", "PYTEST_", "TURNO_")
 # In the copy every module is found there, and compiled once.

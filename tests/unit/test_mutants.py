@@ -4,6 +4,7 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS, named_tests
 from tests.mutants.copied_tree import ROOT
+from tests.mutants.short_waits import shortened
 
 
 def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
@@ -17,6 +18,11 @@ def test_every_mutant_names_tests_that_there_are() -> None:
     functions = {(file, test.partition("::")[2].partition("[")[0]) for file, tests in named_tests(MUTANTS).items()
                  for test in tests}  # fmt: skip
     assert [(file, name) for file, name in functions if f"def {name}(" not in texts[file]] == []
+
+
+@pytest.mark.parametrize(("within", "waited"), [(0.05, 0.05), (5, 5), (10, 6), (20, 6), (30, 7.5), (90, 22.5)])
+def test_a_mutant_s_test_waits_for_less_and_never_for_less_than_a_worker_needs(within: float, waited: float) -> None:
+    assert shortened(within) == waited
 
 
 # What issue and design ask to be proved by a mutant, each with the mutants that do it.
