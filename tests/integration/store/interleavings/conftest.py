@@ -1,0 +1,32 @@
+"""The sessions that the scenarios of a test file share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from nemesis.effects import EFFECTS
+from tests.installation import ExampleInstallation
+from tests.integration.store.interleavings.shared_job import SharedJob
+from turno.testing.invariants import judge_of
+
+
+@pytest.fixture(scope="module")
+def shared_job(module_world: ExampleInstallation) -> Iterator[SharedJob]:
+    """A job with sessions that stay open from one scenario to the next."""
+    module_world.forget()
+    # A function's statements are no steps that could be played one by one; a closed gate stops one after its INSERT.
+    module_world.rows(
+        """
+        CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+        BEGIN
+            PERFORM pg_advisory_xact_lock_shared(TG_ARGV[0]::integer);
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER gate AFTER INSERT ON background_jobs FOR EACH STATEMENT EXECUTE FUNCTION gate(1)
+        """
+    )
+    with ExitStack() as stack:
+        yield SharedJob(module_world, stack.enter_context(judge_of(module_world.url, module_world.one, EFFECTS)), stack)

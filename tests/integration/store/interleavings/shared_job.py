@@ -1,0 +1,176 @@
+"""A job that two or three sessions share, what a scenario starts from, and what engine and web do with it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+
+from tests import attempt_steps, claiming
+from tests.installation import ExampleInstallation
+from tests.permutations import Session, Step
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
+from turno.store.engine import leases, recovery, tickets
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.testing.invariants import Judge
+
+TYPES = [("batch_invoicing", 1)]
+NOW = timedelta(0)
+MONTH = timedelta(days=30)
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class SharedJob:
+    """The job that the sessions share, and the sessions, which are opened when first asked for."""
+
+    world: ExampleInstallation
+    judge: Judge
+    stack: ExitStack
+    sessions: dict[str, Session] = field(default_factory=dict)
+    job_id: UUID = field(default_factory=lambda: UUID(int=0))
+    worker: UUID = field(default_factory=lambda: UUID(int=0))
+    lost: list[UUID] = field(default_factory=list)  # jobs whose tickets a scenario took away
+
+    def session(self, name: str) -> Session:
+        """Return the session of that name; its first word says as whom it logs in."""
+        session = self.sessions.get(name)
+        if session is not None:
+            with suppress(psycopg.OperationalError):
+                session.execute("SELECT 1")
+                return session
+            psycopg.Connection.close(session)
+        session = self.sessions[name] = self._open(name.split(maxsplit=1)[0])
+        self.stack.callback(psycopg.Connection.close, session)
+        return session
+
+    def _open(self, login: str) -> Session:
+        logins = self.world.logins
+        if login == "gate":
+            return psycopg.connect(self.world.url, autocommit=True)
+        if login == "handler":
+            return handler_session(logins, self.world.handler_login(), application="test", kind=HandlerConnection)
+        return service_session(logins, {"engine": logins.engine, "web": logins.web}[login], application="test")
+
+    def clear(self) -> None:
+        """Forget all jobs; TRUNCATE would take longer than the scenario."""
+        self.lost.clear()
+        self.world.rows(
+            """
+            DELETE FROM background_jobs; DELETE FROM background_job_attempts; DELETE FROM background_job_progress;
+            DELETE FROM background_job_items; DELETE FROM background_job_events; DELETE FROM notifications;
+            DELETE FROM background_jobs_dead_letter; DELETE FROM customers WHERE country = 'effect';
+            DELETE FROM turno.tickets; DELETE FROM turno.workers; DELETE FROM turno.leases
+            """
+        )
+
+    # What a scenario starts from ---------------------------------------------------------------
+
+    def waiting(self, **options: Any) -> UUID:
+        self.job_id = self.world.enqueue({"order_ids": [1]}, **options)
+        self.worker = tickets.start_worker(self.world.engine, backend="exec", host="test", pid=1)
+        return self.job_id
+
+    def claimed(self, **options: Any) -> Claim:
+        self.waiting(**options)
+        claim = tickets.claim_job(self.world.engine, self.worker, self.job_id, types=TYPES)
+        assert claim
+        return claim
+
+    def started(self, by: str = "handler", **options: Any) -> Claim:
+        claim = self.claimed(**options)
+        attempt_steps.start(self.session(by), claim, "test")
+        return claim
+
+    def without_ticket(self) -> None:
+        self.world.rows("DELETE FROM turno.tickets WHERE job_id = %s", self.job_id)
+        self.lost.append(self.job_id)
+
+    def ended_long_ago(self, **options: Any) -> UUID:
+        self.waiting(**options)
+        self.world.cancel(self.job_id)
+        self.world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '31 days'")
+        return self.job_id
+
+    # What the sessions do ----------------------------------------------------------------------
+
+    def claims(self) -> Step:
+        def step(engine: Session) -> str:
+            return "taken" if tickets.claim_job(engine, self.worker, self.job_id, types=TYPES) else "nothing"
+
+        return step
+
+    def claims_next(self) -> Step:
+        def step(engine: Session) -> str:
+            options: dict[str, Any] = {"queues": ["cold"], "types": TYPES, "backend": "exec", "slots": 1}
+            return "taken" if claiming.claim(engine, self.worker, **options) else "nothing"
+
+        return step
+
+    def rescues(self, claim: Claim) -> Step:
+        return lambda engine: recovery.rescue(
+            engine, self.world.one.schema, claim.job_id, claim.token, cause="test", retry_in=NOW
+        )
+
+    def repairs(self) -> Step:
+        return lambda engine: f"repaired {recovery.repair(engine, self.world.one.schema, 'exec', dry_run=False)}"
+
+    def expires(self) -> Step:
+        return lambda engine: f"expired {recovery.expire(engine, self.world.one.schema, dry_run=False)}"
+
+    def purges(self) -> Step:
+        return lambda engine: f"purged {recovery.purge(engine, self.world.one.schema, MONTH, 10, dry_run=False)}"
+
+    def prunes(self) -> Step:
+        return lambda engine: f"pruned {tickets.prune_workers(engine, HOUR, dry_run=False)}"
+
+    def lives(self) -> Step:
+        return lambda engine: "dead" if tickets.keep_alive(engine, self.worker) is None else "alive"
+
+    def asks(self, statement: LiteralString, parameters: tuple[Any, ...]) -> Step:
+        question = sql.SQL(statement).format(sql.Identifier(self.world.one.schema))
+
+        def step(web: Session) -> str:
+            web.execute("SELECT set_config('role', %s, true)", (self.world.one.api_role,))
+            row = web.execute(question, parameters).fetchone()
+            assert row
+            return str(row[-1])
+
+        return step
+
+    def cancels(self) -> Step:
+        return self.asks(CANCEL, (self.job_id, None, "test"))
+
+    def retries(self) -> Step:
+        return self.asks(RETRY, (self.job_id, None, "exec", None, None, None))
+
+    def enqueues(self, key: str | None, order: int = 1) -> Step:
+        new = self.world.new_job({"order_ids": [order]}, idempotency_key=key)
+        return self.asks(ENQUEUE, new.parameters())
+
+    def leads(self, holder: str) -> Step:
+        return lambda engine: "leads" if leases.take(engine, "test", holder, HOUR) else "follows"
+
+    # How it ended ------------------------------------------------------------------------------
+
+    def end(self) -> str:
+        """Return how the jobs stand: status, crashes and errors if any, and the ticket."""
+        rows = self.world.rows(
+            """
+            SELECT concat_ws(' ', j.status, CASE WHEN j.cancel_requested_at IS NOT NULL THEN 'to cancel' END,
+                             CASE WHEN j.errors > 0 THEN 'after an error' END,
+                             CASE WHEN j.crashes > 0 THEN 'after a crash' END,
+                             CASE WHEN t.state = 'running' AND NOT EXISTS (SELECT FROM turno.workers w
+                                                                           WHERE w.id = t.worker_id)
+                                  THEN 'orphan' ELSE coalesce(t.state, 'no ticket') END) AS job
+            FROM background_jobs j LEFT JOIN turno.tickets t ON t.job_id = j.id ORDER BY j.id
+            """
+        )
+        return ", ".join(row["job"] for row in rows) or "no job"
