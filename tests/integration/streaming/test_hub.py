@@ -307,7 +307,7 @@ def test_a_tenant_whose_tables_are_locked_holds_up_no_other(world: ExampleInstal
             move(world, here, number)
             hint(world, here)
             hint(world, there, tenant=world.other)
-            assert watching.sees(done(number), within=5)
+            assert watching.sees(done(number))
         assert set(listening(world)) <= set(sessions)
     assert watching_there.sees(done(6))
 

@@ -30,14 +30,15 @@ def locked(service: Service, table: str, tenant: str = "north") -> Iterator[None
 
 
 @pytest.mark.parametrize(
+    # Seconds: a reader is refused the lock after 0.3 and a command after 1, while the engine waits for 5.
     ("method", "path", "within"),
     [
-        ("GET", "/api/jobs", 0.9),
-        ("GET", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd", 0.9),
-        ("GET", "/api/stream", 0.9),
-        ("POST", "/api/jobs/greetings", 2.5),
-        ("POST", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd/cancel", 2.5),
-        ("POST", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd/retry", 2.5),
+        ("GET", "/api/jobs", 3),
+        ("GET", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd", 3),
+        ("GET", "/api/stream", 3),
+        ("POST", "/api/jobs/greetings", 4),
+        ("POST", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd/cancel", 4),
+        ("POST", "/api/jobs/0192d3a4-5b6c-7d8e-9f01-23456789abcd/retry", 4),
     ],
 )
 def test_what_is_locked_is_waited_for_but_not_for_long(service: Service, method: str, path: str, within: float) -> None:
