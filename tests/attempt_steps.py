@@ -31,7 +31,7 @@ def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
     return found[claim.job_id], now
 
 
-def fetch_group(session: Session, claims: Sequence[Claim], mark: UUID) -> Mapping[UUID, Started]:
+def fetch_batch(session: Session, claims: Sequence[Claim], mark: UUID) -> Mapping[UUID, Started]:
     """Open a transaction that is marked so, and return what these attempts find."""
     found, _ = batches.fetched(session, _take(session, batches.fetching(claims))[0])
     _take(session, [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))])
@@ -56,7 +56,7 @@ def complete(session: Session, claim: Claim, result: str) -> None:
     _take(session, [batches.finishing(claim.token, [completed(claim, result)], "test")])
 
 
-def complete_group(session: Session, results: Sequence[Result], mark: UUID) -> None:
+def complete_batch(session: Session, results: Sequence[Result], mark: UUID) -> None:
     """Write the jobs' ends into the transaction that is open, and commit it."""
     _take(session, [batches.finishing(mark, results, "test"), attempts.COMMIT])
 

@@ -672,10 +672,10 @@ class OddSmall(Odd):
     memory_mb = 64
 
 
-class OddGrouped(Odd):
+class OddBatched(Odd):
     """The same; a `text` is the id of a customer to make first."""
 
-    type = "odd_grouped"
+    type = "odd_batched"
 
     def before(self, job: JobContext) -> None:
         """Count the run."""
@@ -686,20 +686,20 @@ class OddGrouped(Odd):
         if payload.text:
             job.connection.execute(
                 "INSERT INTO customers (id, company_name, tax_condition, country)"
-                " VALUES (%s, 'Odd', 'registered', 'grouped')",
+                " VALUES (%s, 'Odd', 'registered', 'batched')",
                 (payload.text,),
             )
         return super().handle(job, payload)
 
 
-class OddGroupedHurried(OddGrouped):
+class OddBatchedHurried(OddBatched):
     """The same with a second for each."""
 
-    type = "odd_grouped_hurried"
+    type = "odd_batched_hurried"
     timeout = 1.0
 
 
-class OddAlone(OddGrouped):
+class OddAlone(OddBatched):
     """The same, each with a commit of its own."""
 
     type = "odd_alone"
@@ -765,8 +765,8 @@ REGISTRY = Registry(
         "odd_hooked": "tests.misbehaving_handlers:OddHooked",
         "odd_brief": "tests.misbehaving_handlers:OddBrief",
         "odd_small": "tests.misbehaving_handlers:OddSmall",
-        "odd_grouped": "tests.misbehaving_handlers:OddGrouped",
-        "odd_grouped_hurried": "tests.misbehaving_handlers:OddGroupedHurried",
+        "odd_batched": "tests.misbehaving_handlers:OddBatched",
+        "odd_batched_hurried": "tests.misbehaving_handlers:OddBatchedHurried",
         "odd_alone": "tests.misbehaving_handlers:OddAlone",
         "odd_once": "tests.misbehaving_handlers:OddOnce",
         "hurried_sync": "tests.misbehaving_handlers:HurriedSync",

@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from tests.attempt_here import attempt, claim_here
-from tests.grouped_here import claim_groups_here, execute_group_here
+from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import TRIES, Odd, OddGrouped, OddPayload
+from tests.misbehaving_handlers import TRIES, Odd, OddBatched, OddPayload
 from turno.errors import NotStarted
 from turno.jobs.handler import JobContext, JobHandler
 from turno.jobs.outcome import Cancel, Reschedule
@@ -108,11 +108,11 @@ def test_what_collides_each_time_is_an_error(meeting: ExampleInstallation) -> No
 def test_what_collides_at_the_commit_of_a_batch_costs_its_neighbour_nothing(meeting: ExampleInstallation) -> None:
     meeting.backend = "pool"
     jobs = [
-        meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=OddGrouped) for name in ("ALFA", "BETA")
+        meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=OddBatched) for name in ("ALFA", "BETA")
     ]
     meeting.rows("UPDATE background_jobs SET payload = payload || '{\"number\": 1}' WHERE id = %s", jobs[0])
-    (claims,) = claim_groups_here(meeting)
-    statuses = execute_group_here(meeting, claims)
+    (claims,) = claim_batches_here(meeting)
+    statuses = execute_batch_here(meeting, claims)
     assert set(statuses.values()) == {"completed"}, [meeting.job(job) for job in jobs]
     assert [(meeting.job(job)["errors"], meeting.job(job)["attempt"]) for job in jobs] == [(0, 1)] * 2
 

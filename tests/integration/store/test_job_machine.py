@@ -51,14 +51,14 @@ WRITES: dict[str, Write] = {
     "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
     "abandon": lambda session, claim: attempts.abandon(session, claim, "zombie"),
 }
-# How a job of a group may end in its transaction, and what may happen to the group meanwhile.
+# How a job of a batch may end in its transaction, and what may happen to the batch meanwhile.
 ENDS: dict[str, Write] = {
     "error": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, NOW),
     "failed": lambda session, claim: attempts.fail(session, claim, "error", {"class": "Oops"}, None),
     "released": lambda session, claim: attempts.release(session, claim, "released", "back", datetime.now(UTC)),
 }
 MEANWHILE = ("nothing", "nothing", "cancelled", "one rescued", "all rescued", "a claim lost", "rolled back")
-MOST = 4  # jobs a group
+MOST = 4  # jobs a batch
 # What needs an open attempt besides the token.
 OF_AN_ATTEMPT = ("fail", "fail for good", "release", "abandon")
 
@@ -352,10 +352,10 @@ class JobMachine(RuleBasedStateMachine):
     def abandon(self, held: Held) -> None:
         assert attempts.abandon(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
 
-    # Groups ----------------------------------------------------------------------------------
+    # Batches ----------------------------------------------------------------------------------
 
     @rule(worker=WORKERS, slots=st.integers(1, 2), size=st.integers(1, MOST), chance=st.integers(0, 9))
-    def claim_groups(self, worker: int, slots: int, size: int, chance: int) -> None:
+    def claim_batches(self, worker: int, slots: int, size: int, chance: int) -> None:
         self.world.engine.execute("SELECT setseed(%s)", (chance / 10,))
         claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
         found = claimer.claim(self.world.engine, self.workers[worker], slots=slots, sizes=lambda _: size)
@@ -366,12 +366,12 @@ class JobMachine(RuleBasedStateMachine):
             assert found == []
             return
         assert min(1, len(may_run)) <= len(found) <= slots
-        for group in found:
-            members = [may_run.pop(claim.job_id) for claim in group]
+        for batch in found:
+            members = [may_run.pop(claim.job_id) for claim in batch]
             assert len({job.tenant.slug for job in members}) == 1
             assert len(members) <= (1 if any(job.suspected for job in members) else size)
-            event(f"claimed a group of {len(members)}")
-            for claim in group:
+            event(f"claimed a batch of {len(members)}")
+            for claim in batch:
                 self._hold(claim, worker)
 
     @precondition(lambda self: self.held(started=False))
@@ -380,17 +380,17 @@ class JobMachine(RuleBasedStateMachine):
         ends=st.lists(st.sampled_from(["completed", "completed", *ENDS]), min_size=MOST, max_size=MOST),
         meanwhile=st.sampled_from(MEANWHILE),
     )
-    def run_a_group(self, slug: str, ends: list[str], meanwhile: str) -> None:
+    def run_a_batch(self, slug: str, ends: list[str], meanwhile: str) -> None:
         members = [one for one in self.held(started=False) if one.job.tenant.slug == slug][:MOST]
         zombies = [one for one in self.zombies() if one.job.tenant.slug == slug][:1]
         session, mark = self._session(self.world.tenants[slug]), members[0].claim.token
-        found = attempt_steps.fetch_group(session, [one.claim for one in zombies + members], mark)
+        found = attempt_steps.fetch_batch(session, [one.claim for one in zombies + members], mark)
         assert set(found) == {one.job.id for one in members}
         for one in members:
             assert found[one.job.id].cancelled == one.job.cancel_requested
         fates = list(zip(members, ends, strict=False))
-        self._work_as_a_group(session, fates)
-        event(f"a group, meanwhile: {meanwhile}")
+        self._work_as_a_batch(session, fates)
+        event(f"a batch, meanwhile: {meanwhile}")
         match meanwhile:
             case "cancelled":
                 self.cancel(members[-1].job, None)
@@ -400,16 +400,16 @@ class JobMachine(RuleBasedStateMachine):
                 if not session.closed:  # nothing tells a rescue of it by number, nor by its name
                     psycopg.Connection.rollback(session)
                 return
-        self._end_as_a_group(session, mark, fates, meanwhile, zombies)
+        self._end_as_a_batch(session, mark, fates, meanwhile, zombies)
 
-    def _work_as_a_group(self, session: HandlerConnection, fates: list[tuple[Held, str]]) -> None:
+    def _work_as_a_batch(self, session: HandlerConnection, fates: list[tuple[Held, str]]) -> None:
         for one, end in fates:
             session.execute("SAVEPOINT job")
             self._effect(session, one.claim, THE_END)
             if end != "completed":
                 session.execute("ROLLBACK TO SAVEPOINT job")
 
-    def _end_as_a_group(
+    def _end_as_a_batch(
         self, session: HandlerConnection, mark: UUID, fates: list[tuple[Held, str]], meanwhile: str, zombies: list[Held]
     ) -> None:
         statuses = {one: self._started_and(ENDS[end], session, one) for one, end in fates if end != "completed"}
@@ -419,10 +419,10 @@ class JobMachine(RuleBasedStateMachine):
             return
         if meanwhile == "a claim lost" and zombies:
             with pytest.raises(ClaimLost):
-                attempt_steps.complete_group(session, [*results, attempt_steps.completed(zombies[0].claim)], mark)
+                attempt_steps.complete_batch(session, [*results, attempt_steps.completed(zombies[0].claim)], mark)
             psycopg.Connection.rollback(session)
             return
-        attempt_steps.complete_group(session, results, mark)
+        attempt_steps.complete_batch(session, results, mark)
         for one, end in fates:
             if end != "completed":
                 one.job.start()
@@ -440,7 +440,7 @@ class JobMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.zombies())
     @rule(held=LOST)
-    def a_group_s_claims_are_read_again(self, held: Held) -> None:
+    def a_batch_s_claims_are_read_again(self, held: Held) -> None:
         of = [one for one in self.claims if one.job.tenant == held.job.tenant]
         still = batches.held(self._session(held.job.tenant), [one.claim for one in of])
         assert still == {one.job.id for one in of if one.live}

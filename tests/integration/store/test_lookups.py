@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests import attempt_steps, claiming
-from tests.grouped_here import worker_here
+from tests.batch_here import worker_here
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority

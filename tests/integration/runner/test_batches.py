@@ -1,4 +1,4 @@
-"""Jobs of a grouped type that share a transaction: each has the end it would have alone, whatever the others do."""
+"""Jobs of a batched type that share a transaction: each has the end it would have alone, whatever the others do."""
 
 import os
 import signal
@@ -13,9 +13,9 @@ import pytest
 from psycopg.pq import PipelineStatus
 
 from tests import attempt_steps
-from tests.grouped_here import claim_groups_here, claimer_here, execute_group_here
+from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import HOOKS, RUNS, TRIES, Odd, OddAlone, OddGrouped
+from tests.misbehaving_handlers import HOOKS, RUNS, TRIES, Odd, OddAlone, OddBatched
 from turno.jobs.claim import Batch
 from turno.jobs.handler import JobContext, JobHandler
 from turno.runner import executor
@@ -29,7 +29,7 @@ from turno.testing.invariants import judge_of
 
 
 @pytest.fixture(autouse=True)
-def grouped(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def batched(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     world.backend = "pool"
     monkeypatch.setattr(executor, "TOGETHER", 60.0)  # whatever else the machine does
     TRIES.clear()
@@ -44,69 +44,69 @@ def grouped(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def put(world: ExampleInstallation, *deeds: str, **options: Any) -> list[UUID]:
     """Enqueue a job for each deed; each makes a customer named for its place first."""
-    return [world.enqueue({"how": how, "text": f"G{n}"}, handler=OddGrouped, **options) for n, how in enumerate(deeds)]
+    return [world.enqueue({"how": how, "text": f"G{n}"}, handler=OddBatched, **options) for n, how in enumerate(deeds)]
 
 
 def claim(world: ExampleInstallation) -> Batch:
-    (claims,) = claim_groups_here(world)
+    (claims,) = claim_batches_here(world)
     return claims
 
 
 def run(world: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
-    """Run a job for each deed as one group and return them."""
+    """Run a job for each deed as one batch and return them."""
     jobs = put(world, *deeds)
     claims = claim(world)
     assert [one.job_id for one in claims] == jobs
-    execute_group_here(world, claims)
+    execute_batch_here(world, claims)
     return [world.job(job_id) for job_id in jobs]
 
 
 def written(world: ExampleInstallation) -> set[str]:
-    return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'grouped'")}
+    return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched'")}
 
 
-def test_a_turn_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: ExampleInstallation) -> None:
+def test_a_batch_takes_up_to_k_jobs_of_one_tenant_and_type_oldest_first(world: ExampleInstallation) -> None:
     jobs = put(world, *["ok"] * 11)
     world.enqueue({"how": "ok"}, handler=Odd)
-    world.enqueue({"how": "ok"}, handler=OddGrouped, tenant=world.other)
+    world.enqueue({"how": "ok"}, handler=OddBatched, tenant=world.other)
     mine = claimer_here()
-    turns = [turn for _ in range(4) for turn in claim_groups_here(world, claimer=mine)]
-    assert sorted((len(turn), turn[0].type, turn[0].login.slug) for turn in turns) == [
-        (1, "odd", "suc0001"), (1, "odd_grouped", "suc0002"), (3, "odd_grouped", "suc0001"),
-        (8, "odd_grouped", "suc0001"),
+    batches = [batch for _ in range(4) for batch in claim_batches_here(world, claimer=mine)]
+    assert sorted((len(batch), batch[0].type, batch[0].login.slug) for batch in batches) == [
+        (1, "odd", "suc0001"), (1, "odd_batched", "suc0002"), (3, "odd_batched", "suc0001"),
+        (8, "odd_batched", "suc0001"),
     ]  # fmt: skip
-    assert all(len({(one.type, one.tenant_id) for one in turn}) == 1 for turn in turns)
-    assert len({one.token for turn in turns for one in turn}) == 13
-    (whole,) = [turn for turn in turns if len(turn) == 8]
+    assert all(len({(one.type, one.tenant_id) for one in batch}) == 1 for batch in batches)
+    assert len({one.token for batch in batches for one in batch}) == 13
+    (whole,) = [batch for batch in batches if len(batch) == 8]
     assert [one.job_id for one in whole] == jobs[:8]
 
 
 def test_free_children_are_given_work_before_any_gets_more_than_its_share(world: ExampleInstallation) -> None:
     put(world, *["ok"] * 6)
-    assert sorted(map(len, claim_groups_here(world, slots=8))) == [1] * 6
+    assert sorted(map(len, claim_batches_here(world, slots=8))) == [1] * 6
     put(world, *["ok"] * 6)
-    assert sorted(map(len, claim_groups_here(world, slots=2))) == [3, 3]
+    assert sorted(map(len, claim_batches_here(world, slots=2))) == [3, 3]
 
 
-def test_a_group_is_one_turn(world: ExampleInstallation) -> None:
+def test_a_batch_is_one_turn(world: ExampleInstallation) -> None:
     for tenant in world.tenants.values():
         for _ in range(16):
-            world.enqueue({"how": "ok"}, handler=OddGrouped, tenant=tenant)
+            world.enqueue({"how": "ok"}, handler=OddBatched, tenant=tenant)
     mine = claimer_here()
-    order = [claim_groups_here(world, claimer=mine)[0][0].login.slug for _ in range(4)]
+    order = [claim_batches_here(world, claimer=mine)[0][0].login.slug for _ in range(4)]
     assert order in (["suc0001", "suc0002"] * 2, ["suc0002", "suc0001"] * 2)
 
 
 @pytest.mark.parametrize("whose", ["tenant", "type"])
-def test_a_cap_holds_for_groups(world: ExampleInstallation, whose: str) -> None:
+def test_a_cap_holds_for_batches(world: ExampleInstallation, whose: str) -> None:
     put(world, *["ok"] * 8)
     if whose == "tenant":
         world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
     else:
-        world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('odd_grouped', 3)")
+        world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('odd_batched', 3)")
     try:
-        assert [len(turn) for turn in claim_groups_here(world)] == [3]
-        assert claim_groups_here(world) == []
+        assert [len(batch) for batch in claim_batches_here(world)] == [3]
+        assert claim_batches_here(world) == []
     finally:
         world.rows("UPDATE turno.tenants SET cap = NULL; DELETE FROM turno.job_types")
 
@@ -115,8 +115,8 @@ def test_a_job_that_a_worker_died_with_runs_alone(world: ExampleInstallation) ->
     jobs = put(world, *["ok"] * 4)
     start_and_take_back(world, claim(world), blamed=[jobs[0], jobs[2]])
     assert [world.job(job_id)["crashes"] for job_id in jobs] == [1, 0, 1, 0]
-    turns = [[one.job_id for one in claim(world)] for _ in range(3)]
-    assert sorted(turns) == sorted([[jobs[0]], [jobs[2]], [jobs[1], jobs[3]]])
+    batches = [[one.job_id for one in claim(world)] for _ in range(3)]
+    assert sorted(batches) == sorted([[jobs[0]], [jobs[2]], [jobs[1], jobs[3]]])
 
 
 def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: ExampleInstallation) -> None:
@@ -141,7 +141,7 @@ def test_they_share_a_transaction_and_keep_their_own_history(world: ExampleInsta
     assert all([row["new_status"] for row in events if row["job_id"] == one] == ["pending", "completed"] for one in ids)
     notifications = world.rows("SELECT job_id, kind, data ->> 'type' AS type FROM notifications")
     assert {(row["job_id"], row["kind"], row["type"]) for row in notifications} == {
-        (one, "completed", "odd_grouped") for one in ids
+        (one, "completed", "odd_batched") for one in ids
     }
     assert world.rows("SELECT 1 FROM turno.tickets") == []
     assert len(world.rows("SELECT 1 FROM turno.outcomes WHERE outcome = 'completed'")) == 8
@@ -183,7 +183,7 @@ def test_one_that_aborts_the_transaction_costs_the_others_no_second_run(world: E
 def test_a_payload_that_no_longer_fits_fails_alone(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "ok", "ok")
     world.rows("""UPDATE background_jobs SET payload = '{"unheard_of": 1}' WHERE id = %s""", jobs[1])
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
     assert "unheard_of" in world.job(jobs[1])["error"]["message"]
 
@@ -196,7 +196,7 @@ def test_what_is_no_longer_wanted_does_not_run(world: ExampleInstallation, why: 
         world.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s' WHERE id = %s", jobs[1])
     else:
         world.rows("UPDATE background_jobs SET cancel_requested_at = now() WHERE id = %s", jobs[1])
-    execute_group_here(world, claims)
+    execute_batch_here(world, claims)
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "cancelled", "completed"]
     assert world.job(jobs[1])["reason"] == why
     assert written(world) == {"G0", "G2"}
@@ -210,7 +210,7 @@ def test_one_that_sees_its_cancellation_ends_cancelled_and_the_others_complete(w
         job.check_cancelled()
 
     HOOKS["G1"] = cancel
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "cancelled", "completed"]
     assert written(world) == {"G0", "G2"}
 
@@ -220,7 +220,7 @@ def test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once(wor
     jobs = put(world, "ok", "hook", "ok")
     HOOKS["G1"] = lambda job: asked.append(world.cancel(job.job_id))
     asked: list[str] = []
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert asked == ["requested"]
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed"] * 3
     assert set(RUNS.values()) == {1}
@@ -302,7 +302,7 @@ def test_one_that_commits_by_itself_takes_the_others_before_it_along(
         raise ValueError("after its checkpoint")
 
     HOOKS[f"G{at}" if sends_first else ""] = checkpoint
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert seen == [["completed"] * at + ["pending"] * (3 - at)]
     found = [world.job(job_id) for job_id in jobs]
     assert [job["status"] for job in found] == ["pending" if n == at else "completed" for n in range(3)]
@@ -320,7 +320,7 @@ def test_one_that_fails_before_its_first_commit_takes_nothing_of_the_others(worl
         job.checkpoint("x" * 2_000_000)
 
     HOOKS["G1"] = too_large
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "failed", "completed"]
     assert written(world) == {"G0", "G2"}
 
@@ -337,15 +337,15 @@ def test_what_collides_with_its_neighbours_in_a_commit_of_its_own_runs_again_and
         job.checkpoint("half")
 
     HOOKS["G1"] = lose_and_commit
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert [world.job(job_id)["status"] for job_id in jobs] == ["pending", "completed", "completed"]
     assert written(world) == {"G1", "G2"}
 
 
 def test_alone_each_has_a_commit_of_its_own(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": "transaction", "text": f"G{n}"}, handler=OddAlone) for n in range(3)]
-    (claims,) = claim_groups_here(world)
-    execute_group_here(world, claims)
+    (claims,) = claim_batches_here(world)
+    execute_batch_here(world, claims)
     found = [world.job(job_id) for job_id in jobs]
     assert len({job["result"]["transaction"] for job in found}) == 3
     assert len({job["result"]["backend"] for job in found}) == 1
@@ -362,9 +362,9 @@ def test_who_takes_long_is_the_last_to_share_its_commit(
 def test_who_sends_nothing_has_no_savepoint_and_who_fails_after_it_undoes_its_own_only(
     world: ExampleInstallation,
 ) -> None:
-    jobs = [world.enqueue({"how": how, "text": text}, handler=OddGrouped)
+    jobs = [world.enqueue({"how": how, "text": text}, handler=OddBatched)
             for how, text in (("ok", "G0"), ("ok", ""), ("error", "G2"), ("ok", "G3"))]  # fmt: skip
-    execute_group_here(world, claim(world))
+    execute_batch_here(world, claim(world))
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "completed", "pending", "completed"]
     assert written(world) == {"G0", "G3"}
 
@@ -374,7 +374,7 @@ def test_what_was_called_back_is_not_begun(world: ExampleInstallation) -> None:
     stop = StopRequest()
     HOOKS["G1"] = lambda _job: called.append(stop.call_back(0))
     called: list[int] = []
-    ends = execute_group_here(world, claim(world), stop)
+    ends = execute_batch_here(world, claim(world), stop)
     assert [one.job_id for one in ends] == jobs[:2]
     assert called == [1]
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2 + ["pending"] * 2
@@ -397,7 +397,7 @@ def test_a_worker_that_is_stopping_begins_nothing(world: ExampleInstallation) ->
     stop.listen()
     try:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert execute_group_here(world, claim(world), stop) == {}
+        assert execute_batch_here(world, claim(world), stop) == {}
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     found = [world.job(job_id) for job_id in jobs]
@@ -412,7 +412,7 @@ def test_one_that_lost_its_claim_before_the_start_is_left_out(world: ExampleInst
     take_away(world, jobs[1], later=state == "pending")
     if state == "running":
         claim(world)
-    assert list(execute_group_here(world, claims).values()) == ["completed", LOST, "completed"]
+    assert list(execute_batch_here(world, claims).values()) == ["completed", LOST, "completed"]
     assert RUNS[jobs[1]] == 0
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
     ticket = world.ticket(jobs[1])
@@ -436,7 +436,7 @@ def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_comple
             start_by_another(world, claim(world))
 
     HOOKS["G1"] = lose
-    statuses = execute_group_here(world, claim(world))
+    statuses = execute_batch_here(world, claim(world))
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
     told = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
     assert {one.job_id: status for one, status in statuses.items()} == told
@@ -452,7 +452,7 @@ def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
     jobs = put(world, "ok", "error", "transaction")
     kind: type[Lossy] = ReplyLost if committed else NeverSent
     kind.broke, kind.messages = False, 0
-    execute_group_here(world, claim(world), kind=kind)
+    execute_batch_here(world, claim(world), kind=kind)
     assert kind.broke
     found = [world.job(job_id) for job_id in jobs]
     assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [
@@ -466,7 +466,7 @@ def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
 
 
 class Lossy(HandlerConnection):
-    """Breaks at the first group's end, which is the second message to the server: the first is its start."""
+    """Breaks at the first batch's end, which is the second message to the server: the first is its start."""
 
     broke = False
     messages = 0
@@ -520,7 +520,7 @@ def start_by_another(world: ExampleInstallation, claims: Batch) -> None:
 
 
 def start_and_take_back(world: ExampleInstallation, claims: Batch, blamed: list[UUID]) -> None:
-    """Start the group, then have it taken back as from a dead worker."""
+    """Start the batch, then have it taken back as from a dead worker."""
     start_by_another(world, claims)
     for one in claims:
         recovery.rescue(

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 SCOPE = "turno/web/auth/tenant_scope.py"
 TOKENS = "turno/web/auth/tokens.py"
 JOBS = "tests/integration/web/test_api_jobs.py"
-TURNS = "tests/integration/store/test_turns.py"
+TURNS = "tests/integration/store/test_two_requests.py"
 REFUSALS = "tests/integration/web/test_api_refusals.py"
 FOREIGN = "tests/integration/web/test_api_isolation.py"
 LARGE = "tests/integration/web/test_large_bodies.py"
@@ -223,7 +223,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         'SERVICE_TIMEOUTS | {"lock_timeout": "300"}',
         "SERVICE_TIMEOUTS",
-        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs-0.9]",),
+        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs-3]",),
     ),
     Mutant(
         "a command waits for a tenant's locks as long as a worker",
@@ -231,7 +231,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         'COMMAND_LOCK_TIMEOUT = "1000"',
         'COMMAND_LOCK_TIMEOUT = "5000"',
-        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings-2.5]",),
+        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings-4]",),
     ),
     Mutant(
         "one tenant may have every thread",

@@ -14,8 +14,8 @@ RUNNING = "turno/migrations/tenant/functions/jobs_running.sql"
 RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 RESCUER = "turno/worker/rescuer.py"
 CHILD = "turno/worker/child.py"
-TESTS = "tests/integration/runner/test_groups.py"
-FAULTS = "tests/faults/test_groups_that_break.py"
+TESTS = "tests/integration/runner/test_batches.py"
+FAULTS = "tests/faults/test_batches_that_break.py"
 FENCING = "tests/integration/store/test_fencing.py"
 KNOWN = "tests/unit/worker/test_child.py"
 EACH = "section 6: short jobs share a transaction, each under a savepoint"
@@ -61,20 +61,20 @@ MUTANTS = (
         (f"{TESTS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
     ),
     Mutant(
-        "a group is larger than its tenant's cap",
+        "a batch is larger than its tenant's cap",
         "section 6: caps hold",
         CLAIM,
         "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g",
         "LIMIT ceil(v.slots * v.size)::bigint) AS g",
-        (f"{TESTS}::test_a_cap_holds_for_groups[tenant]",),
+        (f"{TESTS}::test_a_cap_holds_for_batches[tenant]",),
     ),
     Mutant(
-        "a group is larger than its type's cap",
+        "a batch is larger than its type's cap",
         "section 6: caps hold",
         CLAIM,
         " AND coalesce(c.of_its_type <= c.type_room, true)",
         "",
-        (f"{TESTS}::test_a_cap_holds_for_groups[type]",),
+        (f"{TESTS}::test_a_cap_holds_for_batches[type]",),
     ),
     Mutant(
         "a failed job of a batch keeps its writes",

@@ -22,11 +22,11 @@ IMPATIENT = PATIENT | {"LONG": "0.1"}
 @pytest.fixture(autouse=True)
 def generous_pool(world: ExampleInstallation) -> None:
     world.backend = "pool"
-    world.registry = "tests.generous_turns:REGISTRY"
+    world.registry = "tests.larger_batches:REGISTRY"
 
 
-def turn(world: ExampleInstallation, first: str, handler: type[Odd] = Odd) -> tuple[UUID, list[UUID]]:
-    """Enqueue a turn; the first job does this, the others tell which process ran them."""
+def enqueue_batch(world: ExampleInstallation, first: str, handler: type[Odd] = Odd) -> tuple[UUID, list[UUID]]:
+    """Enqueue what goes to a child as one batch; the first job does this, the others tell which process ran them."""
     one = world.enqueue({"how": first}, handler=handler)
     return one, [world.enqueue({"how": "pid"}, handler=handler) for _ in range(JOBS - 1)]
 
@@ -39,8 +39,8 @@ def running(world: ExampleInstallation, job_id: UUID) -> bool:
     return bool(world.job(job_id)["status"] == "running")
 
 
-def test_each_job_of_a_turn_ends_by_itself(world: ExampleInstallation) -> None:
-    first, others = turn(world, "pid")
+def test_each_job_of_a_batch_ends_by_itself(world: ExampleInstallation) -> None:
+    first, others = enqueue_batch(world, "pid")
     world.start_pool(**PATIENT)
     assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
     jobs = [world.job(job_id) for job_id in (first, *others)]
@@ -51,7 +51,7 @@ def test_each_job_of_a_turn_ends_by_itself(world: ExampleInstallation) -> None:
 
 
 def test_who_dies_takes_nobody_along(world: ExampleInstallation) -> None:
-    dead, others = turn(world, "kill_self")
+    dead, others = enqueue_batch(world, "kill_self")
     world.start_pool(**PATIENT)
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert wait_until(lambda: world.job(dead)["crashes"] > 0, within=30)
@@ -59,7 +59,7 @@ def test_who_dies_takes_nobody_along(world: ExampleInstallation) -> None:
 
 
 def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: ExampleInstallation) -> None:
-    first, others = turn(world, "pid")
+    first, others = enqueue_batch(world, "pid")
     world.start_pool(
         TURNO_CRASH_AT="completed", TOGETHER="0", **PATIENT
     )  # each child, when the next is fetched already
@@ -68,8 +68,8 @@ def test_who_dies_with_the_end_of_a_job_takes_nobody_along(world: ExampleInstall
     assert {(job["attempt"], job["errors"], job["crashes"]) for job in jobs} == {(1, 0, 0)}
 
 
-def test_who_is_worn_out_leaves_the_rest_of_its_turn(world: ExampleInstallation) -> None:
-    first, others = turn(world, "pid")
+def test_who_is_worn_out_leaves_the_rest_of_its_batch(world: ExampleInstallation) -> None:
+    first, others = enqueue_batch(world, "pid")
     world.start_pool(POOL_JOBS_PER_CHILD="1", **PATIENT)
     assert wait_until(lambda: statuses(world, [first, *others]) == {"completed"}, within=30)
     jobs = [world.job(job_id) for job_id in (first, *others)]
@@ -78,7 +78,7 @@ def test_who_is_worn_out_leaves_the_rest_of_its_turn(world: ExampleInstallation)
 
 
 def test_who_is_overdue_takes_nobody_along(world: ExampleInstallation) -> None:
-    overdue, others = turn(world, "loop_forever", OddHurried)
+    overdue, others = enqueue_batch(world, "loop_forever", OddHurried)
     world.start_pool(KILL_AFTER_SECONDS="0.1", **PATIENT)
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert {(job["attempt"], job["crashes"]) for job in map(world.job, others)} == {(1, 0)}
@@ -87,7 +87,7 @@ def test_who_is_overdue_takes_nobody_along(world: ExampleInstallation) -> None:
 
 
 def test_behind_a_long_one_they_go_to_another_child(world: ExampleInstallation) -> None:
-    long, others = turn(world, "loop_forever")
+    long, others = enqueue_batch(world, "loop_forever")
     world.start_pool(**IMPATIENT | {"POOL_MAX_CHILDREN": "2"})
     assert wait_until(lambda: statuses(world, others) == {"completed"}, within=30)
     assert running(world, long)
@@ -95,7 +95,7 @@ def test_behind_a_long_one_they_go_to_another_child(world: ExampleInstallation) 
 
 
 def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation) -> None:
-    long, others = turn(world, "loop_forever")
+    long, others = enqueue_batch(world, "loop_forever")
     pool = world.start_pool(**IMPATIENT)
     given_back: list[str] = []
     reader = Thread(
@@ -114,7 +114,7 @@ def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation)
 
 
 def test_a_worker_that_stops_gives_back_what_was_not_begun(world: ExampleInstallation) -> None:
-    first, others = turn(world, "wait_for_checkpoint_stop")
+    first, others = enqueue_batch(world, "wait_for_checkpoint_stop")
     pool = world.start_pool(**PATIENT)
     assert wait_until(lambda: running(world, first), within=30)
     pool.send_signal(signal.SIGTERM)
@@ -126,7 +126,7 @@ def test_a_worker_that_stops_gives_back_what_was_not_begun(world: ExampleInstall
 
 
 def test_a_heartbeat_leaves_what_waits_in_its_place(world: ExampleInstallation) -> None:
-    first, others = turn(world, "wait_for_cancel")
+    first, others = enqueue_batch(world, "wait_for_cancel")
     world.start_pool(HEARTBEAT_SECONDS="0.1", **PATIENT)
     assert wait_until(lambda: running(world, first), within=30)
     beats = "SELECT alive_at FROM turno.workers"
@@ -144,7 +144,7 @@ def beat(world: ExampleInstallation) -> bool:
 
 
 def test_what_is_cancelled_before_its_turn_does_not_run(world: ExampleInstallation) -> None:
-    first, others = turn(world, "wait_for_cancel")
+    first, others = enqueue_batch(world, "wait_for_cancel")
     world.start_pool(HEARTBEAT_SECONDS="0.2", **PATIENT)
     assert wait_until(lambda: running(world, first), within=30)
     world.cancel(others[1])

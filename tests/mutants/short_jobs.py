@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 SUPERVISOR = "turno/worker/supervisor.py"
 STOP = "turno/runner/stop_request.py"
-TURNS = "tests/acceptance/test_turns.py"
+TURNS = "tests/acceptance/test_short_jobs.py"
 LENGTHS = "tests/unit/worker/test_batch_sizer.py"
 ALONE = "decision 0030: who dies or is overdue takes nobody along"
 NOT_LONG = "decision 0030: nobody waits for long"
@@ -26,7 +26,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "(at_once or monotonic() >= self._give_up_at)",
         "at_once",
-        ("tests/acceptance/test_turns.py::test_behind_a_long_one_they_go_to_another_worker",),
+        ("tests/acceptance/test_short_jobs.py::test_behind_a_long_one_they_go_to_another_worker",),
     ),
     Mutant(
         "who dies takes along what it had not begun",
@@ -44,7 +44,7 @@ MUTANTS = (
         "turno/runner/child_main.py",
         "batch[: max(1, self._config.jobs - self._jobs_run)]",
         "batch",
-        ("tests/acceptance/test_turns.py::test_who_is_worn_out_leaves_the_rest_of_its_turn",),
+        ("tests/acceptance/test_short_jobs.py::test_who_is_worn_out_leaves_the_rest_of_its_batch",),
     ),
     Mutant(
         "what lies before a child is given back as if nobody had it",

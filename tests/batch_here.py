@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.misbehaving_handlers import REGISTRY, OddGrouped
+from tests.misbehaving_handlers import REGISTRY, OddBatched
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
@@ -37,17 +37,17 @@ def claimer_here() -> Claimer:
 
 def together(job_type: str) -> int:
     """Say how many of these are a batch."""
-    return EIGHT if issubclass(REGISTRY.handler(job_type), OddGrouped) else 1
+    return EIGHT if issubclass(REGISTRY.handler(job_type), OddBatched) else 1
 
 
-def claim_groups_here(
+def claim_batches_here(
     world: ExampleInstallation, slots: int = 1, worker: UUID | None = None, claimer: Claimer | None = None
 ) -> list[Batch]:
     """Claim as a resident worker that knows the handlers of the tests."""
     return (claimer or claimer_here()).claim(world.engine, worker or worker_here(world), slots=slots, sizes=together)
 
 
-def execute_group_here(
+def execute_batch_here(
     world: ExampleInstallation,
     claims: Batch,
     stop: StopRequest | None = None,

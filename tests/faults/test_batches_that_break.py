@@ -9,18 +9,18 @@ from uuid import UUID
 import pytest
 
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import OddGrouped, OddGroupedHurried
+from tests.misbehaving_handlers import OddBatched, OddBatchedHurried
 from turno.servers.wait import wait_until
 
 
 @pytest.fixture(autouse=True)
 def odd_pool(world: ExampleInstallation) -> None:
-    world.registry = "tests.generous_turns:REGISTRY"
+    world.registry = "tests.larger_batches:REGISTRY"
     world.backend = "pool"
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
 
 
-def put(world: ExampleInstallation, *deeds: str, handler: type[OddGrouped] = OddGrouped) -> list[UUID]:
+def put(world: ExampleInstallation, *deeds: str, handler: type[OddBatched] = OddBatched) -> list[UUID]:
     return [world.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
 
 
@@ -45,7 +45,7 @@ def of_jobs(world: ExampleInstallation, jobs: list[UUID], column: str) -> list[o
 def assert_done_once(world: ExampleInstallation, jobs: list[UUID]) -> None:
     """Each customer was made once, by the attempt that completed its job; the index on their ids allows no second."""
     assert of_jobs(world, jobs, "status") == ["completed"] * len(jobs)
-    made = world.rows("SELECT id FROM customers WHERE country = 'grouped' ORDER BY id")
+    made = world.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")
     assert [row["id"] for row in made] == [f"G{n}" for n in range(len(jobs))]
     assert len(world.rows("SELECT 1 FROM notifications")) == len(jobs)
     assert world.rows("SELECT 1 FROM background_job_attempts WHERE finished_at IS NULL") == []
@@ -53,7 +53,7 @@ def assert_done_once(world: ExampleInstallation, jobs: list[UUID]) -> None:
 
 
 @pytest.mark.parametrize("step", ["started", "member", "completing", "completed"])
-def test_a_kill_in_a_group_s_life_neither_loses_nor_doubles(world: ExampleInstallation, step: str) -> None:
+def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(world: ExampleInstallation, step: str) -> None:
     jobs = put(world, *["ok"] * 5)
     start(world, TURNO_CRASH_AT=f"{step}:both").wait(30)
     world.time_passes()
@@ -84,7 +84,7 @@ def test_one_that_kills_its_worker_is_the_only_one_to_be_counted(world: ExampleI
 
 
 def test_the_time_limit_is_each_one_s_and_its_neighbours_are_not_counted(world: ExampleInstallation) -> None:
-    jobs = put(world, "ok", "loop_forever", "ok", handler=OddGroupedHurried)
+    jobs = put(world, "ok", "loop_forever", "ok", handler=OddBatchedHurried)
     start(world, KILL_AFTER_SECONDS="0.1")
     assert wait_until(lambda: ended(world, jobs), within=30)
     assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed"]
@@ -102,7 +102,7 @@ def test_one_that_is_cancelled_by_force_costs_the_others_nothing(world: ExampleI
     assert [world.job(jobs[0])["crashes"], world.job(jobs[2])["crashes"]] == [0, 0]
 
 
-def test_a_stop_hands_the_whole_group_back_uncounted(world: ExampleInstallation) -> None:
+def test_a_stop_hands_the_whole_batch_back_uncounted(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "wait_in_vain", "ok")
     pool = start(world, SHUTDOWN_GRACE_SECONDS="0.3")
     assert wait_until(lambda: shown(world), within=20)
@@ -110,10 +110,10 @@ def test_a_stop_hands_the_whole_group_back_uncounted(world: ExampleInstallation)
     assert pool.wait(20) == 0
     assert of_jobs(world, jobs, "status") == ["pending"] * 3
     assert of_jobs(world, jobs, "crashes") == [0] * 3
-    assert world.rows("SELECT 1 FROM customers WHERE country = 'grouped'") == []
+    assert world.rows("SELECT 1 FROM customers WHERE country = 'batched'") == []
 
 
-def test_a_group_that_slept_through_its_rescue_writes_nothing(world: ExampleInstallation) -> None:
+def test_a_batch_that_slept_through_its_rescue_writes_nothing(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "stop_self", "ok")
     old = start(world)
     assert wait_until(lambda: shown(world), within=20)
