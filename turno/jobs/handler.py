@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
 
-from turno.errors import UserError
+from turno.errors import HandlerMisuse, UserError
 from turno.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from logging import LoggerAdapter
     from types import TracebackType
     from typing import Self
@@ -130,6 +132,9 @@ class JobContext(Protocol):
         """Raise CancelRequested if somebody asked this job to stop."""
 
 
+Middleware = Callable[[JobContext], AbstractContextManager[object]]
+
+
 class JobHandler(ABC, Generic[P]):
     """Code for one job type; wraps an existing service that knows nothing of jobs.
 
@@ -140,6 +145,7 @@ class JobHandler(ABC, Generic[P]):
     outside that must not be repeated for another job's sake, see docs/writing-handlers.md. `reads_company` is for
     reports over all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions
     whose messages are written for users; of any other exception but a UserError they see a reference only.
+    `middleware` are context managers around each attempt, the first outermost, inside its transaction.
     """
 
     type: ClassVar[str]
@@ -152,6 +158,7 @@ class JobHandler(ABC, Generic[P]):
     alone: ClassVar[bool] = False
     reads_company: ClassVar[bool] = False
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
+    middleware: ClassVar[tuple[Middleware, ...]] = ()
     payload_type: ClassVar[builtins.type[Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -164,6 +171,13 @@ class JobHandler(ABC, Generic[P]):
             for argument in get_args(origin):
                 if isinstance(argument, type):
                     cls.payload_type = argument
+
+    @classmethod
+    def using(cls, *services: Any, **named: Any) -> builtins.type[Self]:
+        """Return this handler for a list of handlers, constructed with these services at each attempt."""
+        made: dict[str, Any] = {"__init__": lambda self: cls.__init__(self, *services, **named)}
+        made |= {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+        return type(cls.__name__, (cls,), made)
 
     @classmethod
     def is_for_users(cls, error: BaseException) -> bool:
@@ -180,6 +194,19 @@ class JobHandler(ABC, Generic[P]):
     @abstractmethod
     def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:
         """Do the work; return a JSON result or an outcome, raise anything to be retried."""
+
+    @contextmanager
+    def around(self, job: JobContext) -> Iterator[None]:
+        """Have the middleware and `before` run first, and `after` and the middleware's ends last."""
+        with ExitStack() as stack:
+            for middleware in self.middleware:
+                stack.enter_context(middleware(job))
+            self.before(job)
+            yield
+            self.after(job)
+            return
+        # Only a middleware that says that it dealt with an error leads here; the work may be half done.
+        raise HandlerMisuse(f"a middleware of {self.type} kept an error to itself; let it pass")
 
     def before(self, job: JobContext) -> None:
         """Run before each attempt, inside its transaction."""

@@ -90,9 +90,8 @@ class Attempt:
         """Call the handler inside the transaction that is open; raises whatever it raises."""
         job, handler = self.context, self.handler()
         payload = rebuild(handler.payload_type, self.started.payload)
-        handler.before(job)
-        answer = _alone(lambda: handler.handle(job, payload))
-        handler.after(job)
+        with handler.around(job):
+            answer = _alone(lambda: handler.handle(job, payload))
         job.finish()
         if isinstance(answer, Reschedule | Cancel):
             return answer

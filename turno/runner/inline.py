@@ -37,9 +37,8 @@ class InlineRunner:
             connection.execute("BEGIN")
             job = InlineContext(connection, tenant.slug, user_id, handler)
             runner = handler()
-            runner.before(job)
-            answer = runner.handle(job, rebuild(handler.payload_type, payload))
-            runner.after(job)
+            with runner.around(job):
+                answer = runner.handle(job, rebuild(handler.payload_type, payload))
             if not isinstance(answer, dict):
                 raise InvalidResult(f"{handler.type} asked for {type(answer).__name__}, which needs background jobs")
             result: dict[str, Any] = json.loads(serialise(answer))
