@@ -52,10 +52,14 @@ def assert_done_once(world: ExampleInstallation, jobs: list[UUID]) -> None:
     assert world.rows("SELECT 1 FROM turno.tickets") == []
 
 
-@pytest.mark.parametrize("step", ["started", "member", "completing", "completed"])
-def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(world: ExampleInstallation, step: str) -> None:
+STEPS = ["started", "member", "completing", "completed"]
+
+
+@pytest.mark.parametrize("whom", [pytest.param("parent", marks=pytest.mark.deep), "both"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(world: ExampleInstallation, step: str, whom: str) -> None:
     jobs = put(world, *["ok"] * 5)
-    start(world, TURNO_CRASH_AT=f"{step}:both").wait(30)
+    start(world, TURNO_CRASH_AT=f"{step}:{whom}").wait(30)
     world.time_passes()
     world.sweep()
     world.time_passes()
@@ -64,6 +68,22 @@ def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(world: ExampleInstal
     assert_done_once(world, jobs)
     # Nobody knows which it was, so none is counted and each runs alone.
     assert of_jobs(world, jobs, "crashes") == [0] * 5
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_of_the_child_neither_loses_nor_doubles(world: ExampleInstallation, step: str) -> None:
+    jobs = put(world, *["ok"] * 5)
+    pool = start(world, TURNO_CRASH_AT=f"{step}:self")
+    assert wait_until(lambda: ended(world, jobs) or any(of_jobs(world, jobs, "reason")), within=30)
+    pool.kill()
+    pool.wait(20)
+    world.time_passes()
+    world.sweep()
+    world.time_passes()
+    start(world)
+    assert wait_until(lambda: ended(world, jobs), within=30)
+    assert_done_once(world, jobs)
 
 
 def test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted(world: ExampleInstallation) -> None:
@@ -75,8 +95,12 @@ def test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted(world: 
     assert of_jobs(world, jobs, "attempt") == [2, 2, 2, 1, 1]
 
 
-def test_one_that_kills_its_worker_is_the_only_one_to_be_counted(world: ExampleInstallation) -> None:
-    jobs = put(world, "ok", "kill_self", "ok", "kill_self", "ok")
+@pytest.mark.parametrize(
+    "how",
+    ["kill_self", *(pytest.param(how, marks=pytest.mark.deep) for how in ("sys_exit_0", "os_exit_0", "segfault"))],
+)
+def test_one_that_kills_its_worker_is_the_only_one_to_be_counted(world: ExampleInstallation, how: str) -> None:
+    jobs = put(world, "ok", how, "ok", how, "ok")
     start(world)
     assert wait_until(lambda: ended(world, jobs), within=30)
     assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed", "failed", "completed"]

@@ -15,6 +15,8 @@ RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 RESCUER = "turno/worker/rescuer.py"
 CHILD = "turno/worker/child.py"
 TESTS = "tests/integration/runner/test_batches.py"
+NEIGHBOURS = "tests/integration/runner/test_batch_neighbours.py"
+SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
 FAULTS = "tests/faults/test_batches_that_break.py"
 FENCING = "tests/integration/store/test_fencing.py"
 KNOWN = "tests/unit/worker/test_child.py"
@@ -120,8 +122,8 @@ MUTANTS = (
         "the next job marks whatever transaction there is",
         ONCE,
         "turno/runner/transaction.py",
-        "\" CASE WHEN current_setting('turno.attempt', true) = '{}' THEN '{}' ELSE '' END, true)\"",
-        "\" CASE WHEN '{}' <> '' THEN '{}' ELSE '' END, true)\"",
+        "\"SELECT 1 / (current_setting('turno.attempt', true) IS NOT DISTINCT FROM '{}')::integer;\"",
+        "\"SELECT '{}';\"",
         (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
     ),
     Mutant(
@@ -192,9 +194,56 @@ MUTANTS = (
         "one that runs alone shares its commit",
         "issue 14: alone keeps a commit of its own",
         EXECUTOR,
-        "self._batch[number : number + 1] if self._handler.alone else self._batch[number:]",
-        "self._batch[number:]",
+        "            self._handler.alone\n            or number + 1 == len(self._batch)\n",
+        "            number + 1 == len(self._batch)\n",
         (f"{TESTS}::test_alone_each_has_a_commit_of_its_own",),
+    ),
+    *(
+        Mutant(
+            f"{what} of one job of a batch meet the next",
+            "issue 14: of a handler that sets session state only its own job suffers",
+            TRANSACTION,
+            f" {statement};",
+            "",
+            (f"{NEIGHBOURS}::test_what_it_leaves_in_the_session_is_not_its_neighbour_s[{case}]",),
+        )
+        for what, statement, case in (
+            ("cursors", "CLOSE ALL", "cursor"),
+            ("prepared statements", "DEALLOCATE ALL", "prepared by the driver"),
+            ("settings", "RESET ALL", "settings"),
+        )
+    ),
+    Mutant(
+        "a session that a job has used is not cleaned",
+        "section 5: between jobs a session is cleaned",
+        TRANSACTION,
+        "self._lent, self._session.cleaned = True, None",
+        "self._lent = True",
+        (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[used]",),
+    ),
+    Mutant(
+        "a session that ends fails the jobs of a batch for good",
+        "promise 1: a job answered 202 is never lost",
+        "turno/runner/session.py",
+        "self.ended = error.sqlstate in NOT_OURS",
+        "self.ended = True",
+        (f"{NEIGHBOURS}::test_a_session_that_ends_between_two_jobs_fails_none_for_good",),
+    ),
+    Mutant(
+        "a session is given back in its transaction",
+        "section 5: between jobs a session is cleaned",
+        "turno/runner/session_cache.py",
+        " or connection.info.transaction_status != TransactionStatus.IDLE",
+        "",
+        (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[in a transaction]",),
+    ),
+    Mutant(
+        "what was fetched is believed for ever",
+        "issue 14: what was fetched is believed for 20 ms",
+        TRANSACTION,
+        "monotonic() - self._fetched < BELIEVED",
+        "True",
+        (f"{NEIGHBOURS}::test_alone_the_next_is_looked_up_again_where_that_was_long_ago[long ago]",),
     ),
     Mutant(
         "a batch is open for as long as it has jobs",

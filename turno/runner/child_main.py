@@ -2,7 +2,6 @@
 
 import logging
 import os
-import pickle
 import select
 import signal
 import socket
@@ -19,7 +18,7 @@ from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
 from turno.runner.callbacks import WorkerCallbacks
-from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
 from turno.runner.session import collided
 from turno.runner.stop_request import StopRequest
 from turno.store.outage import in_short, unreachable
@@ -105,8 +104,7 @@ class BatchLoop:
         while not select.select([self._channel], [], [], IDLE_CHECK)[0]:
             self._config.at_rest()
         packet = self._channel.recv(LARGEST_PACKET)
-        batch: Batch = pickle.loads(packet) if packet else ()  # noqa: S301 - written by our own parent
-        return batch
+        return unpacked(packet) if packet else ()
 
     def _start(self) -> None:
         # A login and the first plans of a session are no length of the jobs' own.

@@ -78,7 +78,7 @@ class Run:
 
     def fetch(self, number: int) -> None:
         """Open a transaction for this job and those after it."""
-        self._transaction.fetch(self._from(number))
+        self._transaction.fetch(self._batch[number:])
         self._executor.callbacks.started()
         crash_points.reach("started")
 
@@ -102,7 +102,7 @@ class Run:
             self._kept[number] = attempt
             self._executor.callbacks.stop.rests()
             if self._is_last(number):
-                self.commit(self._from(number + 1) if following else (), tries)
+                self.commit(self._batch[number + 1 :] if following else (), tries)
             else:
                 crash_points.reach("member")
         else:
@@ -128,14 +128,12 @@ class Run:
         crash_points.reach("completed")
         self._completed()
 
-    def _from(self, number: int) -> Batch:
-        return self._batch[number : number + 1] if self._handler.alone else self._batch[number:]
-
     def _is_last(self, number: int) -> bool:
         """Say whether nobody else is to share this job's commit."""
         opened = self._transaction.opened
         return (
-            number + 1 == len(self._batch)
+            self._handler.alone
+            or number + 1 == len(self._batch)
             or opened is None
             or monotonic() - opened > TOGETHER
             or self._batch[number + 1].job_id not in self._transaction.found

@@ -4,13 +4,30 @@ The parent sends a batch at a time, the child words about it: that one of its jo
 so many of them. Whatever it was not done with is the parent's again.
 """
 
+import pickle
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
+from uuid import UUID
+
+from turno.jobs.claim import Batch, Claim
 
 LARGEST_PACKET = 65536  # bytes; a batch of a hundred claims needs a third of it
 MOVED, FREE, LEAVING = b"~", b".", b"!"
 _WORD = struct.Struct("!cHI")
+
+
+def packed(batch: Batch, first: Claim) -> bytes:
+    """Return a batch as it is sent: its first claim with the logins that all of them need, and what differs."""
+    return pickle.dumps((first, [(one.job_id.bytes, one.token.bytes, one.attempt) for one in batch]))
+
+
+def unpacked(packet: bytes) -> Batch:
+    """Return the batch that our own parent has sent."""
+    first, jobs = pickle.loads(packet)  # noqa: S301 - written by our own parent
+    return tuple(
+        replace(first, job_id=UUID(bytes=job), token=UUID(bytes=token), attempt=attempt) for job, token, attempt in jobs
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ CLEAN: tuple[Statement, ...] = (
     ("DEALLOCATE ALL", ()),
     (UNCHANGED, ()),
 )
+# By which the savepoint of a job is refused in a transaction that is not the executor's.
+NOT_OURS = {"22012", "3B001", "25P01"}
 UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
 MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
@@ -38,14 +40,14 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
 
     # Why nothing may be run now, whichever cursor asks.
     refusal: str | None = None
-    # What it said of its user after it was cleaned; None once something may have been run in it since.
+    # What it said of its user after it was cleaned; None once a handler may have run something in it.
     cleaned: TupleRow | None = None
     # Whether its role may take advisory locks, which outlive transactions: a provisioner that is no superuser cannot
     # forbid them.
     may_lock = False
     # What is sent before the first statement of a job: its savepoint. None once it was, or if there is none.
     before: bytes | None = None
-    # Whether that was refused, so that the transaction is not the executor's any more.
+    # Whether that was refused because the transaction is not the executor's any more.
     ended = False
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
@@ -59,8 +61,9 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
             for answer in super().wait(_answers(self.pgconn)):
                 if answer.status == ExecStatus.FATAL_ERROR:
                     gen.close()
-                    self.ended = True
-                    raise error_from_result(answer, self.info.encoding)
+                    error = error_from_result(answer, self.info.encoding)
+                    self.ended = error.sqlstate in NOT_OURS
+                    raise error
         return super().wait(gen, *arguments, **options)
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from turno.runner.session import MAY_LOCK, HandlerConnection
 from turno.tenancy.identity.session import NotConfined, believe_confined
@@ -91,7 +92,7 @@ class Sessions:
         if connection.busy:
             return None
         try:
-            if connection.cleaned is None:
+            if connection.cleaned is None or connection.info.transaction_status != TransactionStatus.IDLE:
                 connection = connection.rewrapped()
                 psycopg.Connection.rollback(connection)
                 connection.clean()

@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 T = TypeVar("T")
+BELIEVED = 0.02  # seconds for which a claim that was seen to be held is begun without another look
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
-# Only where the mark is still the one before: whoever ended the transaction behind our back is found out at its end.
+# Only where the mark is still the one before, else by zero: whoever ended the transaction behind our back is found out.
+# What that job has left in the session would meet this one's: settings, cursors, and names of prepared statements.
 NEXT = (
-    "SAVEPOINT job; SELECT set_config('turno.attempt',"
-    " CASE WHEN current_setting('turno.attempt', true) = '{}' THEN '{}' ELSE '' END, true)"
+    "SELECT 1 / (current_setting('turno.attempt', true) IS NOT DISTINCT FROM '{}')::integer;"
+    " SAVEPOINT job; CLOSE ALL; DEALLOCATE ALL; RESET ALL; SELECT set_config('turno.attempt', '{}', true)"
 )
 
 
@@ -54,6 +56,7 @@ class BatchTransaction:
         self._stop = stop
         self._session = sessions.take(self.claim.login)
         self._lent = False  # whether the present job has had the session
+        self._fetched = 0.0  # when, by the monotonic clock
         self._mark = self.claim.token  # the job whose transaction the server takes it for
         self._savepoint = False  # whether one is set
         self._clock = (datetime.now(UTC), monotonic())  # the database's, and when it was read
@@ -61,7 +64,7 @@ class BatchTransaction:
     @property
     def connection(self) -> HandlerConnection:
         """The session, lent to the present job."""
-        self._lent = True
+        self._lent, self._session.cleaned = True, None
         return self._session
 
     def at(self, moment: float) -> datetime:
@@ -129,22 +132,25 @@ class BatchTransaction:
     def finish(self, following: Batch = ()) -> None:
         """Commit what was kept together with its ends, leave the session clean, and fetch what follows: one message.
 
+        A session that no job has asked for is clean; what was fetched a moment ago is not fetched again.
         Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
         """
-        # Rewrapped before that: nothing that a handler has kept may reach the session in between.
-        session = self._session = self._session.rewrapped()
-        self._lent = False
-        ending = [self._ends(), COMMIT, *session.cleaning]
-        answers = exchange(session, ending, *(_fetching(following) if following else ()))
+        if self._lent:  # rewrapped before that: nothing that a handler has kept may reach the session in between
+            self._session, self._lent = self._session.rewrapped(), False
+        session = self._session
+        ending = [self._ends(), COMMIT, *(session.cleaning if session.cleaned is None else ())]
+        opening = self._opening(following)
+        answers = exchange(session, ending, *opening)
         with named_refusals():
             raise_first_error(session, answers[: len(ending)])
         self._committed()
-        (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
+        if session.cleaned is None:
+            (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
         if following:
             try:
                 believe_confined(session.cleaned, self.claim.login.role)
                 raise_first_error(session, answers[len(ending) :])
-                self._begun(following, answers[len(ending)])
+                self._begun(following, answers[len(ending)] if len(opening) > 1 else None)
             except (psycopg.Error, NotConfined):
                 self._replace()
                 self.fetch(following)
@@ -242,12 +248,21 @@ class BatchTransaction:
 
     # ---------------------------------------------------------------------------------------------
 
-    def _begun(self, claims: Batch, answer: PGresult) -> None:
-        self._session.cleaned = None
+    def _opening(self, claims: Batch) -> tuple[Sequence[Statement], ...]:
+        """Return what opens a transaction for the first of these, after a look at all of them if that is due."""
+        if not claims:
+            return ()
+        if claims[0].job_id in self.found and monotonic() - self._fetched < BELIEVED:
+            return (attempts.beginning(claims[0]),)
+        return _fetching(claims)
+
+    def _begun(self, claims: Batch, fetched: PGresult | None) -> None:
         self.opened = monotonic()
-        self.found, now = batches.fetched(self._session, answer)
-        if now is not None:
-            self._clock = (now, self.opened)
+        if fetched is not None:
+            self.found, now = batches.fetched(self._session, fetched)
+            self._fetched = self.opened
+            if now is not None:
+                self._clock = (now, self.opened)
         self._mark, self._savepoint = claims[0].token, False
         self._stop.transaction_begins(self._session.info.backend_pid)
 

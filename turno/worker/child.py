@@ -2,7 +2,6 @@
 
 import math
 import os
-import pickle
 import signal
 import socket
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from uuid import UUID
 
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes
-from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED, Word
+from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED, Word, packed
 from turno.runner.stop_request import StopRequest
 from turno.worker import crash_reasons
 
@@ -51,7 +50,7 @@ class Child:
     def __init__(
         self, pid: int, channel: socket.socket, stop: StopRequest, unlock: Callable[[Claim, int], Claim]
     ) -> None:
-        """`unlock` gives a claim's logins what it takes to log in, under the name of this process."""
+        """`unlock` gives a batch's first claim what it takes to log in, under the name of this process."""
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
@@ -73,7 +72,7 @@ class Child:
 
     def assign(self, batch: Batch) -> None:
         """Give the idle child something to run; raises what `unlock` raises, and then it has got nothing."""
-        packet = pickle.dumps(tuple(self._unlock(claim, self.pid) for claim in batch))
+        packet = packed(batch, self._unlock(batch[0], self.pid))
         self._number += 1
         self._since = monotonic()
         self.asked, self._overdue, self._busy = False, (None, "", 0.0), True

@@ -43,7 +43,7 @@ class ForkServer:
         theirs.close()
 
     def fork(self, unlock: Callable[[Claim, int], Claim]) -> Child:
-        """Fork a child that waits for claims, whose logins `unlock` opens one by one.
+        """Fork a child that waits for claims, whose logins `unlock` opens, for each batch its first claim's.
 
         Raises OSError if no process can be had, and ForkServerGone if none can be had any more.
         """

@@ -228,14 +228,17 @@ class Supervisor:
     def _beat(self) -> None:
         """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
         pulse = self._heartbeat.beat(self._worker)
-        known = self._rescuer.tokens | self._distributor.tokens
         for child in self._children:
-            known |= child.tokens
             # Past the time after which others may take our jobs, we must not run them.
             if pulse.cut_off and child.claims:
                 child.kill(crash_reasons.CUT_OFF)
             if (claim := child.current) is not None and claim.job_id in pulse.to_stop:
                 child.cancel(grace=self._timings.grace)
+        if not pulse.held:
+            return
+        known = self._rescuer.tokens | self._distributor.tokens
+        for child in self._children:
+            known |= child.tokens
         for claim in pulse.held:
             if claim.token not in known:
                 self._rescuer.reply_lost(claim)

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from time import monotonic
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 from tests.attempt_here import claim_here
 from tests.installation import ExampleInstallation
@@ -107,6 +108,24 @@ def test_the_next_job_is_fetched_with_the_end_of_the_one_before_it_in_a_clean_se
             transaction.finish()
     statuses = [world.job(claim.job_id)["status"] for claim in (first, second)]
     assert statuses == ["completed", "completed" if held else "pending"]
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used", "in a transaction"])
+def test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back(
+    world: ExampleInstallation, lent: Sessions, *, used: bool
+) -> None:
+    first, second = [claim_here(world, world.enqueue({"order_ids": [number]})) for number in (1, 2)]
+    with transaction_of(lent, first) as transaction:
+        transaction.keep("{}", monotonic())
+        transaction.finish((second,))
+        transaction.claim = second
+        transaction.enter(1)
+        if used:
+            transaction.connection.execute("COMMIT; SET work_mem = '5MB'")
+    session = lent.take(first.login)
+    assert session.info.transaction_status == TransactionStatus.IDLE
+    assert setting(session) != "5MB"
+    lent.give_back(first.login, session)
 
 
 def test_both_sessions_of_a_job_are_kept_for_the_next_and_the_first_is_lent_first(world: ExampleInstallation) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import socket
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from turno.jobs.claim import Batch, Claim
-from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
 from turno.runner.stop_request import StopRequest
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.child import SHOWN_AFTER, Child, News
@@ -44,7 +43,7 @@ class Scene:
         self.child = Child(self._process.pid, ours, self.stop, unlocked)
 
     def receives(self) -> Batch:
-        batch: Batch = pickle.loads(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))  # noqa: S301
+        batch = unpacked(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))
         self.stop.next_batch()
         return batch
 

@@ -44,6 +44,7 @@ class Claimer:
         self._memory = ClaimMemory()
         self._promote_at = self._promote_all_at = clock()
         self._promoted: tuple[Any, Any] = BEGINNING
+        self._found = True  # whether the last claim took anything; nobody knows what has become due before the first
 
     def claim(
         self,
@@ -62,7 +63,24 @@ class Claimer:
         """
         if not self._kinds:
             return []
-        self._promote(engine)
+        # After a silence a lone job is taken at once: what has become due comes first only where there is more to do.
+        if self._found:
+            self._promote(engine)
+        batches = self._claim(engine, worker, slots=slots, sizes=sizes, without=without)
+        if not batches and self._promote(engine):
+            batches = self._claim(engine, worker, slots=slots, sizes=sizes, without=without)
+        self._found = bool(batches)
+        return batches
+
+    def _claim(
+        self,
+        engine: Engine,
+        worker: UUID,
+        *,
+        slots: int,
+        sizes: Callable[[str], int],
+        without: Collection[str],
+    ) -> list[Batch]:
         queues, types, versions = zip(*self._kinds, strict=True)
         together = [sizes(job_type) for job_type in types]
         kinds = list(queues), list(types), [Int2(version) for version in versions], together
@@ -88,11 +106,11 @@ class Claimer:
         with engine.cursor(row_factory=namedtuple_row) as cursor:
             return cursor.execute(CLAIM, parameters).fetchall()
 
-    def _promote(self, engine: Engine) -> None:
-        """Make due tickets ready, now and then; behind dead entries it goes on where the last look ended."""
+    def _promote(self, engine: Engine) -> bool:
+        """Make due tickets ready, now and then, and say whether any was; behind dead entries it goes on from there."""
         now = self._clock()
         if now < self._promote_at:
-            return
+            return False
         if now >= self._promote_all_at:
             self._promoted, self._promote_all_at = BEGINNING, now + PROMOTE_ALL_EVERY
         row = engine.execute(PROMOTE, (PROMOTED_AT_ONCE, *self._promoted)).fetchone()
@@ -100,6 +118,7 @@ class Claimer:
         promoted, since, after = row
         self._promoted = BEGINNING if since is None else (since, after)
         self._promote_at = now + (0.0 if promoted >= PROMOTED_AT_ONCE else PROMOTE_EVERY)
+        return bool(promoted)
 
 
 def _batches(rows: Sequence[Any], sizes: Callable[[str], int]) -> Iterator[Batch]:

@@ -1,0 +1,186 @@
+"""Whatever a job of a batch does to its session, its process or its neighbours' rows concerns its own end only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from uuid import UUID
+
+import pytest
+from psycopg.pq.abc import PGresult
+
+from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import HOOKS, LEFT_OPEN, RUNS, OddAlone, OddBatched
+from turno import crash_points
+from turno.jobs.handler import JobContext
+from turno.runner import executor, transaction
+from turno.runner.session import CLEAN, HandlerConnection
+from turno.store.pipeline import Statement, exchange
+
+
+@pytest.fixture(autouse=True)
+def grouped(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    world.backend = "pool"
+    monkeypatch.setattr(executor, "TOGETHER", 60.0)  # whatever else the machine does
+    monkeypatch.setattr(transaction, "BELIEVED", 60.0)
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    yield
+    RUNS.clear()
+    HOOKS.clear()
+    LEFT_OPEN.clear()
+
+
+def run(world: ExampleInstallation, *deeds: str, handler: type[OddBatched] = OddBatched) -> list[UUID]:
+    """Run a job for each deed as one batch; each makes a customer named for its place first."""
+    jobs = [world.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
+    (claims,) = claim_batches_here(world)
+    assert [one.job_id for one in claims] == jobs
+    execute_batch_here(world, claims)
+    return jobs
+
+
+def statuses(world: ExampleInstallation, jobs: list[UUID]) -> list[str]:
+    return [world.job(job_id)["status"] for job_id in jobs]
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "error"),
+    [
+        ("leave_a_copy", "failed", "HandlerMisuse"),
+        ("fork_and_close", "pending", "OperationalError"),
+        ("fork_and_leave", "completed", None),
+        ("unpicklable", "pending", "TwoArguments"),
+        ("too_large", "failed", "InvalidResult"),
+    ],
+)
+def test_its_neighbours_complete_and_the_next_runs_once(
+    world: ExampleInstallation, how: str, end: str, error: str | None
+) -> None:
+    jobs = run(world, "ok", how, "ok")
+    assert statuses(world, jobs) == ["completed", end, "completed"]
+    assert (world.job(jobs[1])["error"] or {}).get("class") == error
+    assert RUNS[jobs[2]] == 1
+    found = [world.job(job_id) for job_id in (jobs[0], jobs[2])]
+    assert [(job["attempt"], job["errors"], job["crashes"]) for job in found] == [(1, 0, 0)] * 2
+    made = {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched'")}
+    assert made == {f"G{n}" for n in range(3) if n != 1 or end == "completed"}
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ["SET search_path = pg_catalog", "SET statement_timeout = 1"],
+        ["SET LOCAL search_path = pg_catalog"],
+        ["PREPARE mine AS SELECT 1"],
+        ["DECLARE mine CURSOR FOR SELECT 1"],
+        ["SELECT 1"] * 8,  # which the driver prepares, under a name of its own
+    ],
+    ids=["settings", "local settings", "prepared", "cursor", "prepared by the driver"],
+)
+def test_what_it_leaves_in_the_session_is_not_its_neighbour_s(world: ExampleInstallation, left: list[str]) -> None:
+    def leave(job: JobContext) -> None:
+        for text in left:
+            job.connection.execute(text.encode())
+
+    HOOKS.update(dict.fromkeys(["G0", "G1"], leave))
+    assert statuses(world, run(world, "hook", "hook", "ok")) == ["completed"] * 3
+    assert set(RUNS.values()) == {1}
+
+
+def test_a_session_that_ends_between_two_jobs_fails_none_for_good(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[object] = []
+
+    def end_sessions(step: str) -> None:
+        if step == "member" and not ended:
+            ended.extend(
+                world.rows(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'test'"
+                )
+            )
+
+    monkeypatch.setattr(crash_points, "reach", end_sessions)
+    jobs = run(world, "ok", "ok", "ok")
+    assert len(ended) == 1
+    assert statuses(world, jobs) == ["completed", "pending", "completed"]
+    assert [world.job(job_id)["errors"] for job_id in jobs] == [0, 1, 0]
+
+
+def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world: ExampleInstallation) -> None:
+    """Each holds what the second job of the other needs."""
+    first, second = (row["id"] for row in world.rows("SELECT id FROM customers ORDER BY id LIMIT 2"))
+    meeting = Barrier(2)
+
+    def lock(customer: str, *, meet: bool) -> None:
+        def do(job: JobContext) -> None:
+            job.connection.execute("SELECT FROM customers WHERE id = %s FOR UPDATE", (customer,))
+            if meet and RUNS[job.job_id] == 1:
+                meeting.wait(20)
+
+        HOOKS[f"{customer}{meet}{len(HOOKS)}"] = do
+
+    for one, other in ((first, second), (second, first)):
+        lock(one, meet=True)
+        lock(other, meet=False)
+    jobs, batches, claimer = [], [], claimer_here()
+    for texts in (list(HOOKS)[:2], list(HOOKS)[2:]):
+        jobs += [world.enqueue({"how": "hook", "text": text}, handler=OddBatched) for text in texts]
+        batches += claim_batches_here(world, claimer=claimer)
+    world.rows(f"ALTER ROLE {world.one.handler_role} SET deadlock_timeout = '50ms'")
+    try:
+        with ThreadPoolExecutor(2) as both:
+            list(both.map(lambda batch: execute_batch_here(world, batch), batches))
+    finally:
+        world.rows(f"ALTER ROLE {world.one.handler_role} RESET deadlock_timeout")
+    found = [world.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [("completed", 1, 0)] * 4
+    assert sum(RUNS.values()) == 5  # one of them met the other and ran again
+
+
+def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages: list[int] = []
+
+    def counting(session: HandlerConnection, *units: Sequence[Statement]) -> list[PGresult]:
+        messages.append(sum(map(len, units)))
+        return exchange(session, *units)
+
+    monkeypatch.setattr(transaction, "exchange", counting)
+    jobs = [world.enqueue({"how": "ok"}, handler=OddAlone) for _ in range(4)]
+    (claims,) = claim_batches_here(world)
+    execute_batch_here(world, claims)
+    assert statuses(world, jobs) == ["completed"] * 4
+    # Looked up with the first one's beginning, cleaned once; then each end comes with the next one's beginning.
+    assert messages == [3, 2 + len(CLEAN) + 2, 4, 4, 2]
+
+
+def test_alone_what_one_leaves_in_the_session_is_cleaned_before_the_next(world: ExampleInstallation) -> None:
+    seen: list[object] = []
+
+    def leave(job: JobContext) -> None:
+        row = job.connection.execute("SELECT current_setting('work_mem')").fetchone()
+        seen.append(row)
+        job.connection.execute("SET work_mem = '5MB'; LISTEN something")
+
+    HOOKS.update(dict.fromkeys(["G0", "G2"], leave))
+    assert statuses(world, run(world, "hook", "ok", "hook", handler=OddAlone)) == ["completed"] * 3
+    assert seen[0] == seen[1] != ("5MB",)
+
+
+@pytest.mark.parametrize("believed", [0.0, 60.0], ids=["long ago", "just now"])
+def test_alone_the_next_is_looked_up_again_where_that_was_long_ago(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, believed: float
+) -> None:
+    monkeypatch.setattr(transaction, "BELIEVED", believed)
+    cancel = "UPDATE background_jobs SET cancel_requested_at = now() WHERE payload ->> 'text' = 'G1'"
+
+    def cancel_the_next(_job: JobContext) -> None:
+        world.rows(cancel)
+
+    HOOKS["G0"] = cancel_the_next
+    jobs = run(world, "hook", "ok", "ok", handler=OddAlone)
+    assert statuses(world, jobs) == ["completed", "completed" if believed else "cancelled", "completed"]
