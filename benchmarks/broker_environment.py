@@ -16,7 +16,7 @@ from psycopg import sql
 from benchmarks import bare_jobs
 from benchmarks.environment import ROOT, open_environment
 from turno.dispatch.backend_choice import BackendChoice
-from turno.dispatch.dispatcher import Dispatcher, Submission, fingerprint
+from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.registry import Registry
 from turno.maintenance.passes import Terms
@@ -88,10 +88,9 @@ class BrokerEnvironment:
 
     def enqueue(self, handler: type[JobHandler[Any]], count: int, *, priority: Priority = Priority.NORMAL) -> None:
         """Put jobs of the first tenant down at once, for the broker's backend and without a hint."""
-        digest = fingerprint(Submission(handler=handler, payload={}, user_id="ana"))
         new = NewJob(
             type=handler.type, version=1, queue=handler.queue, backend="rabbitmq", max_attempts=4, payload={},
-            payload_hash=digest, user_id="ana", priority=priority,
+            user_id="ana", priority=priority,
         )  # fmt: skip
         statement = sql.SQL(ENQUEUE).format(sql.Identifier(self.tenants[0].schema))
         with self.bench.admin.transaction(), self.bench.admin.cursor() as cursor:

@@ -15,7 +15,6 @@ from benchmarks.pgqueuer_peer import PgQueuer
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved, timed
 from handlers.batch_invoicing import BatchInvoicing
-from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api, service_session
 
@@ -96,7 +95,6 @@ def _enqueue(
 
 def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJob]:
     payload = {"order_ids": list(range(10_248, 10_258)), "point_of_sale": 1}
-    digest = fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana"))
     for number in count():
         yield NewJob(
             type=BatchInvoicing.type,
@@ -105,7 +103,6 @@ def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJo
             backend="exec",
             max_attempts=4,
             payload=payload,
-            payload_hash=digest,
             user_id=f"ana-{limit}-{day_limits}-{number // OPEN_JOBS}",
             idempotency_key=str(uuid4()),
             correlation_id=str(uuid4()),

@@ -19,7 +19,6 @@ from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order
 from tenants.northwind.load import expected_net_total, load_orders
-from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
@@ -178,7 +177,6 @@ def _enqueue(bench: BenchEnvironment, tenant: Tenant) -> UUID:
         backend="exec",
         max_attempts=1,
         payload=payload,
-        payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
         user_id="ana",
     )
     with service_session(bench.logins, bench.logins.web, application="bench-web") as web:

@@ -15,7 +15,6 @@ from benchmarks.report import Report
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from nemesis.environment import open_environment
-from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api
 from turno.testing import processes
@@ -128,7 +127,6 @@ class Bench:
             backend="pool",
             max_attempts=4,
             payload=payload,
-            payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
             user_id="ana",
         )
         call_as_api(self.web, branch.tenant, ENQUEUE, job.parameters())

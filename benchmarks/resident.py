@@ -86,7 +86,7 @@ class Client:
         # Selected, a function is called for each row; joined, even laterally, it would be called once.
         statement = sql.SQL(
             "SELECT count(DISTINCT job_id) FROM (SELECT ({}.job_enqueue("
-            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])).job_id"
+            "%s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])).job_id"
             " FROM generate_series(1, {})) AS jobs"
         ).format(sql.Identifier(tenant.schema), sql.Literal(count))
         if self._bench.admin.execute(statement, new.parameters()).fetchone() != (count,):
@@ -109,7 +109,6 @@ def _job(payload: dict[str, Any], *, handler: type[Ring] = Ring, priority: Prior
         backend="pool",
         max_attempts=4,
         payload=payload,
-        payload_hash=b"",
         user_id="ana",
         priority=priority,
     )

@@ -11,7 +11,6 @@ from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import load_orders
-from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api, service_session
 
@@ -86,7 +85,6 @@ def _enqueue(bench: BenchEnvironment, tenant: Tenant, orders: list[int]) -> UUID
         backend="exec",
         max_attempts=1,
         payload=payload,
-        payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
         user_id="ana",
     )
     with service_session(bench.logins, bench.logins.web, application="bench-web") as web:

@@ -87,7 +87,6 @@ def _job(note: Path) -> NewJob:
         backend="exec",
         max_attempts=1,
         payload={"note": str(note)},
-        payload_hash=b"",
         user_id="ana",
     )
 

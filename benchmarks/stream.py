@@ -20,7 +20,6 @@ from benchmarks.stream_readers import Readers
 from benchmarks.web_process import TURNO, serving_process
 from handlers.batch_invoicing import BatchInvoicing
 from turno.commands.development_token import development_token
-from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.session import call_as_api, service_session
 
@@ -142,7 +141,6 @@ def _enqueue(bench: BenchEnvironment, like: Job) -> Job:
         backend="exec",
         max_attempts=1,
         payload=payload,
-        payload_hash=fingerprint(Submission(handler=BatchInvoicing, payload=payload, user_id="ana")),
         user_id="ana",
     )
     with service_session(bench.logins, bench.logins.web, application="bench-web") as session:

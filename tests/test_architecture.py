@@ -58,6 +58,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.settings": {"turno.errors"},
     "turno.named": set(),
     "turno.process_name": set(),
+    "turno.jobs.payload_check": {"turno.errors", "turno.jobs", "pydantic", "pydantic_core"},
     "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant"},
     "turno.store.engine": {
         "turno.errors",
@@ -77,6 +78,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turno.store.api": {"turno.errors", "turno.jobs", "turno.store.api", "turno.store.refusals", "psycopg"},
     "turno.store.operator": {"turno.jobs", "turno.store.operator", "psycopg"},
+    "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.refusals", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
     "turno.queues.exec": {
         "turno.errors",

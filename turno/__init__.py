@@ -7,24 +7,29 @@ when it is asked for: a worker pays for nothing that it skips.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turno.errors import InvalidPayload, NotIssued, PermanentFailure, TurnoError
+    from turno.errors import InvalidPayload, NotEnqueued, NotIssued, PermanentFailure, TurnoError, UnknownJobType
     from turno.jobs.effect import Absent, Done, Effect, Finding
+    from turno.jobs.enqueue_options import Enqueued
     from turno.jobs.handler import JobContext, JobHandler
     from turno.jobs.outcome import Cancel, Reschedule
     from turno.jobs.payload import AtMost
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
+    from turno.wiring.enqueue import enqueue, enqueue_many
     from turno.wiring.web import Turno
 
 _PLACES = {
     "InvalidPayload": "turno.errors",
+    "NotEnqueued": "turno.errors",
     "NotIssued": "turno.errors",
     "PermanentFailure": "turno.errors",
     "TurnoError": "turno.errors",
+    "UnknownJobType": "turno.errors",
     "Absent": "turno.jobs.effect",
     "Done": "turno.jobs.effect",
     "Effect": "turno.jobs.effect",
     "Finding": "turno.jobs.effect",
+    "Enqueued": "turno.jobs.enqueue_options",
     "JobContext": "turno.jobs.handler",
     "JobHandler": "turno.jobs.handler",
     "Cancel": "turno.jobs.outcome",
@@ -33,6 +38,8 @@ _PLACES = {
     "Registry": "turno.jobs.registry",
     "RetryPolicy": "turno.jobs.retry",
     "Turno": "turno.wiring.web",
+    "enqueue": "turno.wiring.enqueue",
+    "enqueue_many": "turno.wiring.enqueue",
 }
 
 __all__ = [
@@ -41,10 +48,12 @@ __all__ = [
     "Cancel",
     "Done",
     "Effect",
+    "Enqueued",
     "Finding",
     "InvalidPayload",
     "JobContext",
     "JobHandler",
+    "NotEnqueued",
     "NotIssued",
     "PermanentFailure",
     "Registry",
@@ -52,6 +61,9 @@ __all__ = [
     "RetryPolicy",
     "Turno",
     "TurnoError",
+    "UnknownJobType",
+    "enqueue",
+    "enqueue_many",
 ]
 
 

@@ -21,7 +21,7 @@ from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
-from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.provisioner import announce_handlers, migrations, provisioner
 from turno.wiring.shared import logins
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Administration:
         """Install what is missing and bring every schema to this release; raises MigrationFailed for the first."""
         with opened(self._connect) as admin:
             install(admin, self._logins)
+            announce_handlers(admin, self._settings)
         for outcome in failed(migrate(self._connect, self._logins, migrations=self._migrations)):
             raise MigrationFailed(outcome)
 

@@ -36,6 +36,10 @@ class InvalidPayload(UserError):
         self.problems = problems
 
 
+class NotEnqueued(TurnoError):
+    """The job was not made; the message says why, and what to do."""
+
+
 class ClaimLost(TurnoError):
     """The attempt no longer holds its job: somebody else may run it, so nothing more may be written."""
 

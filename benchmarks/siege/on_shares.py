@@ -35,7 +35,7 @@ FROM background_jobs WHERE type = 'batch_invoicing' AND status = 'pending' AND r
 MULTIPLY = f"""
     FOR i IN 1..{AT_ONCE} LOOP
         PERFORM FROM background_jobs me, job_enqueue_child(
-            job, token, me.type, me.version, me.queue, me.priority, me.max_attempts, me.payload, me.payload_hash,
+            job, token, me.type, me.version, me.queue, me.priority, me.max_attempts, me.payload,
             NULL, NULL, NULL)
         WHERE me.id = job;
     END LOOP;

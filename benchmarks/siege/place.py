@@ -69,7 +69,7 @@ BEGIN
     STATEMENTS
 END $do$
 """
-ENQUEUE_CHILD = "job_enqueue_child(job, token, %s, %s::smallint, %s, %s::smallint, %s, %s, %s, %s, %s, %s)"
+ENQUEUE_CHILD = "job_enqueue_child(job, token, %s, %s::smallint, %s, %s::smallint, %s, %s, %s, %s, %s)"
 PAUSE = 0.25  # seconds between two requests of one client: who floods a socket is the proxy's to stop
 PARTING = 30.0  # seconds a pool may take to leave
 LONGEST_ANSWER = 10.0  # seconds that an attacker waits
@@ -150,7 +150,6 @@ class Place:
             "backend": "pool",
             "max_attempts": handler.retry.max_attempts,
             "payload": payload,
-            "payload_hash": b"",
             "user_id": "mallory",
             "priority": Priority.NORMAL,
         }
@@ -175,7 +174,7 @@ class Place:
     def enqueuing(self, new: NewJob, *, times: int = 1) -> str:
         """Return the SQL by which a job of mallory's enqueues such jobs; what is its own is not asked for."""
         values = (
-            new.type, new.version, new.queue, int(new.priority), new.max_attempts, Jsonb(new.payload), new.payload_hash,
+            new.type, new.version, new.queue, int(new.priority), new.max_attempts, Jsonb(new.payload),
             new.run_at, new.expires_at, new.idempotency_key,
         )  # fmt: skip
         with psycopg.connect(self.bench.url) as session:

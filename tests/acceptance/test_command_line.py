@@ -321,7 +321,7 @@ def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed:
         "--user",
         "cron",
         "--run-at",
-        "2100-01-01T00:00:00",
+        (datetime.now(UTC) + timedelta(days=30)).strftime("%Y-%m-%dT%H:%M:%S"),
     )
     payload = ("--payload", '{"order_ids": [1, 2]}')
     first = installed.succeed(*submit, *payload, "--key", "night-1").strip()
@@ -338,4 +338,6 @@ def test_a_job_is_submitted_once_for_a_key_and_what_is_wrong_is_named(installed:
     ):
         told = installed.run(*submit, *wrong)
         assert (told.returncode, said in told.stderr) == (2, True), told.stderr
+    too_late = [*submit[:-1], "2100-01-01T00:00:00", *payload]
+    assert "--run-at must be at most one year ahead" in installed.refuse(*too_late)
     installed.succeed("jobs", "cancel", "--tenant", "suc0001", first)

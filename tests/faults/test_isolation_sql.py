@@ -270,7 +270,7 @@ def enqueued_under_a_shadow(world: ExampleInstallation) -> int:
     with raw_log_in(world, world.one) as session:
         session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
         new = world.new_job({"order_ids": [1], "point_of_sale": 1})
-        asked = (new.type, new.version, new.queue, 1, 4, "{}", b"", None, None, None)
+        asked = (new.type, new.version, new.queue, 1, 4, "{}", None, None, None)
         marks = ", ".join(["%s"] * len(asked))
         session.execute(f"SELECT job_enqueue_child(%s, %s, {marks})".encode(), (*claimed_job(world, world.one), *asked))
     return len(world.rows("SELECT id FROM background_jobs")) - 1

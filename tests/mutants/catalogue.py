@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.mutants import (
     batches,
     broker,
+    enqueueing,
     fencing,
     invoices,
     isolation,
@@ -44,6 +45,7 @@ MUTANTS = (
     *outside.MUTANTS,
     *isolation.MUTANTS,
     *web_requests.MUTANTS,
+    *enqueueing.MUTANTS,
     *limits.MUTANTS,
     *pages.MUTANTS,
     *invoices.MUTANTS,

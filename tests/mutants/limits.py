@@ -85,8 +85,8 @@ MUTANTS = (
         "a repeated key is counted as a job",
         PROMISED,
         "turno/migrations/tenant/functions/job_enqueue.sql",
-        "        IF p_idempotency_key IS NOT NULL THEN\n",
-        "        IF p_idempotency_key IS NOT NULL AND verdict = 'again' THEN\n",
+        "        IF p_key IS NOT NULL THEN\n",
+        "        IF p_key IS NOT NULL AND verdict = 'again' THEN\n",
         (f"{RATES}::test_a_replay_is_answered_and_not_counted",),
     ),
     Mutant(

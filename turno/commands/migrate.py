@@ -8,6 +8,7 @@ import click
 
 from turno.commands.output.migrate_report import Report, print_findings, print_standings
 from turno.environment import read_settings
+from turno.errors import InvalidSettings
 from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
@@ -15,10 +16,12 @@ from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
 from turno.tenancy.rights.host_rights import hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
-from turno.wiring.provisioner import migrations, provisioner
+from turno.wiring.provisioner import announce_handlers, migrations, provisioner
 from turno.wiring.shared import logins
 
 if TYPE_CHECKING:
+    from psycopg import Connection
+
     from turno.settings import Settings
     from turno.tenancy.schema_migrations.one_schema import Outcome
 
@@ -76,6 +79,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         _ask(settings, agreed=options["yes"])
         with opened(connect) as admin:
             progress.control(install(admin, known))
+            _announce(admin, settings)
     canary, redefine = options["canary"], options["redefine"]
     return report(all_schemas.migrate(connect, known, canary=canary, redefine=redefine, **shared))
 
@@ -117,6 +121,14 @@ def _refuse_beside_workers(settings: Settings) -> None:
             f"workers are alive ({named}), whose jobs would fail on older tables;"
             " stop the web and the workers first (--yes goes on all the same)"
         )
+
+
+def _announce(admin: Connection[Any], settings: Settings) -> None:
+    try:
+        announce_handlers(admin, settings)
+    except InvalidSettings as problem:
+        # Schemas are migrated whatever the handlers are; workers refuse to start with these.
+        click.echo(f"the database was not told of the handlers: {problem}", err=True)
 
 
 def report(outcomes: list[Outcome]) -> int:

@@ -13,11 +13,13 @@ import click
 
 from turno.commands.tenant_session import session_of
 from turno.dispatch.dispatcher import Submission
+from turno.dispatch.times import untimely
 from turno.environment import read_settings
-from turno.errors import TurnoError
+from turno.errors import InvalidPayload, TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.named_handlers import named_handlers
-from turno.web.http.payloads import Payloads
+from turno.jobs.payload_check import check_payload
+from turno.store.api import jobs as stored
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
 
 MOMENT = "%Y-%m-%dT%H:%M:%S"
@@ -61,10 +63,13 @@ def submit(
 ) -> None:
     """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
     handler = named_handlers(read_settings().handlers).handler(job_type)
-    checked, problems = Payloads([handler]).check(handler, _parsed(payload))
-    if problems:
-        told = "\n".join(f"  {problem.field}: {problem.problem}" for problem in problems)
-        raise NotSubmitted(f"{job_type} does not take this payload:\n{told}")
+    try:
+        checked = check_payload(handler, _parsed(payload))
+    except InvalidPayload as error:
+        told = "\n".join(
+            "  " + ".".join(filter(None, ("payload", p["field"]))) + f": {p['problem']}" for p in error.problems
+        )
+        raise NotSubmitted(f"{job_type} does not take this payload:\n{told}") from None
     wanted = Submission(
         handler=handler,
         payload=checked,
@@ -74,6 +79,10 @@ def submit(
         idempotency_key=key,
     )
     with session_of(tenant) as session:
+        late = untimely(wanted.run_at, None, datetime.now(UTC))
+        # A key that was used answers its job however late it is asked again, as POST does.
+        if late and not (key and session.read(lambda reader: stored.find_by_key(reader, user, handler.type, key))):
+            raise NotSubmitted("; ".join(f"--{field.replace('_', '-')} {problem}" for field, problem in late))
         verdict = session.dispatcher.submit(session.tenant, wanted)
     match verdict.word:
         case "accepted" | "replayed":

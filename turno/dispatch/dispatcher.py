@@ -1,7 +1,5 @@
 """Accept commands about jobs, commit them, then hint; the hint's failure is never the caller's error."""
 
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable
@@ -94,7 +92,6 @@ class Dispatcher:
             backend=queue.name,
             max_attempts=wanted.handler.retry.max_attempts,
             payload=wanted.payload,
-            payload_hash=fingerprint(wanted),
             user_id=wanted.user_id,
             priority=wanted.priority,
             run_at=wanted.run_at,
@@ -175,14 +172,3 @@ def _within_limits(row: dict[str, Any]) -> Verdict:
     if row["verdict"] == "limit":
         raise RateLimited(row["exceeded"], row["retry_in"])
     return Verdict(row["verdict"], row["job_id"])
-
-
-def fingerprint(wanted: Submission) -> bytes:
-    """Return the digest that tells whether two requests under one idempotency key ask for the same thing."""
-    asked = {
-        "payload": wanted.payload,
-        "priority": int(wanted.priority),
-        "run_at": wanted.run_at.isoformat() if wanted.run_at else None,
-        "expires_at": wanted.expires_at.isoformat() if wanted.expires_at else None,
-    }
-    return hashlib.sha256(json.dumps(asked, sort_keys=True, separators=(",", ":")).encode()).digest()

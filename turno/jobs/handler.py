@@ -13,6 +13,7 @@ from turno.jobs.retry import RetryPolicy
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterable, Iterator, Mapping
+    from datetime import datetime, timedelta
     from logging import LoggerAdapter
     from types import TracebackType
     from typing import Self
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import psycopg
 
     from turno.jobs.effect import Effect, Finding
+    from turno.jobs.enqueue_options import Enqueued
+    from turno.jobs.job import Priority
     from turno.jobs.outcome import Cancel, Reschedule
 
 P = TypeVar("P")
@@ -127,6 +130,20 @@ class JobContext(Protocol):
         knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
         `Effect.outside_key`, or answers it as it did the first.
         """
+
+    def enqueue(
+        self,
+        job_type: str | builtins.type[JobHandler[Any]],
+        payload: Any = None,
+        /,
+        *,
+        run_at: datetime | None = None,
+        priority: Priority | str = "normal",
+        key: str | None = None,
+        unique_for: timedelta | float | None = None,
+        **fields: Any,
+    ) -> Enqueued:
+        """Enqueue a job of this one's user, which is there once this one's work commits; as `turno.enqueue` does."""
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

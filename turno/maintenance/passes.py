@@ -12,7 +12,7 @@ from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
 from turno.queues.interface import QueueInterface
-from turno.store.engine import recovery, tickets, workers
+from turno.store.engine import announcements, recovery, tickets, workers
 from turno.store.engine_link import EngineLink
 from turno.store.outage import in_short, unreachable
 
@@ -46,14 +46,23 @@ class Passes:
         queue: QueueInterface,
         registry: Registry,
         terms: Terms,
+        pending_limit: int = 20,
         at_each_step: Callable[[], None] = lambda: None,
     ) -> None:
-        """`at_each_step` is called between any two statements that may take long, as a sign of life."""
+        """`at_each_step` is called between any two statements that may take long, as a sign of life.
+
+        `pending_limit` is how many open jobs a user may have, for whoever enqueues by SQL.
+        """
         self._at_each_step = at_each_step
         self._engine = engine
         self._queue = queue
         self._registry = registry
         self._terms = terms
+        self._pending_limit = pending_limit
+
+    def announce(self) -> None:
+        """Tell the database what the handlers here are, for whoever enqueues by SQL."""
+        self._engine.run(announcements.announce, announcements.of(self._registry), self._pending_limit)
 
     def rescue(self, *, dry_run: bool) -> int:
         """Take back the jobs of workers whose heartbeat is missing; raises PassesFailed if some could not be.

@@ -36,6 +36,7 @@ class Maintenance(Passes):
             if steady:
                 self._engine.run(leases.keep, *STEADY)
             if self._engine.run(leases.take, "sweep", process_name(), SWEEP_LEASE):
+                self.announce()
                 self._run(OFTEN, dry_run=False)
             if self._engine.run(leases.take, "upkeep", process_name(), UPKEEP):
                 self._run(RARELY, dry_run=False)
@@ -49,6 +50,7 @@ class Maintenance(Passes):
         """
         if not dry_run:
             self._engine.run(leases.keep, *STEADY)
+            self.announce()
             self._wait_for_heartbeats()
         return self._run((*OFTEN, *RARELY), dry_run=dry_run)
 

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from json import dumps, loads
 from time import monotonic
 from typing import Any, TypeVar
@@ -11,7 +12,9 @@ from typing import Any, TypeVar
 import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse
+from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, payload_of
 from turno.jobs.handler import JobHandler
+from turno.jobs.job import Priority
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
@@ -39,6 +42,7 @@ class AttemptContext:
         sessions: SessionSource,
         moved: Callable[[], None],
         handler: type[JobHandler[Any]],
+        handler_of: Callable[[str], type[JobHandler[Any]]],
     ) -> None:
         claim = transaction.claim
         self.errors = AttemptErrors(claim, handler)
@@ -59,6 +63,7 @@ class AttemptContext:
         )
         self._transaction = transaction
         self._stop = stop
+        self._handler_of = handler_of
         self._moved = moved
         self._sessions = sessions
         self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
@@ -139,6 +144,26 @@ class AttemptContext:
             self._transaction.begin()
             if item is not None:
                 item.resume()
+
+    def enqueue(
+        self,
+        job_type: str | type[JobHandler[Any]],
+        payload: Any = None,
+        /,
+        *,
+        run_at: datetime | None = None,
+        priority: Priority | str = Priority.NORMAL,
+        key: str | None = None,
+        unique_for: timedelta | float | None = None,
+        **fields: Any,
+    ) -> Enqueued:
+        """Enqueue a job of this one's user, committed with this one's work."""
+        from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
+
+        handler = job_type if isinstance(job_type, type) else self._handler_of(job_type)
+        options = EnqueueOptions.of(run_at, priority, unique_for)
+        checked = check_payload(handler, payload_of(payload, fields))
+        return attempts.enqueue_child(self.connection, self._claim, handler, checked, options=options, key=key)
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

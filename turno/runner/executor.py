@@ -152,6 +152,7 @@ class Run:
             sessions=self._executor.sessions,
             moved=callbacks.moved,
             handler=self._handler,
+            handler_of=self._executor.registry.handler,
         )
         return Attempt(claim, self._handler, transaction, started, context, monotonic())
 

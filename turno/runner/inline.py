@@ -93,6 +93,11 @@ class InlineContext:
         del call, reconcile, idempotent
         raise PermanentFailure(f"the outside effect {key} needs background jobs, which are switched off")
 
+    def enqueue(self, job_type: Any, payload: Any = None, /, **options: Any) -> NoReturn:
+        """Refuse: there is no job whose child it could be."""
+        del job_type, payload, options
+        raise PermanentFailure("a child job needs background jobs, which are switched off")
+
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""
 

@@ -10,6 +10,8 @@ import psycopg
 from psycopg import sql
 from psycopg.types.datetime import TimestamptzLoader
 
+from turno.jobs.named_handlers import named_handlers
+from turno.store.engine.announcements import announce, of
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -64,5 +66,7 @@ def build_world(
             service_session(logins, logins.engine, application="test-engine") as engine,
         ):
             world = kind(url, folder, logins, tenants, admin, web, engine)
+            if world.registry:
+                announce(admin, of(named_handlers(world.registry)), world.settings.max_pending_jobs_per_user)
             yield world
             world.stop_workers()

@@ -14,7 +14,6 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.rows import dict_row
 
-from turno.dispatch.dispatcher import Submission, fingerprint
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload import rebuild
 from turno.settings import Settings
@@ -180,14 +179,12 @@ class Installation(WorkerProcesses):
     def new_job(self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]], **options: Any) -> NewJob:
         """Return a job of user ana's, for this world's backend."""
         asked: dict[str, Any] = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
-        digest = fingerprint(Submission(handler=handler, payload=dict(payload), user_id="ana"))
         return NewJob(
             type=handler.type,
             version=handler.version,
             queue=handler.queue,
             backend=self.backend,
             payload=dict(payload),
-            payload_hash=digest,
             **asked,
         )
 

@@ -1,11 +1,14 @@
 """Log in as the provisioner: the one who makes roles, schemas and tenants, and with which migrations."""
 
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 from turno.errors import InvalidSettings
+from turno.jobs.named_handlers import named_handlers
 from turno.settings import Settings
+from turno.store.engine.announcements import announce, of
 from turno.tenancy.identity.session import CONNECT_TIMEOUT
 from turno.tenancy.schema_migrations.fan_out import Connect
 from turno.tenancy.schema_migrations.files import Migrations, packaged
@@ -17,6 +20,13 @@ def provisioner(settings: Settings) -> Connect:
     return lambda: psycopg.connect(
         settings.provisioner_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, application_name="turno-admin"
     )
+
+
+def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> None:
+    """Tell the database all that HANDLERS names, for whoever enqueues by SQL; raises InvalidSettings if it cannot."""
+    if settings.handlers:
+        handlers = of(named_handlers(settings.handlers))
+        announce(admin, handlers, settings.max_pending_jobs_per_user, all_of_them=True)
 
 
 def migrations(settings: Settings) -> Migrations:

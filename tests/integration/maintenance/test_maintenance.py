@@ -15,6 +15,7 @@ from turno.jobs.job import JobRef
 from turno.maintenance.passes import Terms
 from turno.maintenance.schedule import Maintenance
 from turno.store.engine import tickets
+from turno.store.engine.announcements import Announcement, announce
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import handler_session, service_session
 
@@ -229,6 +230,20 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     assert queue.offered == []
     assert passes.run_once() == NOTHING | {"offered": 1}
     assert queue.offered == [JobRef("suc0001", job_id)]
+
+
+def test_a_sweep_tells_the_database_what_the_handlers_are(world: ExampleInstallation, passes: Maintenance) -> None:
+    told = "SELECT version, queue, max_attempts, pending_limit FROM turno.handlers WHERE type = 'batch_invoicing'"
+    world.rows("DELETE FROM turno.handlers")
+    passes.run_leased()
+    (known,) = world.rows(told)
+    assert known == {"version": 1, "queue": "cold", "max_attempts": 4, "pending_limit": 20}
+    newer = [Announcement("batch_invoicing", 2, "hot", 3)]
+    announce(world.engine, newer, 20)
+    passes.run_once()
+    assert world.rows(told)[0]["version"] == 2, "an older release took back what a newer one told"
+    announce(world.admin, [], 20, all_of_them=True)
+    assert world.rows(told) == []
 
 
 def test_an_expired_job_says_why_it_never_ran(world: ExampleInstallation) -> None:

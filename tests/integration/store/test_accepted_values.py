@@ -229,7 +229,7 @@ SAID: dict[str, list[Any]] = {
 # What an honest caller says, by the parameter's name.
 HONEST: dict[str, str | None] = {
     "p_type": TYPE, "p_version": "1", "p_queue": "hot", "p_backend": "pool", "p_priority": "1",
-    "p_max_attempts": "4", "p_payload": "{}", "p_payload_hash": "\\x00", "p_user": "ana", "p_run_at": None,
+    "p_max_attempts": "4", "p_payload": "{}", "p_user": "ana", "p_run_at": None,
     "p_expires_at": None, "p_idempotency_key": None, "p_correlation_id": None, "p_trace_context": None,
     "p_parent": None, "p_pending_limit": None, "p_day_limits": "{1000, 1000, 0, 0}",
     "p_reason": "because", "p_error": '{"class": "Oops", "message": "no"}',

@@ -178,7 +178,7 @@ def test_a_slug_added_again_starts_as_any_other(world: ExampleInstallation) -> N
 
 
 CHILD = (
-    "SELECT verdict FROM job_enqueue_child(%s, %s, 'batch_invoicing', 1::smallint, 'hot', 1::smallint, 4, '{}', '',"
+    "SELECT verdict FROM job_enqueue_child(%s, %s, 'batch_invoicing', 1::smallint, 'hot', 1::smallint, 4, '{}',"
     " NULL, NULL, %s)"
 )
 
@@ -186,7 +186,7 @@ CHILD = (
 def test_a_handler_enqueues_for_its_own_job_s_user_only(world: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        session.execute("SELECT job_enqueue('t', 1::smallint, 'q', 'pool', 1::smallint, 4, '{}', '', 'carla',"
+        session.execute("SELECT job_enqueue('t', 1::smallint, 'q', 'pool', 1::smallint, 4, '{}', 'carla',"
                         " NULL, NULL, NULL, NULL, NULL, NULL, NULL)")  # fmt: skip
     assert session.execute(CHILD, (claim.job_id, claim.token, "k")).fetchone() == ("accepted",)
     (child,) = world.rows("SELECT user_id, parent_id FROM background_jobs WHERE idempotency_key = 'k'")

@@ -37,13 +37,12 @@ PLACES = {
     "type": 0,
     "queue": 2,
     "payload": 6,
-    "payload_hash": 7,
-    "user": 8,
-    "run_at": 9,
-    "expires_at": 10,
-    "idempotency_key": 11,
-    "correlation_id": 12,
-    "trace_context": 13,
+    "user": 7,
+    "run_at": 8,
+    "expires_at": 9,
+    "idempotency_key": 10,
+    "correlation_id": 11,
+    "trace_context": 12,
 }
 
 
@@ -73,7 +72,6 @@ ENQUEUED = {
     "idempotency_key": ("é" * 128, "idempotency_key has 1 to 255 bytes"),
     "correlation_id": (LONG, "correlation_id has at most 255 bytes"),
     "trace_context": (LONG, "trace_context has at most 512 bytes"),
-    "payload_hash": (b"x" * 65, "payload_hash has at most 64 bytes"),
     "payload": (json.dumps({"x": "y" * 4_200_000}), "payload has at most 4 MB as text"),
     "deep payload": ('{"a": ' * 300 + "1" + "}" * 300, "JSON nests at most 200 deep"),
     "payload with a number that Python cannot read": ('{"a": 1e4400}', "JSON has no number beyond 1e308"),

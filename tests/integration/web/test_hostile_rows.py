@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MASTER_KEY = b"a master key of 32 bytes or more"
 ENQUEUE = (
-    "SELECT job_id::text FROM job_enqueue(%s, 1::smallint, 'hot', 'exec', 1::smallint, 4, '{}', '', %s,"
+    "SELECT job_id::text FROM job_enqueue(%s, 1::smallint, 'hot', 'exec', 1::smallint, 4, '{}', %s,"
     " NULL, NULL, NULL, NULL, NULL, NULL, NULL)"
 )
 

@@ -21,7 +21,6 @@ class NewJob:
     backend: str
     max_attempts: int
     payload: dict[str, Any]
-    payload_hash: bytes
     user_id: str
     priority: Priority = Priority.NORMAL
     run_at: datetime | None = None
@@ -43,7 +42,6 @@ class NewJob:
             int(self.priority),
             self.max_attempts,
             Jsonb(self.payload),
-            self.payload_hash,
             self.user_id,
             self.run_at,
             self.expires_at,
@@ -59,7 +57,7 @@ class NewJob:
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
 ENQUEUE: LiteralString = """
 SELECT job_id, exceeded, retry_in, verdict FROM {}.job_enqueue(
-    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])
+    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])
 """
 
 # Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.

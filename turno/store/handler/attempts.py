@@ -7,8 +7,12 @@ from typing import Any
 import psycopg
 from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
+from psycopg.types.numeric import Int2
 
+from turno.errors import NotEnqueued
 from turno.jobs.claim import Claim
+from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
+from turno.jobs.handler import JobHandler
 from turno.store.pipeline import Statement, exchange, raise_first_error
 from turno.store.refusals import named_refusals
 
@@ -97,6 +101,26 @@ def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
 def cancel_requested(session: Session, claim: Claim) -> bool:
     """Say whether somebody asked the job to stop."""
     return bool(_row(session, "SELECT job_cancel_requested(%s)", (claim.job_id,))[0])
+
+
+def enqueue_child(
+    session: Session,
+    claim: Claim,
+    handler: type[JobHandler[Any]],
+    payload: Any,
+    *,
+    options: EnqueueOptions,
+    key: str | None,
+) -> Enqueued:
+    """Enqueue a job that this attempt asks for; raises NotEnqueued if its key stands for another request."""
+    asked = (handler.type, Int2(handler.version), handler.queue, Int2(options.priority), handler.retry.max_attempts)
+    statement = "SELECT job_id, verdict FROM job_enqueue_child(%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, %s, %s)"
+    parameters = (claim.job_id, claim.token, *asked, Jsonb(payload), options.run_at, key, options.unique_for)
+    with named_refusals():
+        job_id, verdict = _row(session, statement, parameters)
+    if verdict == "conflict":
+        raise NotEnqueued(f"the key {key} stands for another request, that of job {job_id}: take a new key")
+    return Enqueued(job_id, verdict == "accepted")
 
 
 def ledger(session: Session, claim: Claim) -> dict[str, str]:

@@ -17,6 +17,8 @@ class Role(StrEnum):
     ENGINE = "engine"
     WEB = "web"
     OPERATOR = "operator"
+    HOST = "host"
+    CONTROL = "control"
 
 
 class Kind(StrEnum):
@@ -131,11 +133,17 @@ _CLAIM_STEPS = frozenset({"due_of_each", "goes_before", "make_ready", "tenant_ro
 # Called by `command_take` and `job_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
 
+# Called by `enqueue` and `enqueue_many` alone.
+_ENQUEUE_STEPS = frozenset({"jobs_accept", "not_enqueued", "backend_now"})
+
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
 CONTROL = Matrix(
-    usage=_roles("owners engine web operator"),
+    usage=_roles("owners engine web operator host"),
     functions={
+        "enqueue": _roles("host"),
+        "enqueue_many": _roles("host"),
+        "announce": _roles("engine"),
         "uuid_v7": _roles("owners"),
         "tenant_of": _roles("owners"),
         "worker_start": _roles("engine"),
@@ -177,6 +185,7 @@ CONTROL = Matrix(
         "tenants": _may(web="SELECT", operator="SELECT"),
         "settings": _may(web="SELECT", operator=_READ_WRITE),
         "job_types": _may(operator=_READ_WRITE),
+        "handlers": _may(operator="SELECT"),
         "workers": _may(operator="SELECT"),
         "exec_hosts": _may(operator="SELECT"),
         "serving": {},
@@ -196,7 +205,7 @@ CONTROL = Matrix(
         ("tenants", column): _may(operator="UPDATE")
         for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
     },
-    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS | _RATE_STEPS,
+    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
@@ -206,7 +215,7 @@ CONTROL = Matrix(
 
 # Every table and view that is not named here belongs to the application.
 TENANT = Matrix(
-    usage=_roles("handler api report engine"),
+    usage=_roles("handler api report engine control"),
     functions={
         "job_start": _WORKING,
         "job_progress": _WORKING,
@@ -227,6 +236,8 @@ TENANT = Matrix(
         "effect_call_returned": _roles("handler"),
         "effect_decide": _roles("api"),
         "job_enqueue": _roles("api"),
+        # Who has them by `turno.enqueue` is the host: control owns that.
+        "jobs_enqueue": _roles("control"),
         "job_enqueue_child": _roles("handler"),
         "job_cancel": _roles("api"),
         "job_lacks": _roles("api"),
@@ -264,7 +275,7 @@ TENANT = Matrix(
         }.items()
         for column in columns.split()
     },
-    invokers=frozenset({"shortened", "intent_of"}),
+    invokers=frozenset({"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire"}),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
         # What the application's pages read of its business is what it shows in views.

@@ -20,7 +20,7 @@ tenants and companies are random, because everybody who can log in can read the 
 | owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the group below \
 and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
-| host | no | the group of the roles that were in the database before Turno: it has what everybody had |
+| host | no | the group of the roles that were in the database before Turno: it has what everybody had, and enqueues for every tenant |
 | handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing, owns nothing |
 | api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
@@ -56,10 +56,10 @@ def render() -> str:
         [
             INTRODUCTION,
             "## The control schema `turno`\n",
-            *_table(CONTROL, [Role.OWNERS, Role.ENGINE, Role.WEB, Role.OPERATOR]),
+            *_table(CONTROL, [Role.OWNERS, Role.ENGINE, Role.WEB, Role.OPERATOR, Role.HOST]),
             "",
             "## A tenant's schema `t_<t>`\n",
-            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE]),
+            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE, Role.CONTROL]),
             "",
             AROUND,
         ]

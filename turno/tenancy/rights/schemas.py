@@ -39,6 +39,7 @@ def control_schema(logins: Logins) -> Schema:
         Role.ENGINE: logins.engine,
         Role.WEB: logins.web,
         Role.OPERATOR: logins.operator,
+        Role.HOST: logins.host,
     }
     return Schema(CONTROL_SCHEMA, "", logins.control, CONTROL, roles)
 
@@ -63,5 +64,11 @@ FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 
 def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:
     name, slug, owner, handler, api, report = row
-    roles = {Role.HANDLER: handler, Role.API: api, Role.REPORT: report, Role.ENGINE: logins.engine}
+    roles = {
+        Role.HANDLER: handler,
+        Role.API: api,
+        Role.REPORT: report,
+        Role.ENGINE: logins.engine,
+        Role.CONTROL: logins.control,
+    }
     return Schema(name, slug, owner, TENANT, roles)

@@ -3,13 +3,14 @@
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from flask import Request
 from pydantic import PlainValidator, ValidationError, WithJsonSchema
 
 from turno.dispatch.dispatcher import Submission
+from turno.dispatch.times import untimely
 from turno.errors import UnknownJobType
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
@@ -23,9 +24,6 @@ from turno.web.http.request_headers import idempotency_key, trace_context
 from turno.web.routes import Call
 from turno.web.services import services
 
-FARTHEST = timedelta(days=366)
-# What is due for longer goes before the rest of its tenant, and counts as having waited since.
-LONGEST_PAST = timedelta(days=1)
 RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:\d{2})", re.ASCII)
 
 
@@ -71,9 +69,9 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
     if wanted is None:
         raise invalid(problems)
     key = idempotency_key(request.headers)
-    untimely = _untimely(wanted.run_at, wanted.expires_at)
-    if problems or (untimely and not _used(call, handler.type, key)):
-        raise invalid(problems + untimely)
+    late = [FieldProblem(*one) for one in untimely(wanted.run_at, wanted.expires_at, services().clock())]
+    if problems or (late and not _used(call, handler.type, key)):
+        raise invalid(problems + late)
     return Submission(
         handler=handler,
         payload=payload,
@@ -105,19 +103,6 @@ def _checked(handler: type[JobHandler[Any]], body: dict[str, Any]) -> tuple[Subm
         payload, found = services().payloads.check(handler, body["payload"])
         problems += found
     return wanted, payload, problems
-
-
-def _untimely(run_at: datetime | None, expires_at: datetime | None) -> list[FieldProblem]:
-    """Return what only the clock has against these times."""
-    now = services().clock()
-    problems = []
-    if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:
-        problems.append(FieldProblem("run_at", "must be at most one year ahead and one day past"))
-    if expires_at and expires_at <= max(now, run_at or now):
-        problems.append(FieldProblem("expires_at", "must be in the future and after run_at"))
-    elif expires_at and expires_at > max(now, run_at or now) + FARTHEST:
-        problems.append(FieldProblem("expires_at", "must be at most one year after run_at"))
-    return problems
 
 
 def _used(call: Call, job_type: str, key: str | None) -> bool:

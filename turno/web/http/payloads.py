@@ -1,23 +1,15 @@
-"""Check payloads against the handlers' own dataclasses, and document them from the same declaration."""
+"""Check payloads, bodies and queries against dataclasses, and document them from the same declaration."""
 
-import json
-import types
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import TypeAdapter, ValidationError
 
 from turno.errors import InvalidPayload
 from turno.jobs.handler import JobHandler
+from turno.jobs.payload_check import LONGEST_FIELD, STRICT, check_payload, payload_adapter, problems_of
 from turno.web.http.problems import FieldProblem
-
-# Beyond which pydantic is not asked for each: it makes some 100,000 of them a second, in the thread that holds the GIL.
-MOST_NAMED = 1000
-STRICT = ConfigDict(extra="forbid")
-LONGEST_FIELD = 200
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
@@ -30,68 +22,28 @@ model_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
 
 
 class Payloads:
-    """Holds a pydantic adapter for the payload of each handler."""
+    """Knows how the payload of each handler is checked."""
 
     def __init__(self, handlers: Sequence[type[JobHandler[Any]]]) -> None:
-        self._adapters: dict[str, TypeAdapter[Any]] = {}
-        for handler in handlers:
-            for dataclass in dataclasses_in(handler.payload_type):
-                # Pydantic's documented way to configure a dataclass of the standard library.
-                dataclass.__pydantic_config__ = STRICT
-            self._adapters[handler.type] = TypeAdapter(handler.payload_type)
+        self._adapters = {handler.type: payload_adapter(handler) for handler in handlers}
 
     def adapter(self, job_type: str) -> TypeAdapter[Any]:
         """Return the adapter of a type's payload."""
         return self._adapters[job_type]
 
     def check(self, handler: type[JobHandler[Any]], value: Any) -> tuple[Any, list[FieldProblem]]:
-        """Return the payload in its canonical JSON form, or everything that is wrong with it.
-
-        Nothing is coerced and no unknown field accepted, at any depth; defaults are filled in.
-        """
-        adapter = self._adapters[handler.type]
+        """Return the payload in its canonical JSON form, or everything that is wrong with it."""
         try:
-            payload = adapter.validate_json(json.dumps(value), strict=True)
-            handler.validate(payload)
-        except ValidationError as error:
-            return None, shape_problems(error, within=("payload",))
+            return check_payload(handler, value), []
         except InvalidPayload as error:
-            return None, [FieldProblem(f"payload.{p['field']}", p["problem"]) for p in error.problems]
-        return adapter.dump_python(payload, mode="json"), []
-
-
-def dataclasses_in(annotation: Any) -> Iterator[Any]:
-    """Yield every dataclass that an annotation reaches, each once."""
-    seen: set[Any] = set()
-    waiting = [annotation]
-    while waiting:
-        current = waiting.pop()
-        waiting += get_args(current)
-        if is_dataclass(current) and current not in seen and not isinstance(current, types.GenericAlias):
-            seen.add(current)
-            hints = get_type_hints(current)
-            waiting += [hints[field.name] for field in fields(current)]
-            yield current
+            return None, [_field_problem(one, within=("payload",)) for one in error.problems]
 
 
 def shape_problems(error: ValidationError, *, within: tuple[str, ...]) -> list[FieldProblem]:
     """Return what does not fit a dataclass, each with its field's path, which begins with `within`."""
-    if (count := error.error_count()) > MOST_NAMED:
-        return [FieldProblem(".".join(within) or "body", f"has {count} problems; /openapi.json says what it takes")]
-    found = error.errors(include_url=False, include_input=False)
-    return [FieldProblem(".".join([*within, *map(str, one["loc"])])[:LONGEST_FIELD], _sentence(one)) for one in found]
+    return [_field_problem(one, within=within) for one in problems_of(error)]
 
 
-def _sentence(problem: ErrorDetails) -> str:
-    match problem["type"]:
-        case "unexpected_keyword_argument":
-            return "is not a field of this request"
-        case "missing" | "missing_argument":
-            return "is missing"
-        case "value_error":
-            return str(problem["ctx"]["error"])
-        case "too_long":
-            return f"takes at most {problem['ctx']['max_length']} items"
-        case _:
-            message = problem["msg"]
-            return message[:1].lower() + message[1:]
+def _field_problem(problem: dict[str, str], *, within: tuple[str, ...]) -> FieldProblem:
+    path = ".".join(filter(None, (*within, problem["field"])))
+    return FieldProblem(path[:LONGEST_FIELD] or "body", problem["problem"])

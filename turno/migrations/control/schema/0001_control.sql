@@ -86,6 +86,16 @@ CREATE TABLE job_types (
     paused_at timestamptz
 );
 
+-- What the code of each job type says of it, so that whoever enqueues by SQL need not: see ../functions/announce.sql.
+CREATE TABLE handlers (
+    type          type_name PRIMARY KEY,
+    version       smallint NOT NULL,
+    queue         queue_name NOT NULL,
+    max_attempts  integer NOT NULL CHECK (max_attempts > 0),
+    -- How many open jobs one user may have, as the settings of whoever told say.
+    pending_limit integer NOT NULL CHECK (pending_limit > 0)
+);
+
 -- A worker counts as alive while its heartbeat updates alive_at, by the database's clock.
 -- versions[i] belongs to types[i]; queues NULL means all queues.
 CREATE TABLE workers (

@@ -4,15 +4,17 @@
 -- there is room again.
 CREATE OR REPLACE FUNCTION job_enqueue(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
-    p_payload jsonb, p_payload_hash bytea, p_user text, p_run_at timestamptz, p_expires_at timestamptz,
+    p_payload jsonb, p_user text, p_run_at timestamptz, p_expires_at timestamptz,
     p_idempotency_key text, p_correlation_id text, p_trace_context text, p_parent uuid, p_pending_limit integer,
-    p_day_limits bigint[] DEFAULT NULL)
+    p_day_limits bigint[] DEFAULT NULL, p_unique_for interval DEFAULT NULL)
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     own_tenant integer := turno.tenant_of(current_user);
     due timestamptz := coalesce(p_run_at, clock_timestamp());
-    first_hash bytea;
+    p_key text := coalesce(p_idempotency_key, CASE WHEN p_unique_for IS NOT NULL THEN payload_key(p_payload) END);
+    asked bytea := CASE WHEN p_key IS NOT NULL THEN asked_hash(p_payload, p_priority, p_run_at, p_expires_at) END;
+    first background_jobs;
     taken record;
 BEGIN
     IF p_pending_limit IS NOT NULL THEN
@@ -20,11 +22,13 @@ BEGIN
         PERFORM pg_advisory_xact_lock(own_tenant, hashtext(p_user));
     END IF;
     LOOP
-        IF p_idempotency_key IS NOT NULL THEN
-            SELECT id, payload_hash INTO job_id, first_hash FROM background_jobs
-            WHERE user_id = p_user AND type = p_type AND idempotency_key = p_idempotency_key;
+        IF p_key IS NOT NULL THEN
+            PERFORM key_expire(p_user, p_type, ARRAY[p_key], p_unique_for);
+            SELECT * INTO first FROM background_jobs
+            WHERE user_id = p_user AND type = p_type AND idempotency_key = p_key;
             IF FOUND THEN
-                verdict := CASE WHEN first_hash = p_payload_hash THEN 'replayed' ELSE 'conflict' END;
+                job_id := first.id;
+                verdict := CASE WHEN first.payload_hash = asked THEN 'replayed' ELSE 'conflict' END;
                 EXIT;
             END IF;
         END IF;
@@ -41,15 +45,11 @@ BEGIN
                 EXIT;
             END IF;
         END IF;
-        INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
-        VALUES (p_type, p_version, p_queue, p_priority, p_payload, p_payload_hash, p_user, p_correlation_id,
-                p_trace_context, p_idempotency_key, p_max_attempts, due, p_expires_at, p_parent)
-        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        RETURNING id INTO job_id;
+        SELECT i.job_id INTO job_id FROM jobs_insert(
+            p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, ARRAY[p_payload], ARRAY[p_key],
+            ARRAY[asked], p_user, due, p_expires_at, p_correlation_id, p_trace_context, p_parent) AS i;
         IF FOUND THEN
             verdict := 'accepted';
-            PERFORM ticket_put(job_id, p_queue, p_type, p_version, p_priority, due, p_backend, 0);
             EXIT;
         END IF;
         -- Somebody who takes no turns, having no limit, was faster with this key: look again.

@@ -2,7 +2,8 @@
 -- look at the token: to hold the ticket for as long as the handler works would keep everybody else from it.
 CREATE OR REPLACE FUNCTION job_enqueue_child(
     p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
-    p_payload jsonb, p_payload_hash bytea, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text)
+    p_payload jsonb, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text,
+    p_unique_for interval DEFAULT NULL)
 RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -23,6 +24,6 @@ BEGIN
             USING ERRCODE = 'TU003';
     END IF;
     RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
-        p_type, p_version, p_queue, own_backend, p_priority, p_max_attempts, p_payload, p_payload_hash, parent.user_id,
-        p_run_at, p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL) AS e;
+        p_type, p_version, p_queue, own_backend, p_priority, p_max_attempts, p_payload, parent.user_id, p_run_at,
+        p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL, NULL, p_unique_for) AS e;
 END $$;

@@ -20,7 +20,8 @@ CREATE TABLE background_jobs (
     -- Why the job has this status: rescued, parked for a person, expired, cancelled by whom.
     reason              turno.job_words,
     payload             turno.job_payload NOT NULL,
-    payload_hash        turno.payload_hash NOT NULL,
+    -- Of what was asked under the key, if there is one.
+    payload_hash        turno.payload_hash,
     result              turno.job_result,
     error               turno.job_error,
     user_id             turno.user_name NOT NULL,

@@ -1,0 +1,372 @@
+"""An application enqueues in a transaction of its own, on its own connection and under its own role."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session
+
+import turno
+from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
+from tests.installation import ExampleInstallation
+from turno.errors import UnknownJobType
+from turno.servers.wait import wait_until
+from turno.tenancy.rights.host_rights import hosts, join_host
+
+ORDERS = {"order_ids": [1], "point_of_sale": 1}
+NEXT_DOOR = "suc0002"
+
+
+@pytest.fixture(scope="module")
+def role(module_world: ExampleInstallation) -> Iterator[str]:
+    """A role of the application's, which `turno host add` let in."""
+    name, admin = f"erp_{secrets.token_hex(4)}", module_world.admin
+    admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(sql.Identifier(name)))
+    (found,) = (one for one in hosts(admin) if one.name == name)
+    join_host(admin, module_world.logins, found)
+    admin.execute("CREATE TABLE public.sales (id integer PRIMARY KEY)")
+    admin.execute(sql.SQL("GRANT ALL ON public.sales TO {}").format(sql.Identifier(name)))
+    admin.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(name)))
+    yield name
+    admin.execute("DROP TABLE public.sales")
+    admin.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def url(world: ExampleInstallation, role: str) -> str:
+    return make_conninfo(world.url, user=role, password="x")
+
+
+@pytest.fixture
+def erp(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
+    monkeypatch.setenv("HANDLERS", "handlers:build_registry")
+    with psycopg.connect(url) as session:
+        yield session
+        session.rollback()
+
+
+def jobs(world: ExampleInstallation) -> list[dict[str, Any]]:
+    return world.rows("SELECT * FROM background_jobs ORDER BY id")
+
+
+def test_the_job_is_there_with_what_the_caller_committed(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    erp.execute("INSERT INTO public.sales VALUES (1)")
+    job_id, is_new = turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[1, 2], point_of_sale=3)
+    assert is_new
+    assert jobs(world) == []
+    erp.commit()
+    (job,) = jobs(world)
+    assert job["id"] == job_id
+    assert job["payload"] == {"order_ids": [1, 2], "point_of_sale": 3}
+    assert (job["user_id"], job["queue"], job["max_attempts"]) == ("application", BatchInvoicing.queue, 4)
+    ticket = world.ticket(job_id)
+    assert ticket is not None
+    assert (ticket["state"], ticket["tenant_id"]) == ("ready", world.one.id)
+    assert world.attempt(job_id)["status"] == "completed"
+
+
+def test_what_is_rolled_back_was_never_there(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    with psycopg.connect(world.url, autocommit=True) as listener:
+        listener.execute("LISTEN turno_jobs")
+        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+        erp.rollback()
+        assert jobs(world) == []
+        assert world.rows("SELECT 1 FROM turno.tickets") == []
+        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+        assert list(listener.notifies(timeout=0.2)) == []
+        erp.commit()
+        assert len(list(listener.notifies(timeout=5, stop_after=1))) == 1
+
+
+def test_a_host_that_commits_very_often_sends_no_hint(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    with psycopg.connect(world.url, autocommit=True) as listener:
+        listener.execute("LISTEN turno_jobs")
+        erp.execute("SET turno.notify = off")
+        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+        erp.commit()
+        assert list(listener.notifies(timeout=0.2)) == []
+
+
+def test_a_key_stands_for_one_request(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june") == (first.job_id, False)
+    erp.commit()
+    with pytest.raises(turno.NotEnqueued, match=f"'june' stands for another request, that of job {first.job_id}"):
+        turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[7], point_of_sale=1, key="june")
+    erp.rollback()
+    elsewhere = turno.enqueue(erp, NEXT_DOOR, "batch_invoicing", ORDERS, key="june")
+    assert elsewhere.is_new
+    assert len(jobs(world)) == 1
+
+
+def test_a_key_that_was_used_by_post_answers_its_job(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    posted = world.enqueue(ORDERS, idempotency_key="june")
+    answer = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june", user="ana")
+    assert answer == (posted, False)
+
+
+def test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job(
+    world: ExampleInstallation, erp: psycopg.Connection[Any], url: str
+) -> None:
+    def again() -> turno.Enqueued:
+        with psycopg.connect(url, application_name="second") as session:
+            return turno.enqueue(session, "suc0001", "batch_invoicing", ORDERS, key="june")
+
+    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
+    waits = "SELECT FROM pg_stat_activity WHERE application_name = 'second' AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as threads:
+        second = threads.submit(again)
+        assert wait_until(lambda: second.done() or world.admin.execute(waits).rowcount == 1, within=20)
+        erp.commit()
+        assert second.result(timeout=20) == (first.job_id, False)
+
+
+def test_unique_for_a_while_means_one_job_in_that_time(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    hour = timedelta(hours=1)
+    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour)
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=3600) == (first.job_id, False)
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[2], point_of_sale=1, unique_for=hour).is_new
+    erp.commit()
+    world.rows("UPDATE background_jobs SET created_at = created_at - interval '1 hour'")
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour).is_new
+    erp.commit()
+    assert len(jobs(world)) == 3
+
+
+def test_options_and_fields_keep_apart(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    later = datetime.now(UTC) + timedelta(days=2)
+    payload = BatchInvoicingPayload(order_ids=(1,), point_of_sale=1)
+    job_id, _ = turno.enqueue(erp, "suc0001", BatchInvoicing, payload, run_at=later, priority="urgent", user="ben")
+    erp.commit()
+    (job,) = jobs(world)
+    assert (job["id"], job["run_at"], job["priority"], job["user_id"]) == (job_id, later, 0, "ben")
+    assert world.ticket(job_id)["state"] == "scheduled"  # type: ignore[index]
+
+
+def test_ten_thousand_are_one_statement(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    payloads = [{"order_ids": [number + 1], "point_of_sale": 1} for number in range(1000)]
+    made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads)
+    erp.commit()
+    stored = {job["id"]: job["payload"] for job in jobs(world)}
+    assert [stored[one.job_id]["order_ids"] for one in made] == [payload["order_ids"] for payload in payloads]
+    assert len(world.rows("SELECT 1 FROM turno.tickets WHERE state = 'ready'")) == 1000
+
+
+def test_of_many_with_keys_each_key_is_one_job_and_a_conflict_stops_all(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    one, two, three = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
+    (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one], keys=["1"])
+    made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [two, one, two, three], keys=["2", "1", "2", "3"])
+    assert [answer.is_new for answer in made] == [True, False, False, True]
+    assert made[1].job_id == there.job_id
+    assert made[2].job_id == made[0].job_id
+    erp.commit()
+    with pytest.raises(turno.NotEnqueued, match="'1' stands for another"):
+        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9", "1"])
+    erp.rollback()
+    assert len(jobs(world)) == 3
+    with pytest.raises(turno.NotEnqueued, match="1 keys for 2 payloads"):
+        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9"])
+
+
+def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any]) -> None:
+    payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(20)]
+    turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
+    with pytest.raises(turno.NotEnqueued, match=r"'ana' would have more than 20 jobs open.*MAX_PENDING_JOBS_PER_USER"):
+        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a tenant that is not there": ({"tenant": "suc9999"}, "no active tenant is called 'suc9999'.*turno tenant"),
+    "far ahead": ({"run_at": datetime.now(UTC) + timedelta(days=400)}, "run_at .* a year ahead and a day past"),
+    "long past": ({"run_at": datetime.now(UTC) - timedelta(days=2)}, "run_at .* a year ahead and a day past"),
+    "no time zone": ({"run_at": datetime.now()}, "run_at has no time zone"),  # noqa: DTZ005
+    "a band that is none": ({"priority": "first"}, "priority 'first' is none"),
+    "a key with a space": ({"key": "a b"}, "1 to 255 letters"),
+    "unique for no time": ({"unique_for": 0}, "unique_for .* above 0"),
+    "nobody": ({"user": ""}, "user has 1 to 255 characters"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_says_what_to_do(world: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
+    options, told = REFUSED[case]
+    tenant = options.get("tenant", "suc0001")
+    rest = {name: value for name, value in options.items() if name != "tenant"}
+    with pytest.raises(turno.NotEnqueued, match=told):
+        turno.enqueue(erp, tenant, "batch_invoicing", ORDERS, **rest)
+    erp.rollback()
+    assert jobs(world) == []
+
+
+def test_a_payload_is_checked_before_anything_is_sent(erp: psycopg.Connection[Any]) -> None:
+    with pytest.raises(turno.InvalidPayload, match="order_ids: is missing; mouth: is not a field"):
+        turno.enqueue(erp, "suc0001", "batch_invoicing", mouth="2026-06")
+    with pytest.raises(UnknownJobType, match="known types: batch_invoicing"):
+        turno.enqueue(erp, "suc0001", "monthly_report", month="2026-06")
+    assert erp.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+def test_a_transaction_that_failed_is_told_apart(erp: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        erp.execute("SELECT 1 / 0")
+    with pytest.raises(turno.NotEnqueued, match="failed before, and keeps nothing: roll it back"):
+        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+
+
+def test_a_savepoint_keeps_the_caller_s_work(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+    erp.execute("INSERT INTO public.sales VALUES (2)")
+    with pytest.raises(turno.NotEnqueued), erp.transaction():
+        turno.enqueue(erp, "suc9999", "batch_invoicing", ORDERS)
+    turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
+    erp.commit()
+    assert len(jobs(world)) == 1
+
+
+# Who may ---------------------------------------------------------------------------------------------
+
+
+def test_a_role_that_nobody_let_in_enqueues_nothing(world: ExampleInstallation) -> None:
+    name = sql.Identifier(f"stranger_{secrets.token_hex(4)}")
+    world.admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(name))
+    try:
+        world.admin.execute(sql.SQL("SET ROLE {}").format(name))
+        with pytest.raises(turno.NotEnqueued, match="may not enqueue; `turno host add ROLE` lets it"):
+            turno.enqueue(world.admin, "suc0001", BatchInvoicing, ORDERS)
+    finally:
+        world.admin.execute("RESET ROLE")
+        world.admin.execute(sql.SQL("DROP ROLE {}").format(name))
+    assert jobs(world) == []
+
+
+@pytest.mark.parametrize("part", ["handler", "api", "report", "engine", "web", "operator"])
+def test_no_login_of_turno_s_own_is_a_host(world: ExampleInstallation, part: str) -> None:
+    known = {"engine": world.logins.engine, "web": world.logins.web, "operator": world.logins.operator}
+    report = "SELECT report_role FROM turno.companies WHERE slug = 'northwind'"
+    own = {"handler": world.one.handler_role, "api": world.one.api_role, "report": world.rows(report)[0]["report_role"]}
+    role = (known | own)[part]
+    may = "SELECT has_function_privilege(%s, p.oid, 'EXECUTE') AS may FROM pg_proc p WHERE p.proname = ANY (%s)"
+    doors = ["enqueue", "enqueue_many", "jobs_accept", "jobs_enqueue", "jobs_insert"]
+    found = world.rows(may, role, doors)
+    assert len(found) == 3 + 2 * len(world.tenants)
+    assert not any(row["may"] for row in found)
+
+
+def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], world: ExampleInstallation) -> None:
+    for table in (("turno", "tickets"), ("turno", "tenants"), (world.one.schema, "background_jobs")):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), erp.transaction():
+            erp.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(*table)))
+
+
+# SQL alone -------------------------------------------------------------------------------------------
+
+
+def test_a_trigger_enqueues_with_what_the_database_was_told_of_the_type(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    world.admin.execute(
+        """
+        CREATE FUNCTION public.sold() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing', key => 'sale-' || NEW.id,
+                                  payload => jsonb_build_object('order_ids', ARRAY[NEW.id], 'point_of_sale', 1));
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER sold AFTER INSERT ON public.sales FOR EACH ROW EXECUTE FUNCTION public.sold();
+        """
+    )
+    try:
+        erp.execute("INSERT INTO public.sales VALUES (5)")
+        erp.commit()
+    finally:
+        world.admin.execute("DROP FUNCTION public.sold() CASCADE")
+    (job,) = jobs(world)
+    assert (job["idempotency_key"], job["version"], job["queue"]) == ("sale-5", 1, BatchInvoicing.queue)
+
+
+def test_sql_is_told_of_a_type_that_nobody_knows(erp: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.Error, match="no handler has the type 'monthly_report'") as refused:
+        erp.execute("SELECT turno.enqueue(tenant => 'suc0001', type => 'monthly_report')")
+    assert "known are: batch_invoicing" in (refused.value.diag.message_hint or "")
+
+
+def test_a_payload_that_is_no_object_or_too_large_is_refused(erp: psycopg.Connection[Any]) -> None:
+    statement = "SELECT turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing', payload => %s::jsonb)"
+    with pytest.raises(psycopg.Error, match="a payload is a JSON object"), erp.transaction():
+        erp.execute(statement, ["[1]"])
+    with pytest.raises(psycopg.Error, match="payload has at most 4 MB"):
+        erp.execute(statement, ['{"a": "' + "x" * 4_200_000 + '"}'])
+
+
+def test_the_caller_s_own_settings_change_nothing(world: ExampleInstallation, url: str) -> None:
+    options = "-c TimeZone=America/Lima -c DateStyle=SQL,DMY -c row_security=off -c search_path=pg_temp"
+    world.enqueue(ORDERS, idempotency_key="june", run_at=(at := datetime.now(UTC) + timedelta(hours=1)))
+    with psycopg.connect(url, options=options) as session:
+        answer = turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS, key="june", user="ana", run_at=at)
+    assert not answer.is_new
+
+
+# Whose connection ----------------------------------------------------------------------------------
+
+
+def test_rows_of_another_form_do_not_matter(world: ExampleInstallation, url: str) -> None:
+    with psycopg.connect(url, row_factory=dict_row) as session:
+        answer = turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS)
+    assert [job["id"] for job in jobs(world)] == [answer.job_id]
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[sqlalchemy.Engine]:
+    made = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url))
+    yield made
+    made.dispose()
+
+
+def test_a_connection_of_sqlalchemy_commits_and_rolls_back_its_jobs(
+    world: ExampleInstallation, engine: sqlalchemy.Engine
+) -> None:
+    with engine.connect() as connection:
+        turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
+        connection.rollback()
+        assert jobs(world) == []
+        answer = turno.enqueue(connection, "suc0001", BatchInvoicing, ORDERS)
+        turno.enqueue_many(connection, "suc0001", BatchInvoicing, [ORDERS] * 2, keys=["a", "b"])
+        connection.commit()
+    assert answer.job_id in {job["id"] for job in jobs(world)}
+    assert len(jobs(world)) == 3
+
+
+def test_a_session_of_sqlalchemy_does_so_too(world: ExampleInstallation, engine: sqlalchemy.Engine) -> None:
+    with Session(engine) as session:
+        turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS)
+        session.rollback()
+        assert jobs(world) == []
+        session.execute(sqlalchemy.text("INSERT INTO public.sales VALUES (11)"))
+        turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS)
+        session.commit()
+        assert len(jobs(world)) == 1
+        with pytest.raises(turno.NotEnqueued, match="no active tenant"):
+            turno.enqueue(session, "suc9999", BatchInvoicing, ORDERS)
+
+
+@pytest.mark.parametrize("other", ["an engine", "an asynchronous session", "nothing"])
+def test_what_is_no_connection_is_refused_by_its_kind(engine: sqlalchemy.Engine, other: str) -> None:
+    given = {"an engine": engine, "an asynchronous session": AsyncSession(), "nothing": None}[other]
+    with pytest.raises(TypeError, match=f"not .*{type(given).__name__}.*run_sync"):
+        turno.enqueue(given, "suc0001", BatchInvoicing, ORDERS)

@@ -1,0 +1,86 @@
+"""A handler enqueues jobs of its own job's user, in its own transaction and by the words of `turno.enqueue`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import turno
+from handlers.batch_invoicing import BatchInvoicing
+from tests.attempt_here import attempt
+from tests.misbehaving_handlers import DEEDS, Odd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+    from turno.jobs.handler import JobContext
+
+
+@pytest.fixture
+def parent(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Callable[..., UUID]:
+    """Enqueue a job that does this when it runs."""
+
+    def enqueue(does: Callable[[JobContext], dict[str, Any]]) -> UUID:
+        monkeypatch.setitem(DEEDS, "ok", lambda job, _payload: does(job))
+        return world.enqueue({"how": "ok"}, handler=Odd, correlation_id="c-1")
+
+    return enqueue
+
+
+def children(world: ExampleInstallation, parent: UUID) -> list[dict[str, Any]]:
+    return world.rows("SELECT * FROM background_jobs WHERE parent_id = %s ORDER BY id", parent)
+
+
+def test_a_child_is_committed_with_its_parent_and_is_its_user_s(
+    world: ExampleInstallation, parent: Callable[..., UUID]
+) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+
+    def ask(job: JobContext) -> dict[str, Any]:
+        first = job.enqueue(BatchInvoicing, order_ids=[1], key="a", run_at=later, priority="low")
+        again = job.enqueue(BatchInvoicing, {"order_ids": [1]}, key="a", run_at=later, priority="low")
+        hour = job.enqueue(BatchInvoicing, order_ids=[2], unique_for=3600)
+        same = job.enqueue(BatchInvoicing, order_ids=[2], unique_for=timedelta(hours=1))
+        return {"new": [first.is_new, again.is_new, hour.is_new, same.is_new], "same": again.job_id == first.job_id}
+
+    job_id = parent(ask)
+    attempt(world, job_id)
+    assert world.job(job_id)["result"] == {"new": [True, False, True, False], "same": True}
+    one, two = children(world, job_id)
+    assert (one["user_id"], one["correlation_id"], one["run_at"], one["priority"]) == ("ana", "c-1", later, 2)
+    assert two["payload"] == {"order_ids": [2], "point_of_sale": 1}
+
+
+def test_a_job_that_fails_leaves_no_child(world: ExampleInstallation, parent: Callable[..., UUID]) -> None:
+    def ask(job: JobContext) -> dict[str, Any]:
+        job.enqueue(BatchInvoicing, order_ids=[1])
+        raise ValueError("after all")
+
+    job_id = parent(ask)
+    attempt(world, job_id)
+    assert world.job(job_id)["status"] == "pending"
+    assert children(world, job_id) == []
+
+
+def test_a_child_is_checked_by_its_handler_s_payload(world: ExampleInstallation, parent: Callable[..., UUID]) -> None:
+    told: list[str] = []
+
+    def ask(job: JobContext) -> dict[str, Any]:
+        with pytest.raises(turno.InvalidPayload, match="order_ids: is missing"):
+            job.enqueue(BatchInvoicing)
+        with pytest.raises(turno.UnknownJobType):
+            job.enqueue("monthly_report")
+        job.enqueue(BatchInvoicing, order_ids=[1], key="a")
+        with pytest.raises(turno.NotEnqueued, match="the key a stands for another request") as refused:
+            job.enqueue(BatchInvoicing, order_ids=[2], key="a")
+        told.append(str(refused.value))
+        return {}
+
+    job_id = parent(ask)
+    attempt(world, job_id)
+    assert world.job(job_id)["status"] == "completed"
+    assert len(told) == len(children(world, job_id)) == 1

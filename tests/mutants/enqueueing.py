@@ -1,0 +1,131 @@
+"""What an application may enqueue, in whose transaction, and how often."""
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/integration/dispatch/test_enqueue_from_anywhere.py"
+CHILDREN = "tests/integration/runner/test_child_jobs.py"
+DOOR = "turno/migrations/control/functions/enqueue.sql"
+MANY = "turno/migrations/tenant/functions/jobs_enqueue.sql"
+INSERT = "turno/migrations/tenant/functions/jobs_insert.sql"
+ON_THEIRS = "turno/store/host.py"
+TRANSACTIONAL = "issue 15: rolled back means never there"
+HOST = "issue 15: under the host's role, and no other"
+ONE_KEY = "issue 15: the key's promise is POST's"
+STRICT = "issue 15: as strict as POST"
+
+MUTANTS = (
+    Mutant(
+        "a job is there before its caller commits",
+        TRANSACTIONAL,
+        ON_THEIRS,
+        "                return cursor.execute(statement, parameters).fetchall()\n",
+        "                rows = cursor.execute(statement, parameters).fetchall()\n                connection.commit()\n"
+        "                return rows\n",
+        (f"{TESTS}::test_what_is_rolled_back_was_never_there",),
+    ),
+    Mutant(
+        "SQLAlchemy does not know that its transaction has begun",
+        TRANSACTIONAL,
+        ON_THEIRS,
+        "    return lambda statement, parameters: execute(statement, parameters).fetchall()\n",
+        "    raw = connection.connection.driver_connection\n"
+        "    return lambda statement, parameters: raw.execute(statement, parameters).fetchall()\n",
+        (f"{TESTS}::test_a_connection_of_sqlalchemy_commits_and_rolls_back_its_jobs",),
+    ),
+    Mutant(
+        "the web enqueues as the host",
+        HOST,
+        "turno/tenancy/rights/grants.py",
+        '"enqueue": _roles("host")',
+        '"enqueue": _roles("host web")',
+        (f"{TESTS}::test_no_login_of_turno_s_own_is_a_host[web]",),
+    ),
+    Mutant(
+        "a handler enqueues for whatever user",
+        HOST,
+        "turno/tenancy/rights/grants.py",
+        '"jobs_enqueue": _roles("control")',
+        '"jobs_enqueue": _roles("control handler")',
+        (f"{TESTS}::test_no_login_of_turno_s_own_is_a_host[handler]",),
+    ),
+    Mutant(
+        "a key of code's stands for two requests",
+        ONE_KEY,
+        MANY,
+        "CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END",
+        "'replayed'",
+        (f"{TESTS}::test_a_key_stands_for_one_request",),
+    ),
+    Mutant(
+        "whoever lost the race for a key hears nothing of its job",
+        ONE_KEY,
+        MANY,
+        "    WHERE m.n IS NULL\n    ORDER BY 1;",
+        "    WHERE false\n    ORDER BY 1;",
+        (f"{TESTS}::test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job",),
+    ),
+    Mutant(
+        "unique for a while is unique for ever",
+        ONE_KEY,
+        INSERT,
+        "    IF p_for IS NOT NULL THEN\n",
+        "    IF false THEN\n",
+        (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time",),
+    ),
+    Mutant(
+        "unique for a while is not unique",
+        ONE_KEY,
+        INSERT,
+        "          AND created_at <= clock_timestamp() - p_for;\n",
+        ";\n",
+        (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time",),
+    ),
+    Mutant(
+        "code may ask for a time in ten years",
+        STRICT,
+        MANY,
+        "IF p_run_at NOT BETWEEN clock_timestamp() - interval '1 day' AND clock_timestamp() + interval '366 days' THEN",
+        "IF false THEN",
+        (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
+    ),
+    Mutant(
+        "in code a user may have any number of jobs open",
+        STRICT,
+        DOOR,
+        "CASE WHEN p_user IS NOT NULL THEN known.pending_limit END",
+        "NULL::integer",
+        (f"{TESTS}::test_a_user_s_open_jobs_are_counted_as_by_post",),
+    ),
+    Mutant(
+        "a commit tells nobody of its jobs",
+        TRANSACTIONAL,
+        DOOR,
+        "        PERFORM pg_notify('turno_jobs', '');\n",
+        "        NULL;\n",
+        (f"{TESTS}::test_what_is_rolled_back_was_never_there",),
+    ),
+    Mutant(
+        "the hint is sent though nobody wants it",
+        TRANSACTIONAL,
+        DOOR,
+        "    IF to_run AND current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN\n",
+        "    IF to_run THEN\n",
+        (f"{TESTS}::test_a_host_that_commits_very_often_sends_no_hint",),
+    ),
+    Mutant(
+        "a sweep tells nothing of the handlers",
+        STRICT,
+        "turno/maintenance/schedule.py",
+        "                self.announce()\n                self._run(OFTEN, dry_run=False)\n",
+        "                self._run(OFTEN, dry_run=False)\n",
+        ("tests/integration/maintenance/test_maintenance.py::test_a_sweep_tells_the_database_what_the_handlers_are",),
+    ),
+    Mutant(
+        "a child of a job is never the one that is there",
+        ONE_KEY,
+        "turno/store/handler/attempts.py",
+        '    return Enqueued(job_id, verdict == "accepted")\n',
+        "    return Enqueued(job_id, is_new=True)\n",
+        (f"{CHILDREN}::test_a_child_is_committed_with_its_parent_and_is_its_user_s",),
+    ),
+)

@@ -1,0 +1,63 @@
+-- Jobs of one type, at the word of code that is trusted to ask for any number: each with its id, in their order.
+--   accepted: a new job.  replayed: the job that is there under this key.  conflict: the key stands for another request.
+--   quota: none was made, or its user would have more than p_pending_limit open.
+--   run_at: none was made, because it is more than a year ahead or a day past.
+-- Takes no turn with the user's other submissions, and is not counted into a day: both would hold up POST for as long as
+-- the caller's transaction stays open.
+CREATE OR REPLACE FUNCTION jobs_enqueue(
+    p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
+    p_payloads jsonb[], p_keys text[], p_user text, p_run_at timestamptz, p_unique_for interval, p_pending_limit integer)
+RETURNS TABLE (n bigint, job_id uuid, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET row_security = on AS $$
+#variable_conflict use_column
+DECLARE
+    due timestamptz := coalesce(p_run_at, clock_timestamp());
+    keys text[] := p_keys;
+    hashes bytea[];
+    fresh record;  -- those that stand for no job yet
+    made_n bigint[] := '{}';
+    made_id uuid[] := '{}';
+    refused text;
+BEGIN
+    IF keys IS NULL AND p_unique_for IS NOT NULL THEN
+        keys := ARRAY(SELECT payload_key(p.payload) FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
+    END IF;
+    IF keys IS NOT NULL THEN
+        hashes := ARRAY(SELECT asked_hash(p.payload, p_priority, p_run_at, NULL)
+                        FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
+        PERFORM key_expire(p_user, p_type, keys, p_unique_for);
+    END IF;
+    SELECT array_agg(w.n ORDER BY w.n) AS n, array_agg(w.payload ORDER BY w.n) AS payloads,
+           array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes
+    INTO fresh
+    FROM unnest(p_payloads, keys, hashes) WITH ORDINALITY AS w (payload, key, hash, n)
+    WHERE NOT EXISTS (SELECT FROM background_jobs j
+                      WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = w.key);
+    IF fresh.n IS NOT NULL THEN
+        IF p_run_at NOT BETWEEN clock_timestamp() - interval '1 day' AND clock_timestamp() + interval '366 days' THEN
+            refused := 'run_at';
+        ELSIF p_pending_limit IS NOT NULL
+              AND (cardinality(fresh.n) > p_pending_limit
+                   OR quota_reached(p_user, p_pending_limit - cardinality(fresh.n) + 1)) THEN
+            refused := 'quota';
+        END IF;
+        IF refused IS NOT NULL THEN
+            RETURN QUERY SELECT f, NULL::uuid, refused FROM unnest(fresh.n) AS f;
+            RETURN;
+        END IF;
+        SELECT coalesce(array_agg(fresh.n[i.n]), '{}'), array_agg(i.job_id) INTO made_n, made_id
+        FROM jobs_insert(
+            p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, fresh.payloads, fresh.keys, fresh.hashes,
+            p_user, due, NULL, NULL, NULL, NULL) AS i;
+    END IF;
+    -- A key may have come twice, or somebody was faster with it and has committed: then its job is that one.
+    RETURN QUERY
+    SELECT m.n, m.job_id, 'accepted' FROM unnest(made_n, made_id) AS m (n, job_id)
+    UNION ALL
+    SELECT w.n, j.id, CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END
+    FROM unnest(keys, hashes) WITH ORDINALITY AS w (key, hash, n)
+    LEFT JOIN unnest(made_n) AS m (n) ON m.n = w.n
+    JOIN background_jobs j ON j.user_id = p_user AND j.type = p_type AND j.idempotency_key = w.key
+    WHERE m.n IS NULL
+    ORDER BY 1;
+END $$;

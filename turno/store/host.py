@@ -1,0 +1,131 @@
+"""Enqueue on a connection of the application's own: in its transaction, under its role."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from turno.errors import NotEnqueued
+from turno.jobs.enqueue_options import Enqueued
+from turno.store.refusals import broken_limit
+
+if TYPE_CHECKING:
+    from turno.jobs.enqueue_options import EnqueueOptions
+    from turno.jobs.handler import JobHandler
+
+Ask = Callable[[LiteralString, tuple[Any, ...]], Sequence[Any]]
+
+# In text and casts, so that every driver that writes parameters as %s can send it.
+ENQUEUE: LiteralString = """
+SELECT job_id, is_new FROM turno.enqueue(
+    tenant => %s, type => %s, payload => %s::jsonb, run_at => %s::timestamptz, priority => %s, key => %s,
+    unique_for => %s::interval, user_id => %s, version => %s::smallint)
+"""
+ENQUEUE_MANY: LiteralString = """
+SELECT job_id, is_new FROM turno.enqueue_many(
+    tenant => %s, type => %s, payloads => %s::jsonb, run_at => %s::timestamptz, priority => %s, keys => %s::text[],
+    unique_for => %s::interval, user_id => %s, version => %s::smallint)
+"""
+NOT_INSTALLED = {"3F000", "42883"}  # no such schema, no such function
+NOT_ALLOWED = "42501"
+FAILED_BEFORE = "25P02"
+
+
+def enqueue(
+    connection: Any,
+    tenant: str,
+    handler: type[JobHandler[Any]],
+    payload: Any,
+    *,
+    options: EnqueueOptions,
+    key: str | None,
+    user: str | None,
+) -> Enqueued:
+    """Enqueue one job with a payload that was checked; raises NotEnqueued."""
+    ((job_id, is_new),) = _ask(connection, ENQUEUE, tenant, handler, payload, options=options, key=key, user=user)
+    return Enqueued(UUID(str(job_id)), is_new)
+
+
+def enqueue_many(
+    connection: Any,
+    tenant: str,
+    handler: type[JobHandler[Any]],
+    payloads: Sequence[Any],
+    *,
+    options: EnqueueOptions,
+    keys: Sequence[str] | None,
+    user: str | None,
+) -> list[Enqueued]:
+    """Enqueue jobs with payloads that were checked, by one statement; raises NotEnqueued."""
+    given = None if keys is None else list(keys)
+    rows = _ask(connection, ENQUEUE_MANY, tenant, handler, payloads, options=options, key=given, user=user)
+    return [Enqueued(UUID(str(job_id)), is_new) for job_id, is_new in rows]
+
+
+def _ask(
+    connection: Any,
+    statement: LiteralString,
+    tenant: str,
+    handler: type[JobHandler[Any]],
+    payload: Any,
+    *,
+    options: EnqueueOptions,
+    key: Any,
+    user: str | None,
+) -> Sequence[Any]:
+    ask = _asking(connection)
+    try:
+        text = json.dumps(payload, allow_nan=False)
+    except ValueError as problem:
+        raise NotEnqueued(f"the payload is not JSON: {problem}") from None
+    band = options.priority.word
+    asked = (tenant, handler.type, text, options.run_at, band, key, options.unique_for, user, handler.version)
+    try:
+        return ask(statement, asked)
+    except Exception as error:
+        # SQLAlchemy hands on the driver's error within its own.
+        cause = getattr(error, "orig", None) or error
+        told = _told(cause) if isinstance(cause, psycopg.Error) else None
+        if told is None:
+            raise
+        raise NotEnqueued(told) from error
+
+
+def _asking(connection: Any) -> Ask:
+    """Return what runs a statement on this connection, so that its owner's transaction has begun and knows of it."""
+    if hasattr(connection, "get_bind") and not inspect.iscoroutinefunction(connection.connection):
+        connection = connection.connection()  # of a session of SQLAlchemy's
+    if isinstance(connection, psycopg.Connection):
+
+        def ask(statement: LiteralString, parameters: tuple[Any, ...]) -> Sequence[Any]:
+            with connection.cursor(row_factory=tuple_row) as cursor:
+                return cursor.execute(statement, parameters).fetchall()
+
+        return ask
+    execute = getattr(connection, "exec_driver_sql", None)
+    if execute is None or inspect.iscoroutinefunction(execute):
+        raise TypeError(
+            "turno.enqueue takes a psycopg 3 Connection, or a Connection or Session of SQLAlchemy, not"
+            f" {type(connection).__module__}.{type(connection).__qualname__}; for an asynchronous one use its run_sync"
+        )
+    return lambda statement, parameters: execute(statement, parameters).fetchall()
+
+
+def _told(error: psycopg.Error) -> str | None:
+    """Return what a person can do about a refusal; None if it has nothing to do with Turno."""
+    said, hint = error.diag.message_primary, error.diag.message_hint
+    if (error.sqlstate or "").startswith("TU"):
+        return f"{said}: {hint}"
+    if error.sqlstate == NOT_ALLOWED:
+        return f"{said}: this connection's role may not enqueue; `turno host add ROLE` lets it"
+    if error.sqlstate in NOT_INSTALLED:
+        return f"{said}: Turno is not in this database, or older than its library; run `turno migrate`"
+    if error.sqlstate == FAILED_BEFORE:
+        return "this transaction failed before, and keeps nothing: roll it back, then enqueue"
+    return broken_limit(error)

@@ -1,0 +1,86 @@
+"""Enqueue from anywhere in an application: the handlers that check a payload are those that HANDLERS names."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from turno.environment import said
+from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, payload_of
+from turno.jobs.job import Priority
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.payload_check import check_payload
+from turno.store import host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+
+    from turno.jobs.handler import JobHandler
+    from turno.jobs.registry import Registry
+
+__all__ = ["Enqueued", "enqueue", "enqueue_many"]
+
+
+def enqueue(
+    connection: Any,
+    tenant: str,
+    job_type: str | type[JobHandler[Any]],
+    payload: Any = None,
+    /,
+    *,
+    run_at: datetime | None = None,
+    priority: Priority | str = Priority.NORMAL,
+    key: str | None = None,
+    unique_for: timedelta | float | None = None,
+    user: str | None = None,
+    **fields: Any,
+) -> Enqueued:
+    """Enqueue a job in the caller's own transaction: it is there once that commits, and never if it rolls back.
+
+    `connection` is a psycopg 3 Connection, or a Connection or Session of SQLAlchemy, of a role that `turno host add`
+    let in. The payload is given by its fields, or as a mapping or the handler's own dataclass. With `key` the same
+    request is one job however often it is made; with `unique_for` for so long, and without a key the payload is the
+    key. Raises InvalidPayload naming the field, UnknownJobType, or NotEnqueued.
+    """
+    handler = _handler(job_type)
+    options = EnqueueOptions.of(run_at, priority, unique_for)
+    checked = check_payload(handler, payload_of(payload, fields))
+    return host.enqueue(connection, tenant, handler, checked, options=options, key=key, user=user)
+
+
+def enqueue_many(
+    connection: Any,
+    tenant: str,
+    job_type: str | type[JobHandler[Any]],
+    payloads: Iterable[Any],
+    /,
+    *,
+    run_at: datetime | None = None,
+    priority: Priority | str = Priority.NORMAL,
+    keys: Sequence[str] | None = None,
+    unique_for: timedelta | float | None = None,
+    user: str | None = None,
+) -> list[Enqueued]:
+    """Enqueue a job for each payload as `enqueue` does, all or none, by one statement; answers in their order."""
+    handler = _handler(job_type)
+    options = EnqueueOptions.of(run_at, priority, unique_for)
+    checked = [check_payload(handler, payload) for payload in payloads]
+    return host.enqueue_many(connection, tenant, handler, checked, options=options, keys=keys, user=user)
+
+
+def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:
+    if isinstance(job_type, type):
+        return job_type
+    return _registry(os.environ.get("HANDLERS") or _of_project()).handler(job_type)
+
+
+@cache
+def _of_project() -> str:
+    return said("HANDLERS")
+
+
+@cache
+def _registry(place: str) -> Registry:
+    return named_handlers(place)
