@@ -187,7 +187,7 @@ def _attempt_row(attempt: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _effect_row(effect: dict[str, Any]) -> tuple[Any, ...]:
-    state = "needs review" if effect["waited_for"] else effect["state"]
+    state = "needs review" if effect["needs_review"] else effect["state"]
     return (effect["key"], state, effect["calls"], effect["intended_at"], effect["settled_by"])
 
 
