@@ -57,6 +57,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.handed_secrets": set(),
     "turno.settings": {"turno.errors"},
     "turno.named": set(),
+    "turno.orm": {"turno.errors", "turno.jobs", "psycopg", "sqlalchemy"},
     "turno.process_name": set(),
     "turno.jobs.payload_check": {"turno.errors", "turno.jobs", "pydantic", "pydantic_core"},
     "turno.jobs": {"turno.errors", "turno.jobs", "turno.named", "turno.tenancy.identity.tenant"},
@@ -264,7 +265,7 @@ def test_a_forbidden_arrow_is_found(tmp_path: Path) -> None:
 
 
 # What an application may use of the library, as `docs/library.md` names it: names of these modules, and these rooms.
-PUBLIC_NAMES = ("turno", "turno.pages", "turno.administration")
+PUBLIC_NAMES = ("turno", "turno.pages", "turno.administration", "turno.orm")
 PUBLIC_ROOMS = ("turno.commands", "turno.servers")
 
 

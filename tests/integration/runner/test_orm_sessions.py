@@ -1,0 +1,138 @@
+"""SQLAlchemy sessions on a job's connection: their work is the job's, kept and undone with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from turno import JobContext, JobHandler
+from turno.orm import orm_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
+
+    from tests.installation import ExampleInstallation
+
+
+class Base(DeclarativeBase):
+    """The tables of the tests."""
+
+
+class Customer(Base):
+    """A customer of the example."""
+
+    __tablename__ = "customers"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    company_name: Mapped[str]
+    tax_condition: Mapped[str] = mapped_column(default="registered")
+    country: Mapped[str] = mapped_column(default="orm")
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What to do, by its name."""
+
+    name: str
+
+
+def add(session: Session, name: str) -> None:
+    session.add(Customer(id=name, company_name=name))
+
+
+def fail_after(session: Session) -> None:
+    add(session, "Ana")
+    session.flush()
+    raise ValueError("not today")
+
+
+def keep_one_of_two(session: Session) -> None:
+    add(session, "Ana")
+    session.commit()
+    add(session, "Bea")
+    session.flush()
+    session.rollback()
+
+
+def nest(session: Session) -> None:
+    add(session, "Ana")
+    nested = session.begin_nested()
+    add(session, "Bea")
+    session.flush()
+    nested.rollback()
+
+
+def commit_underneath(session: Session) -> None:
+    add(session, "Ana")
+    session.flush()
+    session.connection().connection.commit()
+
+
+DEEDS: dict[str, Callable[[Session], None]] = {
+    "add": lambda session: add(session, "Ana"),
+    "fail": fail_after,
+    "keep one of two": keep_one_of_two,
+    "nest": nest,
+    "commit underneath": commit_underneath,
+}
+
+
+class RunDeed(JobHandler[Deed]):
+    """Do something by the ORM, and say what it sees of the tenant."""
+
+    type = "run_deed"
+
+    def handle(self, job: JobContext, payload: Deed) -> dict[str, Any]:
+        with orm_session(job) as session:
+            DEEDS[payload.name](session)
+        with orm_session(job) as session:
+            seen = session.scalars(select(Customer.id).where(Customer.country == "orm").order_by(Customer.id)).all()
+            schema = session.execute(text("SELECT current_schema()")).scalar_one()
+        return {"seen": [*seen], "schema": schema}
+
+
+HANDLERS = [RunDeed]
+
+
+@pytest.fixture(autouse=True)
+def mapped(world: ExampleInstallation) -> None:
+    for tenant in (world.one, world.other):
+        world.rows("DELETE FROM customers WHERE country = 'orm'", tenant=tenant)
+    world.registry = f"{__name__}:HANDLERS"
+
+
+def done(world: ExampleInstallation, name: str, **options: Any) -> dict[str, Any]:
+    return world.attempt(world.enqueue({"name": name}, handler=RunDeed, **options))
+
+
+def kept(world: ExampleInstallation) -> list[str]:
+    return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'orm' ORDER BY id")]
+
+
+def test_what_a_session_adds_is_committed_with_the_job_in_its_tenant(world: ExampleInstallation) -> None:
+    job = done(world, "add", tenant=world.other)
+    assert job["result"] == {"seen": ["Ana"], "schema": world.other.schema}
+    assert kept(world) == []
+
+
+@pytest.mark.parametrize(("name", "left"), [("add", ["Ana"]), ("keep one of two", ["Ana"]), ("nest", ["Ana"])])
+def test_commit_and_rollback_of_a_session_are_savepoints(
+    world: ExampleInstallation, name: str, left: list[str]
+) -> None:
+    job = done(world, name)
+    assert (job["status"], job["result"]["seen"], kept(world)) == ("completed", left, left)
+
+
+def test_an_error_undoes_what_the_session_did(world: ExampleInstallation) -> None:
+    job = done(world, "fail")
+    assert (job["status"], kept(world)) == ("pending", [])
+
+
+def test_the_connection_beneath_cannot_be_committed(world: ExampleInstallation) -> None:
+    job = done(world, "commit underneath")
+    assert (job["status"], job["error"]["class"], kept(world)) == ("failed", "HandlerMisuse", [])

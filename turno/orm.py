@@ -1,0 +1,74 @@
+"""A SQLAlchemy session on a job's connection, in the job's transaction; asks for SQLAlchemy 2."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+from turno.errors import HandlerMisuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+    from sqlalchemy import Engine
+
+    from turno.jobs.handler import JobContext
+
+__all__ = ["orm_session"]
+
+
+@contextmanager
+def orm_session(job: JobContext, **options: Any) -> Iterator[Session]:
+    """Give a session whose work is part of the job's transaction; `options` are those of `Session`.
+
+    Its commit releases a savepoint, its rollback returns to one: what is kept is committed together with the job's
+    record, and no earlier. At the end it is committed, or after an error rolled back.
+    """
+    token = _JOB.set(JobConnection(job.connection))
+    try:
+        connection = _engine().connect()
+    finally:
+        _JOB.reset(token)
+    connection.begin()
+    with Session(connection, join_transaction_mode="create_savepoint", **options) as session:
+        yield session
+        session.commit()
+
+
+class JobConnection:
+    """A job's connection as SQLAlchemy sees it, which may neither commit nor end it."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def rollback(self) -> None:
+        """Do nothing: SQLAlchemy says it after its first look at a server, and when it is done with a connection."""
+
+    def commit(self) -> None:
+        """Refuse."""
+        raise HandlerMisuse("a handler must not commit; the session's own commit() is meant, not its connection's")
+
+    def close(self) -> None:
+        """Do nothing: the session is the worker's."""
+
+
+_JOB: ContextVar[JobConnection] = ContextVar("_JOB")
+
+
+@cache
+def _engine() -> Engine:
+    # hstore's types would be looked for in the catalog, by a connection that is none of psycopg's.
+    without_hstore = {"use_native_hstore": False}
+    return create_engine(
+        "postgresql+psycopg://", creator=_JOB.get, poolclass=NullPool, pool_reset_on_return=None, **without_hstore
+    )
