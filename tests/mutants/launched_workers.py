@@ -71,9 +71,7 @@ MUTANTS = (
         "turno/jobs/registry.py",
         "            raise InvalidSettings(problems)\n",
         "            pass\n",
-        (
-            "tests/unit/commands/test_worker_commands.py::test_handlers_that_cannot_be_loaded_are_refused_by_type_at_the_start",
-        ),
+        ("tests/unit/jobs/test_named_handlers.py::test_every_type_that_cannot_be_loaded_is_named",),
     ),
     Mutant(
         "a launched worker does not sweep",

@@ -330,7 +330,7 @@ MUTANTS = (
         "an ended job is not announced",
         "section 8: a hint makes the hub read the named jobs",
         "turno/worker/supervisor.py",
-        "            self._change_notifier.changed(news.claims)\n",
+        "            self._change_notifier.changed(report.claims)\n",
         "",
         ("tests/acceptance/test_announcing.py::test_start_progress_and_end_are_announced_by_the_supervisor",),
     ),

@@ -1,4 +1,4 @@
-"""Choose the backend of each job as the settings say now, and keep the queues that were needed open."""
+"""Choose the backend of each new job by the settings of the moment, and keep one open queue for each backend."""
 
 import time
 from collections.abc import Callable
@@ -16,9 +16,9 @@ WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 
 
 class BackendChoice:
-    """Maps a tenant to a queue. What was read is believed for `ttl` seconds of `clock`; safe to share between threads.
+    """Maps a tenant to a queue. A tenant's backend is cached for `ttl` seconds; safe to share between threads.
 
-    A job that was stamped just before a change is no harm: what nobody serves is moved.
+    A job stamped for the old backend just after a change is not lost: maintenance moves what no worker serves.
     """
 
     def __init__(
@@ -36,17 +36,17 @@ class BackendChoice:
         self._ttl = ttl
         self._clock = clock
         self._lock = Lock()
-        self._believed: dict[int, tuple[float, str]] = {}
+        self._cached: dict[int, tuple[float, str]] = {}
         self._queues: dict[str, QueueInterface] = {}
 
     def queue_of(self, tenant: Tenant) -> QueueInterface:
         """Return the queue that a new job of this tenant is stamped for and offered to."""
         now = self._clock()
-        until, name = self._believed.get(tenant.id, (now, ""))
+        until, name = self._cached.get(tenant.id, (now, ""))
         if now >= until:
             with self._connection() as connection:
                 name = backend_for(connection, tenant.id, self._defaults)
-            self._believed[tenant.id] = (now + self._ttl, name)
+            self._cached[tenant.id] = (now + self._ttl, name)
         with self._lock:
             if name not in self._queues:
                 self._queues[name] = self._open_queue(name)

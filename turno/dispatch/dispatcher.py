@@ -1,4 +1,4 @@
-"""Accept commands about jobs, commit them, then hint; the hint's failure is never the caller's error."""
+"""Accept commands about jobs: each commits, then hints to a worker; a failed hint is never the caller's error."""
 
 import logging
 import math
@@ -26,9 +26,9 @@ from turno.tenancy.identity.tenant import Tenant
 
 log = logging.getLogger(__name__)
 
-HINT_AGAIN_SECONDS = 10.0  # seconds after which a later job is hinted at too: about the period of a sweep
+HINT_AGAIN_SECONDS = 10.0  # after which a job for later is hinted at too: about the period of a sweep
 
-# Told of a job that changed, by its tenant's number; must not wait.
+# Called with a tenant's number and a job that changed; must not block.
 Announce = Callable[[int, UUID], None]
 WebConnection = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
 
@@ -81,7 +81,7 @@ class Dispatcher:
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
 
-        Raises LimitExceeded if something of it is larger than what is kept.
+        Raises LimitExceeded if a value in it is too large to be stored.
         Raises RateLimited if the user or the tenant has submitted as much in a day as it may.
         """
         queue = self._queue_of(tenant)
@@ -107,8 +107,8 @@ class Dispatcher:
             row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = _within_limits(row)
         if verdict.word == "accepted":
-            # With exec somebody must come now and then, although nothing is to be run yet: whoever comes sweeps.
-            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC) or self._nobody_came(queue):
+            # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.
+            if wanted.run_at is None or wanted.run_at <= datetime.now(UTC) or self._launches_are_rare(queue):
                 self._hint(queue, tenant, verdict)
             self._announce(tenant.id, row["job_id"])
         return verdict
@@ -154,7 +154,7 @@ class Dispatcher:
             self._hint(self._queue_of(tenant), tenant, Verdict(row["verdict"], woken))
         return Verdict(row["verdict"], job_id)
 
-    def _nobody_came(self, queue: QueueInterface) -> bool:
+    def _launches_are_rare(self, queue: QueueInterface) -> bool:
         return queue.name == "exec" and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS
 
     def _hint(self, queue: QueueInterface, tenant: Tenant, verdict: Verdict) -> None:
@@ -164,7 +164,7 @@ class Dispatcher:
         try:
             queue.offer(JobRef(tenant.slug, verdict.job_id))
         except Exception:
-            # The job is committed; the sweep offers it again. The caller must not hear of this.
+            # The job is committed and the sweep offers it again, so this is no error of the caller's.
             log.exception("hint failed", extra={"tenant": tenant.slug, "job_id": str(verdict.job_id)})
 
 

@@ -1,1 +1,1 @@
-"""Values and rules of jobs: no input, no output, no clock but the one handed in."""
+"""Values and rules of jobs: no input, no output, no clock but one that is passed in."""

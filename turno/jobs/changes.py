@@ -27,14 +27,14 @@ class Changes:
             self._names.add(f"{tenant_id}:{job_id.hex}")
 
     def take(self) -> list[str]:
-        """Return the payloads that name all of them, and begin anew."""
+        """Return the payloads that name all of them, and forget them."""
         with self._lock:
             names, self._names = list(self._names), set()
         return [" ".join(names[start : start + NAMES_A_PAYLOAD]) for start in range(0, len(names), NAMES_A_PAYLOAD)]
 
 
 def read_payload(payload: str) -> Jobs:
-    """Return the jobs that a payload names, by their tenant's number; raises ValueError if it is none of ours."""
+    """Return the jobs that a payload names, by tenant; raises ValueError if it was not written by `take`."""
     jobs: Jobs = {}
     for name in payload.split(" "):
         match = NAME.fullmatch(name)

@@ -10,9 +10,9 @@ from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One job, one attempt, one token: whoever cannot show the token writes nothing.
+    """The right to run one attempt of one job: every function that writes for the attempt compares the token.
 
-    `company` is there while a job runs whose handler reads its company's branches.
+    `company` is set only while a job runs whose handler reads its company's branches.
     """
 
     job_id: UUID

@@ -47,5 +47,5 @@ Finding = Done | Absent | Unknown
 
 
 def outside_key(schema: str, key: str) -> UUID:
-    """Return what the other side knows an effect by: derived, so that it is the same even after a restore."""
+    """Return the id of an effect outside: derived, so that it is the same even after a restore of the database."""
     return uuid5(_OUTSIDE_KEYS, f"{schema}/{key}")

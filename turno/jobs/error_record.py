@@ -1,4 +1,4 @@
-"""An error as it is stored: text, because exceptions do not travel, and who may read it."""
+"""An error as it is stored: as text, because exceptions cannot be stored, and with who may read it."""
 
 from hashlib import sha256
 from traceback import extract_tb, format_exception

@@ -1,4 +1,4 @@
-"""The words for a job that cross every border."""
+"""A job's address, its states and its priorities, as every room names them."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -36,7 +36,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRef:
-    """A job's whole address: what is enqueued, launched, published, logged and streamed."""
+    """The address of a job: its tenant's slug and its id."""
 
     tenant: str
     job_id: UUID

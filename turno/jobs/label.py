@@ -34,7 +34,7 @@ def label(
 ) -> Label:
     """Return the word for a job.
 
-    `run_at` is None for a job parked until a person decides, `failing` says that its last attempt ended in
+    `run_at` is None for a job that waits until a person decides, `failing` says that its last attempt ended in
     an error, `stopping` that somebody asked it to stop; `done` and `failed` count its items.
     """
     match status:

@@ -11,12 +11,12 @@ MAX_MESSAGE_BYTES = 512  # bytes; what is longer was not written by a relay
 
 
 class Undecodable(ValueError):
-    """It is no message of ours."""
+    """No relay wrote this message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One attempt of one job. It proves nothing: the claim decides."""
+    """Names one attempt of one job. It gives no right to run it: the claim does."""
 
     job_id: UUID
     schema: str

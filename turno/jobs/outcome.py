@@ -41,7 +41,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The handler raised; the error is text already, because exceptions do not travel.
+    """The handler raised; the error is its record already.
 
     `doubt` is the key of an outside effect that the error leaves in doubt.
     """

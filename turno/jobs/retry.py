@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: arithmetic only, with chance handed in."""
+"""How long to wait before the next attempt: arithmetic only, the random number is passed in."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -34,7 +34,7 @@ class RetryPolicy:
         return cls(max_attempts=1)
 
     def resets_errors(self, ran_for: float) -> bool:
-        """Say whether an attempt that took so many seconds makes the errors before it count no more."""
+        """Say whether after an attempt of so many seconds the errors before it no longer count."""
         return self.healthy_after is not None and ran_for >= self.healthy_after
 
     def delay(self, errors: int, chance: float) -> float:

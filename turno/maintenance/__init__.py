@@ -1,1 +1,1 @@
-"""What cron, or a resident worker, does for all tenants: rescue, promote, repair, expire, purge."""
+"""What cron, or a resident worker, does for all tenants."""

@@ -1,4 +1,4 @@
-"""The passes that mend what crashes leave behind: each idempotent, safe to overlap and to miss for a day."""
+"""The passes that repair what crashes leave behind: each idempotent, safe to overlap and to miss for a day."""
 
 import logging
 from collections import Counter
@@ -19,7 +19,7 @@ from turno.store.outage import in_short, unreachable
 log = logging.getLogger(__name__)
 
 RESCUE_PAUSE = timedelta(seconds=5)
-MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may cost a lock's time limit
+MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may wait until its lock times out
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
 
@@ -33,11 +33,11 @@ class Terms:
 
 
 class PassesFailed(TurnoError):
-    """What could be mended was; the rest is named, and the next run tries it again."""
+    """Some passes, tenants or jobs failed, which the message names; the next run tries them again."""
 
 
 class Passes:
-    """Each pass returns how much it mended, or with `dry_run` would mend."""
+    """Each pass returns how many rows it changed, or with `dry_run` would change."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Passes:
     def rescue(self, *, dry_run: bool) -> int:
         """Take back the jobs of workers whose heartbeat is missing; raises PassesFailed if some could not be.
 
-        Each is rescued on its own: what keeps one from being taken back is no other's trouble.
+        Each is rescued by itself: one that is refused does not stop the others.
         """
         silence = self._terms.dead_after
         if dry_run:
@@ -131,7 +131,7 @@ class Passes:
         )
 
     def move_unserved(self, *, dry_run: bool) -> int:
-        """Give to this backend what waits for one that nobody serves any more."""
+        """Stamp over to this backend the tickets of a backend that no worker serves any more."""
         return self._until_done(
             lambda: self._engine.run(
                 tickets.move_unserved, self._queue.name, self._terms.reoffer_after, dry_run=dry_run
@@ -140,9 +140,9 @@ class Passes:
         )
 
     def offer(self, *, dry_run: bool) -> int:
-        """Hint again at jobs that nobody took for a while."""
+        """Hint again at jobs that no worker claimed for a while."""
         offered, refused = set[JobRef](), set[str]()
-        # A tenant for which there is no room may have places already; there may be one for another.
+        # A tenant that is refused a place may have all it may have; another tenant may still get one.
         for _ in range(self._queue.useful):
             waiting = self._engine.run(
                 tickets.unclaimed,
@@ -157,7 +157,7 @@ class Passes:
                 return len(waiting)
             for ref in waiting:
                 if ref not in offered and not self._queue.offer(ref):
-                    refused.add(ref.tenant)  # whoever finishes takes the rest
+                    refused.add(ref.tenant)  # a worker that ends its job takes the rest
                     break
                 offered.add(ref)
             else:
@@ -165,7 +165,7 @@ class Passes:
         return len(offered)
 
     def unserved(self, *, dry_run: bool) -> int:
-        """Say what waits and nobody alive can take; nothing is to be done about it here."""
+        """Log which waiting jobs no living worker can run, and for want of what; nothing is changed."""
         del dry_run
         found = self._engine.run(workers.unserved, self._terms.reoffer_after)
         for one in found:
@@ -189,7 +189,7 @@ class Passes:
             except psycopg.Error as error:
                 if unreachable(error):
                     raise
-                # One tenant in trouble must not keep the others from being mended.
+                # One tenant's failure must not stop the pass for the others.
                 failed.append(f"{slug}: {in_short(error)}")
         if failed:
             raise PassesFailed("; ".join(failed))

@@ -15,21 +15,21 @@ from turno.store.outage import in_short, unreachable
 log = logging.getLogger(__name__)
 
 SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
-# Shorter than the period, or a process that is alone would find it not quite over each second time.
+# Shorter than the period: otherwise a lone process would find its own lease not yet over every second time.
 SWEEP_LEASE = 0.9 * SWEEP
-# Every process that sweeps of itself keeps this lease, all under one name: cron, and processes that stay.
+# Kept, under one name, by every process that sweeps regularly: cron, and residents.
 STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
 OFTEN = ("rescued", "promoted", "moved", "offered")
-RARELY = ("repaired", "expired", "purged", "unserved")  # these ask every tenant, and what they mend is rare
+RARELY = ("repaired", "expired", "purged", "unserved")  # these ask every tenant, and seldom find anything
 
 
 class Maintenance(Passes):
-    """Runs passes one after another, whatever becomes of the others, and counts what each did."""
+    """Runs the passes one after another, also after one that failed, and counts what each did."""
 
     def run_leased(self, *, steady: bool = True) -> None:
-        """Run the passes whose period has come and that no other process of the installation runs.
+        """Run the passes that are due and that no other process of the installation runs.
 
-        `steady` says that this process goes on sweeping, whether there is work or not. A failure is logged, because
+        `steady` says that this process sweeps regularly, whether there is work or not. A failure is logged, because
         the next round tries again.
         """
         try:
@@ -46,7 +46,7 @@ class Maintenance(Passes):
     def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
         """Run all passes in their order; returns each one's count.
 
-        Where nobody has swept for a while and workers are silent, it first waits until they had time to beat.
+        Where nobody has swept for a while and workers are silent, it first gives them time for a heartbeat.
         """
         if not dry_run:
             self._engine.run(leases.keep, *STEADY)

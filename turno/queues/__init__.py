@@ -1,1 +1,1 @@
-"""How a worker learns that a job waits; always a hint, never the truth."""
+"""How a worker learns that a job waits; a hint may be lost, because the ticket is what counts."""

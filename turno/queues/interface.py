@@ -1,12 +1,12 @@
-"""The border between accepting a job and having it run."""
+"""What every backend implements: the hint that a committed job waits."""
 
 from typing import Protocol
 
 from turno.jobs.job import JobRef
 
-# A launched worker finds its place on the host in it; nothing else has it in its environment.
+# The variable that tells a launched worker its place on the host; no other process has it.
 PLACE_VARIABLE = "TURNO_SLOT"
-# In the command line of a launched worker, where every process can see it, also of one that nobody can look into.
+# Arguments that mark a launched worker: every process may read a command line, also of a process closed to tracing.
 LAUNCHED = ("-X", "turno-launched")
 
 
@@ -27,4 +27,4 @@ class QueueInterface(Protocol):
         """Hint that this job is ready; say whether a worker was told (False: it waits for a free one)."""
 
     def close(self) -> None:
-        """Let go of what the backend holds in this process; running workers go on."""
+        """Close what the backend has open in this process; running workers go on."""

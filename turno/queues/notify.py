@@ -1,4 +1,4 @@
-"""The backends with residents: a notification wakes workers, or the relay, coalesced and outside any transaction."""
+"""The backends with resident workers: one notification for many jobs wakes them, or the relay."""
 
 import logging
 from collections.abc import Callable
@@ -21,8 +21,8 @@ class PoolQueue:
     def __init__(self, *, notify: Callable[[], None], hang_up: Callable[[], None], name: str = "pool") -> None:
         """`notify` wakes the workers; whatever it raises is logged, because polling finds the job anyway.
 
-        Of the backend rabbitmq it is the relay that wakes: the web never speaks to the broker. `hang_up` is called
-        once, at the end, from the thread that notified.
+        For the backend rabbitmq it wakes the relay: the web never speaks to the broker. `hang_up` is called once, at
+        the end, from the thread that notified.
         """
         self.name = name
         self._notify = notify

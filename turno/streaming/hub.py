@@ -31,7 +31,7 @@ Connection = psycopg.Connection[Any]
 
 COMPARE_SECONDS = 2.0  # between two comparisons of a tenant's watched jobs with the database, in case a hint was lost
 COMPARE_REST = 4  # times what a comparison took: so comparing takes at most a fifth of the time
-READ_PAUSE = 0.005  # seconds between two readings: what is hinted at meanwhile is read together
+READ_PAUSE = 0.005  # seconds between two reads: the jobs named meanwhile are read together
 ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
 RECONNECT_SECONDS = 0.5  # seconds between two tries to reach a database that is away
 JUST_NOW = timedelta(minutes=1)  # in which a job has ended that a comparison finds, in case its hint was lost
@@ -49,9 +49,8 @@ class StreamLimit(TurnoError):
 class Hub:
     """Serves every stream of this process from two database sessions and one thread, started when first needed.
 
-    `connect` opens a session, as the web's role and in autocommit: one listens, the other reads. Hints are never
-    believed: they name jobs, and what is shown is read under the tenant's API role. Without hints everything is shown
-    too, only later.
+    `connect` opens a session, as the web's role and in autocommit: one listens, the other reads. Hints only
+    name jobs: what is shown is read under the tenant's API role. Without hints everything is shown too, only later.
     """
 
     def __init__(
@@ -189,7 +188,7 @@ class Hub:
         some = list(job_ids)[:JOBS_PER_READ]
         with as_api(connection, audience.tenant) as reader:
             rows = watched_jobs.named(reader, some)
-            # A job that waits for a person has no time to run at; its user was told that, as of an end.
+            # A job that waits for a person has no run_at; like an end, that is a notification to its user.
             news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
             told = watched_jobs.notifications_of(reader, news) if news and audience.users else []
         for row in rows:

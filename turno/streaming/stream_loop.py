@@ -15,7 +15,7 @@ from turno.streaming.subscriber import CloseReason, Subscriber
 
 log = logging.getLogger(__name__)
 
-# Where a WSGI request finds the loop that can take its connection over; on most servers it finds none.
+# The key of the WSGI environment under which a server passes the loop that can take the connection over, if it has one.
 STREAMS = "turno.streams"
 KEEP_ALIVE_SECONDS = 15.0
 KEEP_ALIVE = b": still here\n\n"
@@ -23,7 +23,7 @@ KEEP_ALIVE = b": still here\n\n"
 SLOW_SECONDS = 20.0
 CHECK_SECONDS = 0.5  # between two checks for streams that are over, slow or quiet
 SEND_BUFFER = 65536  # bytes the kernel keeps for one reader
-UNACKNOWLEDGED_MS = 30_000  # after which the kernel gives up a reader whose network is gone
+UNACKNOWLEDGED_MS = 30_000  # after which the kernel closes the connection of a reader whose network is gone
 CLOSE_SECONDS = 0.5  # for the streams' last bytes when the server stops
 FINISH_SECONDS = 5.0  # much longer: on a busy machine the thread may have to wait for a processor
 
@@ -31,7 +31,7 @@ FINISH_SECONDS = 5.0  # much longer: on a busy machine the thread may have to wa
 class HandedOver(OSError):
     """Raised instead of answering: the connection is to be a stream, which begins with these bytes.
 
-    An OSError, because that is what gunicorn lets pass untouched.
+    An OSError, because gunicorn does not handle that itself.
     """
 
     def __init__(self, head: bytes, subscriber: Subscriber) -> None:
@@ -167,7 +167,7 @@ class StreamLoop:
     def _serve_ready(self) -> None:
         while self._ready:
             stream = self._streams.get(self._ready.popleft())
-            # One that does not take what it was sent is given the rest when it does: by then, the latest only.
+            # While its socket is full it is sent nothing more; afterwards only the latest states.
             if stream is not None and not stream.blocked:
                 with self._isolated(stream):
                     self._serve(stream)
@@ -202,7 +202,7 @@ class StreamLoop:
         if stream.subscriber not in self._streams:
             return
         if events & selectors.EVENT_READ:
-            # It hung up, or it sends what nobody asked for: either way it is no reader.
+            # It closed the connection, or it sends something, which a reader of a stream never does.
             self._drop(stream)
         elif events & selectors.EVENT_WRITE:
             self._send(stream)

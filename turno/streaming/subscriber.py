@@ -9,7 +9,7 @@ from uuid import UUID
 
 from turno.tenancy.identity.tenant import Tenant
 
-# Different jobs and notifications that may wait for one reader; of each only the latest state does.
+# Jobs and notifications that may wait for one reader; of each only the latest state waits.
 MOST_WAITING = 500
 # States remembered, so that none is sent again; the oldest are forgotten.
 MOST_REMEMBERED = 2_000
@@ -27,7 +27,7 @@ class CloseReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How something stands, framed as an event. `label` may change while `revision` does not, by time alone."""
+    """A job or notification, framed as an event. `label` may change by time alone, while `revision` does not."""
 
     key: UUID
     revision: int
@@ -39,7 +39,7 @@ class State:
 class View:
     """What a stream shows: one job, or with `job_id` None all jobs and notifications of its user.
 
-    An operator may look at one job of whomever, and with `everybody` at all jobs of the tenant. `issued_at` and
+    An operator may watch one job of any user, and with `everybody` at all jobs of the tenant. `issued_at` and
     `until` bound the session in Unix seconds.
     """
 
@@ -59,7 +59,7 @@ class View:
 
 
 class Subscriber:
-    """Keeps for its reader the latest state of each thing, and nothing that is older than what it was given.
+    """Keeps for its reader the latest state of each job and notification, and never offers an older one.
 
     Filled by one thread and emptied by another; `wake` is called, from any thread, when there is something to take.
     """

@@ -1,4 +1,4 @@
-"""One tenant's subscribers, and what they have been shown."""
+"""One tenant's subscribers, and which states they were sent."""
 
 from time import monotonic
 from typing import Any, Protocol
@@ -55,7 +55,7 @@ class TenantSubscribers:
         return self.watched | self._standing.keys()
 
     def worth_reading(self, named: set[UUID]) -> set[UUID]:
-        """Return which of the jobs named by a hint somebody here may want to see."""
+        """Return which of the jobs named by a hint a subscriber may see."""
         return named if self.users else named & self.watched
 
     def changed(self, standings: list[Row], just_ended: list[UUID]) -> set[UUID]:

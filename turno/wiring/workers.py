@@ -69,7 +69,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
 
 def pool_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     """Return a resident worker that runs what waits in these queues, or in all that its handlers name."""
-    return _resident("pool", partial(_looks, queues=queues, backend="pool"), size)
+    return _resident("pool", partial(_polling, queues=queues, backend="pool"), size)
 
 
 def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
@@ -78,13 +78,15 @@ def consumer_worker(queues: Sequence[str], size: PoolSize) -> Supervisor:
     The broker has one queue, whatever the job's own queue is: whoever serves only some of those would hear of the
     others' jobs too. So it hears nothing, and claims like a resident of the pool.
     """
-    looks = partial(_looks, queues=queues, backend="rabbitmq")
+    polling = partial(_polling, queues=queues, backend="rabbitmq")
 
-    def hears(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
+    def messages(settings: Settings, engine: EngineLink, registry: Registry) -> BrokerSource:
         launch = partial(_launch_broker_process, settings)
-        return BrokerSource(engine=engine, registry=registry, launch=launch, looks=looks(settings, engine, registry))
+        return BrokerSource(
+            engine=engine, registry=registry, launch=launch, polling=polling(settings, engine, registry)
+        )
 
-    return _resident("rabbitmq", looks if queues else hears, size, needs=("rabbitmq_url",))
+    return _resident("rabbitmq", polling if queues else messages, size, needs=("rabbitmq_url",))
 
 
 def _resident(
@@ -122,7 +124,7 @@ def _resident(
     )
 
 
-def _looks(
+def _polling(
     settings: Settings, engine: EngineLink, registry: Registry, *, queues: Sequence[str], backend: str
 ) -> PoolSource:
     hints = supervisor_link(settings, "turno-listener")

@@ -1,1 +1,1 @@
-"""The parent of a worker: it claims, gives jobs to children, watches them, and rescues what they left."""
+"""The parent of a worker: it claims, gives batches to children, enforces limits, and rescues what a child leaves."""

@@ -1,4 +1,4 @@
-"""A supervisor's end of its broker process: the process that speaks AMQP for it, so that no broker can hold it up."""
+"""The process that speaks AMQP for a supervisor, so that no broker can delay it: the supervisor's end."""
 
 import socket
 import subprocess
@@ -9,7 +9,7 @@ Launch = Callable[[int], subprocess.Popen[bytes]]
 
 
 class BrokerProcess:
-    """A process and a channel of short packets, each a word and what it is about."""
+    """A process and a channel of short packets, each a word and its argument."""
 
     def __init__(self, launch: Launch) -> None:
         """`launch` starts the process, with the descriptor of its end."""
@@ -31,13 +31,13 @@ class BrokerProcess:
 
     @property
     def descriptor(self) -> int:
-        """Return what becomes readable when it has something."""
+        """Return what becomes readable when it has sent something."""
         return self._channel.fileno()
 
-    def send(self, word: str, about: object = "") -> None:
+    def send(self, word: str, argument: object = "") -> None:
         """Send it a packet; one that has ended is noticed when its packets are read."""
         try:
-            self._channel.send(f"{word} {about}".encode())
+            self._channel.send(f"{word} {argument}".encode())
         except (BrokenPipeError, ConnectionResetError, BlockingIOError):
             return
 
@@ -52,8 +52,8 @@ class BrokerProcess:
                 packet = b""
             if not packet:
                 raise BrokerProcessGone
-            word, _, about = packet.decode().partition(" ")
-            yield word, about
+            word, _, argument = packet.decode().partition(" ")
+            yield word, argument
 
     def drop(self) -> None:
         """In a forked child: close this process's copy of the channel."""

@@ -28,7 +28,7 @@ class ChangeNotifier:
         self._rested_at = monotonic()
 
     def changed(self, claims: Batch) -> None:
-        """Note that jobs are shown as running, moved or ended."""
+        """Note that jobs were shown as running, made progress or ended."""
         for claim in claims:
             self._changes.add(claim.tenant_id, claim.job_id)
 

@@ -1,4 +1,4 @@
-"""What a supervisor sees of one forked child: a pid to watch, claims to rescue, a deadline to enforce."""
+"""One forked child as its supervisor sees it: its process, its batch and how far it is."""
 
 import math
 import os
@@ -15,7 +15,7 @@ from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED, Word, packed
 from turno.runner.stop_request import StopRequest
 from turno.worker import crash_reasons
 
-LONG = 0.1  # seconds after which a job is not one of those that others may wait for
+LONG = 0.1  # seconds after which other jobs no longer wait for the child of this one
 SHOWN_AFTER = 0.05  # seconds after which people see that a job runs
 
 
@@ -34,8 +34,8 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What a child says of claims: that they moved, or that it is done with them and how many seconds each took."""
+class Report:
+    """What a child says of claims: that people can see a change, or that they are over, in so many seconds each."""
 
     claims: Batch
     seconds_each: float | None = None
@@ -50,7 +50,7 @@ class Child:
     def __init__(
         self, pid: int, channel: socket.socket, stop: StopRequest, unlock: Callable[[Claim, int], Claim]
     ) -> None:
-        """`unlock` gives a batch's first claim what it takes to log in, under the name of this process."""
+        """`unlock` adds to a batch's first claim the logins' passwords, and this process's name for their sessions."""
         self.pid = pid
         # Readable as soon as the process has ended, however it ended.
         self.descriptor = os.pidfd_open(pid)
@@ -66,12 +66,12 @@ class Child:
         self._shown: UUID | None = None
         self._show_at = 0.0
         self._busy = False
-        # Which limit was passed, and who was cancelled: by whom, and since when.
+        # Which job passed which limit, and which was cancelled, with the moment.
         self._overdue: tuple[UUID | None, str, float] = (None, "", 0.0)
         self._cancelled: tuple[UUID | None, float] = (None, 0.0)
 
     def assign(self, batch: Batch) -> None:
-        """Give the idle child something to run; raises what `unlock` raises, and then it has got nothing."""
+        """Give the idle child a batch; raises what `unlock` raises, and then nothing was sent."""
         packet = packed(batch, self._unlock(batch[0], self.pid))
         self._number += 1
         self._since = monotonic()
@@ -80,20 +80,20 @@ class Child:
         self.claims = batch
         self.channel.send(packet)
 
-    def read(self) -> tuple[list[News], Batch]:
-        """Read its news, and what it was given and is not done with although it has nothing to do."""
-        heard: list[News] = []
+    def read(self) -> tuple[list[Report], Batch]:
+        """Return what it has reported since the last time, and the claims that it ended its batch without."""
+        reports: list[Report] = []
         back: Batch = ()
         while packet := _packet(self.channel):
             word = Word.of(packet)
             if word.kind == MOVED:
-                heard.append(News(self.claims[word.jobs : word.jobs + 1]))
+                reports.append(Report(self.claims[word.jobs : word.jobs + 1]))
                 continue
             done, back = self.claims[: word.jobs], self.claims[word.jobs :]
-            heard.append(News(done, word.micros / 1e6 / max(1, word.jobs)))
+            reports.append(Report(done, word.micros / 1e6 / max(1, word.jobs)))
             self.claims, self._busy, self._since = (), False, monotonic()
             self.leaving = word.kind == LEAVING
-        return heard, back
+        return reports, back
 
     def call_back(self) -> Batch:
         """Have it begin nothing more, and return what it has not begun."""
@@ -101,7 +101,7 @@ class Child:
         self.claims, back = self.claims[:begun], self.claims[begun:]
         return back
 
-    # What it is at -----------------------------------------------------------------------------
+    # Its present job -----------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
@@ -110,13 +110,13 @@ class Child:
 
     @property
     def current(self) -> Claim | None:
-        """Return whose handler is at work; None between two."""
+        """Return the claim whose handler runs; None between two."""
         at = self._stop.at_work(self._number)
         return None if at is None or at >= len(self.claims) else self.claims[at]
 
     @property
     def since(self) -> float:
-        """Since when it is at what it is at, or idle, by the monotonic clock."""
+        """Since when its present job runs, or it is idle, by the monotonic clock."""
         return max(self._since, self._stop.since) if self._busy else self._since
 
     @property
@@ -131,9 +131,9 @@ class Child:
 
     @property
     def call_back_at(self) -> float:
-        """The moment from which what lies behind its present job waits for long; infinite if there is none of either.
+        """The moment from which the jobs after its present one go elsewhere; infinite if there are none.
 
-        What keeps the first from its start, such as a login, would keep the others from it elsewhere, too.
+        Before its first job has begun there is none: a slow login, for example, would delay them elsewhere, too.
         """
         return self.long_from if self.more and self._stop.furthest(self._number) >= 0 else math.inf
 
@@ -174,7 +174,7 @@ class Child:
 
     @property
     def unfinished(self) -> Unfinished:
-        """Return what is left of its batch."""
+        """Return the part of its batch that is not over."""
         begun = self._stop.furthest(self._number) + 1 or len(self.claims)
         blamed = self.current
         if blamed is None and len(self.claims[:begun]) == 1:
@@ -198,7 +198,7 @@ class Child:
         self.channel.shutdown(socket.SHUT_WR)
 
     def pass_limit(self, limit: str, claim: Claim | None) -> None:
-        """Have it end: this job of its batch has passed a limit, or what is done between two has."""
+        """Have it end: this job of its batch has passed a limit, or with None the time between two jobs has."""
         self._overdue = (None if claim is None else claim.token, limit, monotonic())
         self._signal(StopRequest.TIME_LIMIT, None if claim is None else self.claims.index(claim))
 

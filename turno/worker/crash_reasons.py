@@ -1,4 +1,4 @@
-"""Why a job is taken back from a child that did not finish it, in the words that its history keeps."""
+"""Why a job is taken back from a child that did not finish it, as its history says it."""
 
 import signal
 

@@ -19,7 +19,7 @@ from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
 
-KEPT_SECONDS = 0.05  # for which a batch that no child is free for waits for one of this worker's
+KEPT_SECONDS = 0.05  # for which a claimed batch waits for a child of this worker before it is given back
 
 
 class Distributor:
@@ -51,7 +51,7 @@ class Distributor:
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
         if not self._shutdown.asked:
-            # A source that is not asked while every child is busy would call for attention all the time.
+            # While no child is free the source is not asked, so its own time does not count: the loop would spin.
             asked = self._free.slots and not self._waiting
             moments.append(
                 monotonic() + self._source.poll_in() if asked else max(self._claims_at, self._children.reserve_opens_at)

@@ -29,7 +29,7 @@ class ForkServerGone(TurnoError):
 
 
 class ForkServer:
-    """The supervisor's end of it."""
+    """The supervisor's end of the process that forks its children."""
 
     def __init__(self, config: ChildConfig, *, drop: Callable[[], None] = lambda: None) -> None:
         """Fork it, before this process reads a secret; there, `drop` closes what belongs to this process alone."""
@@ -58,7 +58,7 @@ class ForkServer:
                 theirs.close()
                 return Child(pid, ours, stop, unlock)
             except BaseException:
-                # Without a descriptor to watch it by, the child is of no use; it learns from the closed channel.
+                # A child that cannot be watched is not used; it ends because its channel is closed.
                 ours.close()
                 theirs.close()
                 if pid is not None:
@@ -80,7 +80,7 @@ class ForkServer:
         return answer
 
     def raise_gone(self) -> NoReturn:
-        """Raise ForkServerGone: its channel says nothing but answers, and otherwise that it has ended."""
+        """Raise ForkServerGone: its channel is readable without a question only when it has ended."""
         raise ForkServerGone("the process that forks this worker's children has ended; this worker must start again")
 
     def drop_in_child(self) -> None:
@@ -88,7 +88,7 @@ class ForkServer:
         self.channel.close()
 
     def close(self) -> None:
-        """End it, also if somebody has stopped it: it has nothing to lose."""
+        """End it, also if it was stopped by SIGSTOP; it holds nothing that could be lost."""
         self.channel.close()
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -118,7 +118,7 @@ def _serve(config: ChildConfig, channel: socket.socket, supervisor: int, drop: C
 
 
 def _fork(config: ChildConfig, channel: socket.socket, descriptors: Sequence[int], supervisor: int) -> int:
-    """Fork a child and return its number, once the supervisor is its parent; raises OSError, in the middle as here."""
+    """Fork a child and return its pid, once the supervisor is its parent; raises OSError if a fork is refused."""
     if len(descriptors) < PASSED:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     reading, writing = os.pipe()

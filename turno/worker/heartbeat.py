@@ -1,4 +1,4 @@
-"""Say that a worker lives, and learn what the tickets say about it."""
+"""A worker's heartbeat, and what comes back with it: jobs to stop, and the claims on record."""
 
 import logging
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 
 class DeclaredDead(TurnoError):
-    """Others hold this worker's jobs now."""
+    """Other workers may have this worker's jobs now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
-    """What one heartbeat brought back: which jobs to stop, which claims the tickets say are held here.
+    """What one heartbeat returned: which jobs to stop, and which claims this worker has by the tickets.
 
-    `cut_off` says that others may have taken all of them by now, because nothing was heard for so long.
+    `cut_off` says that other workers may have taken all of them, because the database has not answered for so long.
     """
 
     to_stop: AbstractSet[UUID] = frozenset()
@@ -44,7 +44,7 @@ class Heartbeat:
         self._answered_at = self.due = monotonic()
 
     def beat(self, worker: UUID) -> Pulse:
-        """Beat if it is time; raises DeclaredDead if this worker was silent for too long."""
+        """Beat if it is time; raises DeclaredDead if other workers have declared this one dead."""
         if monotonic() < self.due:
             return Pulse()
         try:

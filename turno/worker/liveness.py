@@ -1,4 +1,4 @@
-"""Tell whoever started a resident worker that it is ready, that its loop still turns, and that it leaves."""
+"""Report to systemd, or to a probe, that a resident worker is ready, that its loop runs, and that it stops."""
 
 import logging
 import math
@@ -15,10 +15,10 @@ FILE_EVERY = 5.0  # seconds between two touches of the file
 
 
 class Liveness:
-    """Speaks to systemd by its notification socket, and to a probe by the age of a file; to nobody where there is none.
+    """Reports to systemd by its notification socket, and to a probe by the age of a file, where there are any.
 
-    The file is there while the worker is ready, and its time is that of the loop's last turn. Whether the
-    database answers is not part of it: a restart would mend nothing.
+    The file is there while the worker is ready, and its time is that of the loop's last round. Whether the
+    database answers is not part of it: a restart would not help.
     """
 
     def __init__(self, *, address: str = "", watchdog: float = math.inf, file: Path | None = None) -> None:
@@ -27,11 +27,11 @@ class Liveness:
         self._every = min(watchdog / 2, FILE_EVERY if file else math.inf)
         self._file = file
         self._ready = self._leaving = False
-        self.due = math.inf  # when the loop has to turn again at the latest
+        self.due = math.inf  # when the loop has to report again at the latest
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str], file: Path | None) -> Self:
-        """Take what systemd put into the environment, so that no process started from here speaks for this one."""
+        """Read systemd's variables and remove them, so that no process started from here reports for this one."""
         address = environment.pop("NOTIFY_SOCKET", "")
         microseconds = environment.pop("WATCHDOG_USEC", "")
         environment.pop("WATCHDOG_PID", None)
@@ -39,34 +39,34 @@ class Liveness:
         return cls(address=address, watchdog=watchdog or math.inf, file=file)
 
     def ready(self) -> None:
-        """Say, once, that this worker takes jobs; from now on it is to turn."""
+        """Report, once, that this worker takes jobs; from now on `turn` has to be called."""
         if not self._ready:
             self._ready, self.due = True, -math.inf
             self._say("READY=1")
         self.turn()
 
     def turn(self) -> None:
-        """Say that the loop turns, as often as somebody wants to hear it."""
+        """Report that the loop runs, no more often than is needed."""
         if self._ready and monotonic() >= self.due:
             self.due = monotonic() + self._every
             self._say("WATCHDOG=1")
             self._touch()
 
     def leave(self) -> None:
-        """Say, once, that this worker takes nothing more and will end."""
+        """Report, once, that this worker stops."""
         if not self._leaving:
             self._leaving = True
             self._say("STOPPING=1")
 
     def end(self) -> None:
-        """Remove the file: nobody is here any more."""
+        """Remove the file."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
     def _say(self, what: str) -> None:
         if not self._address:
             return
-        # Who does not listen, or not fast enough, must not stop the work.
+        # A socket that is full or gone must not stop the work.
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as channel:
             channel.sendto(what.encode(), self._address)
 
@@ -76,4 +76,4 @@ class Liveness:
         try:
             self._file.touch()
         except OSError as error:
-            log.warning("no sign of life in %s: %s", self._file, error)
+            log.warning("the liveness file %s could not be touched: %s", self._file, error)

@@ -24,7 +24,7 @@ from turno.worker.child import Unfinished
 
 log = logging.getLogger(__name__)
 
-# How many seconds a job waits whose child ended for no fault of the job's.
+# Seconds that a job waits whose child ended for a reason that is not the job's.
 WAITS = {exit_codes.LOGIN_REFUSED: 30.0, exit_codes.DATABASE_AWAY: 2.0, exit_codes.DATABASE_BUSY: 5.0}
 OF_THE_TENANT = (exit_codes.LOGIN_REFUSED, exit_codes.DATABASE_BUSY)  # what stopped one job stops its tenant's others
 NO_PROCESS_PAUSE = 30.0  # seconds until a job that no child could be given may be claimed again
@@ -106,7 +106,7 @@ class Rescuer:
         cause = why or crash_reasons.of_end(code)
         blameless = code in WAITS or cause in crash_reasons.BLAMELESS
         begun, rest = unfinished.begun, unfinished.rest
-        if code in WAITS:  # it began nothing, and nobody else could now
+        if code in WAITS:  # no handler was called, and another child would fail in the same way
             begun, rest = begun + rest, ()
         # The one to blame first: its rescue ends the child's backends, and so frees the locks that the others need.
         for claim in sorted(begun, key=lambda claim: claim is not unfinished.blamed):
@@ -121,7 +121,7 @@ class Rescuer:
         return rest
 
     def no_process(self, batch: Batch, cause: str) -> None:
-        """Have jobs that cannot be started here wait, for somebody else or for better times."""
+        """Give back a batch for which no process, or no login, could be had; nobody claims it for a while."""
         for claim in batch:
             self._add(claim, cause, NO_PROCESS_PAUSE, handed=False)
 
@@ -137,7 +137,7 @@ class Rescuer:
     def pass_over(self, batches: Sequence[Batch]) -> list[Batch]:
         """Give back batches of tenants whose jobs could neither be started nor rescued a moment ago; return the others.
 
-        Where nothing else is found, nothing is to be claimed before `claims_at`: such a tenant may have very many.
+        Where nothing else is found, nothing is claimed before `claims_at`: such a tenant may have very many jobs.
         """
         others = []
         for batch in batches:
@@ -156,7 +156,7 @@ class Rescuer:
     def flush(self) -> None:
         """Rescue what is due, but not for long; a rescue that is refused is put off."""
         until = self._clock() + FLUSH_SECONDS
-        # Those that were never refused first: one that always is must not hold up its tenant's others.
+        # Those that were never refused first: one that always is must not delay its tenant's others.
         for pending in sorted(self._pending.values(), key=lambda one: one.refusals):
             if self._engine.away or self._clock() > until:
                 return
@@ -187,7 +187,7 @@ class Rescuer:
         wait = REFUSED.delay(refused.refusals, self._chance())
         refused.due = self._clock() + wait
         if not refused.handed:
-            return  # its ticket is locked, and nothing else of its tenant's was asked for
+            return  # only its ticket is locked, so the tenant's other jobs can be rescued
         wait = min(wait, TENANT_WAITS)
         self._pass_over_for(refused.claim, wait)
         for other in self._pending.values():
@@ -206,13 +206,13 @@ class Rescuer:
             return 0.0
         if code in WAITS:
             return WAITS[code]
-        # Crashes are counted apart from errors; the attempt's ordinal is the nearest thing known here.
+        # The number of crashes is not known here; that of the attempt is the nearest to it.
         return self._registry.handler(claim.type).retry.delay(claim.attempt, self._chance())
 
     def _rescue(self, pending: PendingRescue) -> None:
         verdict = self._taken_back(pending) if pending.handed else self._given_back(pending)
         if verdict == "pending" and not pending.pause:
-            self._ready()  # nobody else was told
+            self._ready()  # no hint was sent for it
 
     def _given_back(self, pending: PendingRescue) -> str:
         claim = pending.claim

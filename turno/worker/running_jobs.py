@@ -1,4 +1,4 @@
-"""Shows people that a job runs, once it takes longer than the moment in which short jobs end unseen."""
+"""Shows as running each job that takes longer than 50 ms; a shorter one goes from pending to its end."""
 
 import logging
 from datetime import timedelta
@@ -19,7 +19,7 @@ SHOW_AGAIN = 0.25  # seconds until it is tried again to show a job whose row was
 
 
 class RunningJobs:
-    """Writes `running`, with its attempt, to each job that a child has been at for 50 ms."""
+    """Writes the state `running`, and the attempt, of jobs that children run."""
 
     def __init__(self, engine: EngineLink, change_notifier: ChangeNotifier) -> None:
         self._engine = engine

@@ -1,4 +1,4 @@
-"""A worker told to stop: the first signal leaves its jobs a grace, the second none."""
+"""How a worker stops: after the first signal its jobs have a grace, the second ends them at once."""
 
 import os
 import signal

@@ -120,7 +120,7 @@ class Supervisor:
                 self._enforce()
 
     def _goes_on(self) -> bool:
-        """Beat and rescue what is due; say whether there is anything left to do."""
+        """Send the heartbeat and rescue what is due; say whether there is anything left to do."""
         self._beat()
         self._rescuer.flush()
         self._liveness.turn()
@@ -146,11 +146,11 @@ class Supervisor:
 
     def _read(self, child: Child) -> None:
         """Take note of what a child reports: which jobs changed, how long they took, which it did not begin."""
-        heard, back = child.read()
-        for news in heard:
-            self._change_notifier.changed(news.claims)
-            if news.seconds_each is not None and news.claims:
-                self._source.learn(news.claims[0].type, news.seconds_each)
+        reports, back = child.read()
+        for report in reports:
+            self._change_notifier.changed(report.claims)
+            if report.seconds_each is not None and report.claims:
+                self._source.learn(report.claims[0].type, report.seconds_each)
         self._distributor.add(back)
 
     def _reap(self, child: Child) -> None:
@@ -160,7 +160,7 @@ class Supervisor:
         self._children.remove(child)
         code = child.reap()
         self._distributor.add(self._rescuer.child_ended(child.unfinished, code, child.why(code)))
-        # What it left behind had it as parent until it died, and has us now.
+        # Processes that it started and left behind are this process's children now.
         own = self._children.pids | self._inherited | self._source.processes | self._maintenance_process.processes
         leftover_processes.end(spare=own)
 
@@ -226,10 +226,10 @@ class Supervisor:
                 child.ask_to_stop()
 
     def _beat(self) -> None:
-        """Say that we live; stop what somebody cancelled, give back what we never heard that we have."""
+        """Send the heartbeat; stop what was cancelled, give back claims whose reply was lost."""
         pulse = self._heartbeat.beat(self._worker)
         for child in self._children:
-            # Past the time after which others may take our jobs, we must not run them.
+            # After this time other workers may take these jobs, so this one must not run them.
             if pulse.cut_off and child.claims:
                 child.kill(crash_reasons.CUT_OFF)
             if (claim := child.current) is not None and claim.job_id in pulse.to_stop:
@@ -248,7 +248,7 @@ class Supervisor:
     def _hand_back(self) -> None:
         """End what still runs, and give its jobs back uncounted before this worker is off the list.
 
-        Whoever found them after that would count them as crashed.
+        A job that is found after that counts as crashed.
         """
         with ExitStack() as ending:
             ending.callback(self._rescuer.flush_all)

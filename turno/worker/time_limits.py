@@ -24,7 +24,7 @@ class TimeLimits:
 
     def enforce(self, child: Child) -> None:
         """Ask a child whose job has taken too long to stop; end it if it was asked already."""
-        # Before the look at the time: a job that begins meanwhile has not passed it.
+        # Read before the clock: a job that begins in between has not passed its limit.
         claim = child.current
         if not child.claims or monotonic() < self.deadline(child):
             return
@@ -40,7 +40,7 @@ class TimeLimits:
         whole = child.since + handler.timeout, crash_reasons.time_limit(handler.timeout)
         if handler.longest_transaction is None:
             return whole
-        # One that begins after this look is looked at before it can be too old.
+        # One that begins later is checked again before it can be too old.
         open_since = max(child.in_transaction_since or monotonic(), child.since)
         longest = handler.longest_transaction
         return min(whole, (open_since + longest, crash_reasons.transaction_limit(longest)))

@@ -1,4 +1,4 @@
-"""How a supervisor is measured: its times and its number of children."""
+"""A supervisor's times and its number of children."""
 
 from dataclasses import dataclass
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turno.worker.batch_sizer import MOST, WITHIN, BatchSizer
+from turno.worker.batch_sizer import LARGEST_BATCH, TARGET_SECONDS, BatchSizer
 
 
 def learnt(seconds: float, *, times: int = 40) -> BatchSizer:
@@ -19,16 +19,16 @@ def test_what_is_unknown_comes_one_at_a_time() -> None:
 def test_short_ones_are_believed_little_by_little_and_up_to_a_bound() -> None:
     seen = [learnt(0.0001, times=times).of("odd") for times in range(1, 40)]
     assert seen == sorted(seen)
-    assert (seen[0], seen[-1]) == (1, MOST)
+    assert (seen[0], seen[-1]) == (1, LARGEST_BATCH)
 
 
 def test_a_batch_takes_no_longer_than_others_may_be_kept_waiting() -> None:
-    assert learnt(WITHIN / 4).of("odd") in (3, 4)
+    assert learnt(TARGET_SECONDS / 4).of("odd") in (3, 4)
 
 
 def test_a_hiccup_is_forgiven_and_a_long_job_is_not() -> None:
     sizes = learnt(0.001)
-    sizes.learn("odd", WITHIN)
-    assert 1 < sizes.of("odd") < MOST
+    sizes.learn("odd", TARGET_SECONDS)
+    assert 1 < sizes.of("odd") < LARGEST_BATCH
     sizes.learn("odd", 1)
     assert sizes.of("odd") == 1

@@ -17,7 +17,7 @@ from turno.jobs.message import Message
 from turno.jobs.registry import Registry
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.sources.broker import AGAIN, GLANCE, QUIET, BrokerRefused, BrokerSource
+from turno.worker.sources.broker import POLL_PAUSE, RESTART_PAUSE, SILENT_AFTER, BrokerRefused, BrokerSource
 from turno.worker.sources.source import Source
 
 WORKER = uuid4()
@@ -78,7 +78,7 @@ class Scene:
         self.engine, self.looks = Engine(), Looks()
         self.ends: list[socket.socket] = []
         self.source = BrokerSource(
-            engine=self.engine, registry=Registry({}), launch=self._launch, looks=self.looks,
+            engine=self.engine, registry=Registry({}), launch=self._launch, polling=self.looks,
             chance=lambda: 0.5, clock=lambda: self.now,
         )  # fmt: skip
         self.source.descriptor()
@@ -137,7 +137,7 @@ def test_a_message_whose_job_cannot_be_claimed_is_done_with_too(scene: Scene) ->
 
 def test_after_a_silence_it_looks_for_all_that_are_free(scene: Scene) -> None:
     scene.source.take(WORKER, 3)
-    scene.now += QUIET - 0.1
+    scene.now += SILENT_AFTER - 0.1
     assert scene.source.take(WORKER, 3) == []
     assert scene.looks.asked == 0
     scene.now += 0.1
@@ -153,18 +153,18 @@ def test_while_it_hears_it_looks_for_one_job_now_and_then(scene: Scene) -> None:
         scene.source.take(WORKER, 3)
         scene.hands_over(f"1.{tenth}", MESSAGE)
     assert scene.looks.asked_for == [1, 1]  # 2 s and 4 s after the beginning
-    scene.now += QUIET + 0.1
+    scene.now += SILENT_AFTER + 0.1
     scene.source.take(WORKER, 3)
     assert scene.looks.asked_for == [1, 1, 3]
 
 
 def test_between_two_looks_a_broker_that_is_there_may_speak_first(scene: Scene) -> None:
     scene.says("here")
-    scene.now += QUIET
+    scene.now += SILENT_AFTER
     assert len(scene.source.take(WORKER, 1)) == 1
     assert scene.source.take(WORKER, 1) == []
     assert scene.heard() == ["grant 1"]
-    scene.now += GLANCE
+    scene.now += POLL_PAUSE
     assert len(scene.source.take(WORKER, 1)) == 1
     scene.says("away")
     assert [len(scene.source.take(WORKER, 1)) for _ in range(2)] == [1, 1]
@@ -204,7 +204,7 @@ def test_a_broker_process_that_died_is_replaced_after_a_moment_and_meanwhile_it_
     assert scene.source.descriptor() is None
     assert len(scene.source.take(WORKER, 1)) == 1
     assert scene.looks.asked == 1
-    scene.now += AGAIN * 1.5
+    scene.now += RESTART_PAUSE * 1.5
     assert scene.source.descriptor() is not None
     assert len(scene.ends) == 2
     scene.source.take(WORKER, 2)

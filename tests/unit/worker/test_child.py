@@ -16,7 +16,7 @@ from turno.jobs.claim import Batch, Claim
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
 from turno.runner.stop_request import StopRequest
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.child import SHOWN_AFTER, Child, News
+from turno.worker.child import SHOWN_AFTER, Child, Report
 
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
 
@@ -51,7 +51,7 @@ class Scene:
         assert self.stop.begins(job)
         self.stop.works(job)
 
-    def says(self, *word: object) -> tuple[list[News], Batch]:
+    def says(self, *word: object) -> tuple[list[Report], Batch]:
         self.theirs.send(Word(*word).packed())  # type: ignore[arg-type]
         return self.child.read()
 
@@ -72,14 +72,14 @@ def test_it_is_done_with_a_batch_and_takes_the_next(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     assert (scene.receives(), scene.child.idle) == (batch, False)
-    assert scene.says(FREE, 3, 6_000_000) == ([News(batch, 2.0)], ())
+    assert scene.says(FREE, 3, 6_000_000) == ([Report(batch, 2.0)], ())
     assert (scene.child.idle, scene.child.claims) == (True, ())
 
 
 def test_what_moved_has_not_ended(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
-    assert scene.says(MOVED, 1) == ([News(batch[1:2])], ())
+    assert scene.says(MOVED, 1) == ([Report(batch[1:2])], ())
     assert scene.child.claims == batch
 
 
@@ -87,7 +87,7 @@ def test_what_it_was_not_done_with_is_its_parents_again(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
     scene.receives()
-    assert scene.says(LEAVING, 1, 0) == ([News(batch[:1], 0.0)], batch[1:])
+    assert scene.says(LEAVING, 1, 0) == ([Report(batch[:1], 0.0)], batch[1:])
     assert not scene.child.idle
 
 
@@ -99,7 +99,7 @@ def test_what_it_has_not_begun_is_called_back_and_it_is_busy_until_it_says_so(sc
     assert scene.child.more
     assert (scene.child.call_back(), scene.child.claims, scene.child.more) == (batch[1:], batch[:1], False)
     assert not scene.stop.begins(1)
-    assert scene.says(FREE, 1, 0) == ([News(batch[:1], 0.0)], ())
+    assert scene.says(FREE, 1, 0) == ([Report(batch[:1], 0.0)], ())
     assert scene.child.idle
 
 
@@ -110,7 +110,7 @@ def test_of_what_was_called_back_before_it_was_received_nothing_is_begun(scene: 
     assert not scene.child.idle
     scene.receives()
     assert not scene.stop.begins(0)
-    assert scene.says(FREE, 0, 0) == ([News((), 0.0)], ())
+    assert scene.says(FREE, 0, 0) == ([Report((), 0.0)], ())
     assert scene.child.idle
 
 

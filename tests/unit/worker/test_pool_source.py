@@ -13,7 +13,7 @@ from turno.jobs.claim import Batch, Claim
 from turno.jobs.registry import Registry
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.batch_sizer import MOST
+from turno.worker.batch_sizer import LARGEST_BATCH
 from turno.worker.sources.polling import PoolSource
 
 WORKER = uuid4()
@@ -101,8 +101,8 @@ def test_a_hint_has_it_look_for_the_reserve_too(source: PoolSource, engine: Engi
 def test_short_jobs_come_several_at_a_time_once_there_are_many(source: PoolSource, engine: Engine) -> None:
     for _ in range(40):
         source.learn("odd", 0.0001)
-    engine.waiting = ["odd"] * (1 + MOST + 2)
-    assert [take(source, free=1) for _ in range(3)] == [[1], [MOST], [2]]
+    engine.waiting = ["odd"] * (1 + LARGEST_BATCH + 2)
+    assert [take(source, free=1) for _ in range(3)] == [[1], [LARGEST_BATCH], [2]]
 
 
 def test_a_report_comes_by_itself_however_short_it_is(engine: Engine) -> None:

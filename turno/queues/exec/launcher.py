@@ -1,4 +1,4 @@
-"""The backend without residents: a detached worker process per waiting job, as many as the host has slots."""
+"""The backend without resident workers: a detached process per waiting job, as many as the host has slots."""
 
 import logging
 import os
@@ -55,7 +55,7 @@ class ExecQueue:
             self._launch(ref, slot)
             crash_points.reach("launched")
         except OSError as error:
-            # No process, no file descriptor: the job waits, and the sweep offers it again.
+            # No process or file descriptor can be had: the job waits, and the sweep offers it again.
             log.warning("worker not launched: %s", error, extra={"tenant": ref.tenant, "job_id": str(ref.job_id)})
             return False
         finally:

@@ -1,7 +1,7 @@
-"""At most so many spawned workers on one host, over all its web processes: one locked file each.
+"""Bounds the spawned workers of one host, over all its web processes: each holds the lock of one file.
 
-A lock belongs to the open file, which the worker inherits; it goes when the worker ends, however it ends. The file's
-text is the tenant that the worker runs a job of. Some places more are in reserve, for tenants that have none.
+A lock belongs to the open file, which the worker inherits, so it is released however the worker ends. The file's text
+is the tenant whose job the worker runs. Some more places are in reserve, for tenants that have none.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ class UnsafeSlotFolder(TurnoError):
 
 
 class Slot:
-    """One held place for a worker; `descriptor` is what the worker inherits."""
+    """The place of one worker; `descriptor` is the locked file, which the worker inherits."""
 
     def __init__(self, descriptor: int, path: Path, limit: int) -> None:
         """`limit` is how many ordinary places there are."""
@@ -31,13 +31,13 @@ class Slot:
 
     @classmethod
     def inherited(cls, handed: str) -> Self:
-        """Return the slot that the launcher took for this process, from what it `handed` over."""
+        """Return the slot that the launcher took for this process, from the `handed` text of its environment."""
         descriptor, limit = handed.split(":")
         return cls(int(descriptor), Path(f"/proc/self/fd/{descriptor}").readlink(), int(limit))
 
     @property
     def handed(self) -> str:
-        """Return what a process that inherits it has to be told."""
+        """Return the text from which `inherited` makes the slot in the process that inherits its file."""
         return f"{self.descriptor}:{self._limit}"
 
     def use_for(self, tenant: str) -> None:
@@ -77,7 +77,7 @@ class Slot:
         for path in _places(self._path.parent, ORDINARY, self._limit):
             if (descriptor := _open_locked(path)) is not None:
                 self.use_for("")
-                os.dup2(descriptor, self.descriptor)  # and the place in reserve is free
+                os.dup2(descriptor, self.descriptor)  # which closes the file of the place in reserve, and so frees it
                 os.close(descriptor)
                 self._path = path
                 return True

@@ -1,4 +1,4 @@
-"""A connection to the broker that is replaced after a pause when it breaks, by one to the next node."""
+"""A connection to the broker; when it breaks, it is replaced after a pause by one to the next node."""
 
 import logging
 import random
@@ -17,7 +17,7 @@ SHORTEST, LONGEST = 0.2, 5.0  # seconds between two tries to reach a broker that
 
 
 class Link:
-    """One connection with one channel; both are thrown away when either breaks, and made anew after a pause.
+    """One connection with one channel; when either breaks, both are replaced after a pause.
 
     Of several nodes the first is chosen by chance, and after a break the next one.
     """
@@ -33,7 +33,7 @@ class Link:
         self.channel: Any = None
 
     def open(self) -> None:
-        """Begin to connect; `on_ready` is called when there is a channel, each time anew."""
+        """Begin to connect; `on_ready` is called whenever there is a new channel."""
         self._connection = pika.SelectConnection(
             self._nodes[0],
             on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),

@@ -26,24 +26,24 @@ class BrokerAway(TurnoError):
 class Publisher(Link):
     """Publishes persistent, mandatory messages, many at a time, and waits until the broker confirms each."""
 
-    def __init__(self, loop: IOLoop, url: str, *, patience: float = 5.0) -> None:
+    def __init__(self, loop: IOLoop, url: str, *, timeout: float = 5.0) -> None:
         super().__init__(loop, url)
-        self._patience = patience
-        self._batch: Batch | None = None
+        self._timeout = timeout
+        self._batch: Unconfirmed | None = None
 
     def publish(self, outgoing: Sequence[Message]) -> list[Message]:
         """Return what was confirmed, from another thread than the loop's; raises BrokerAway when nothing was.
 
         Where a queue is missing it is made again; what came back for that is not among the confirmed.
         """
-        batch = Batch(outgoing)
+        batch = Unconfirmed(outgoing)
         self._loop.add_callback_threadsafe(lambda: self._send(batch))
-        batch.over.wait(self._patience)
-        self._loop.add_callback_threadsafe(lambda: self._close_late(batch))
+        batch.over.wait(self._timeout)
+        self._loop.add_callback_threadsafe(lambda: self._discard_if_unconfirmed(batch))
         confirmed = batch.confirmed
         if batch.returned:
             log.error("%s messages came back: a queue is missing", len(batch.returned), extra={"alert": "unroutable"})
-            self._mend()
+            self._restore_queues()
         elif not confirmed:
             raise BrokerAway("no message was confirmed")
         return confirmed
@@ -64,7 +64,7 @@ class Publisher(Link):
                 over.set()
 
         self._loop.add_callback_threadsafe(ask)
-        over.wait(self._patience)
+        over.wait(self._timeout)
         if not answer:
             raise BrokerAway("the broker did not say what waits")
         return answer[0]
@@ -81,13 +81,13 @@ class Publisher(Link):
             self._batch.over.set()
             self._batch = None
 
-    def _mend(self) -> None:
+    def _restore_queues(self) -> None:
         try:
             prepare(self._url)
         except AMQPError as error:
             raise BrokerAway(f"its queues could not be made again: {error!r}") from error
 
-    def _send(self, batch: "Batch") -> None:
+    def _send(self, batch: "Unconfirmed") -> None:
         if self.channel is None:
             batch.over.set()
             return
@@ -97,8 +97,8 @@ class Publisher(Link):
             self._next_tag += 1
             self.channel.basic_publish(EXCHANGE, JOBS, message.encode(), PERSISTENT, mandatory=True)
 
-    def _close_late(self, batch: "Batch") -> None:
-        # A broker that is alive and does not confirm, as in a minority, is as good as none.
+    def _discard_if_unconfirmed(self, batch: "Unconfirmed") -> None:
+        # A broker that runs and does not confirm, such as a node in a minority, cannot be used.
         if self._batch is batch:
             self._batch = None
             if batch.open:
@@ -113,8 +113,8 @@ class Publisher(Link):
             self._batch.returned.append(Message.decode(body))
 
 
-class Batch:
-    """Messages on their way, by the broker's number for each."""
+class Unconfirmed:
+    """Messages that were sent and are not confirmed yet, by the number under which the broker confirms each."""
 
     def __init__(self, outgoing: Sequence[Message]) -> None:
         self.outgoing = outgoing

@@ -26,7 +26,7 @@ class Receiver(Link):
     def __init__(
         self, loop: IOLoop, url: str, *, hand_over: Callable[[str, Message], None], report: Callable[[str], None]
     ) -> None:
-        """Make the two ways out: messages under their receipts, and here or away whenever the broker is."""
+        """`hand_over` is called with each receipt and message, `report` with "here" or "away" as the broker is."""
         super().__init__(loop, url)
         self._hand_over = hand_over
         self._report = report
@@ -60,14 +60,14 @@ class Receiver(Link):
             self.channel.basic_nack(tag, requeue=True)
 
     def on_ready(self, channel: Any) -> None:
-        """Consume, if there is credit; `channel` has begun the numbers of its deliveries anew."""
+        """Consume, if there is credit; a new channel numbers its deliveries from 1 again."""
         self._life += 1
-        channel.add_on_cancel_callback(lambda _: self._throw_away())  # its queue was deleted
+        channel.add_on_cancel_callback(lambda _: self._throw_away())  # the broker cancels when the queue was deleted
         self._report("here")
         self._consume()
 
     def on_lost(self) -> None:
-        """Drop what was held: it is delivered again."""
+        """Forget the messages of the lost channel: the broker delivers them again."""
         self._consumer = None
         self._held.clear()
         self._report("away")
@@ -99,7 +99,7 @@ class Receiver(Link):
             channel.basic_reject(method.delivery_tag, requeue=False)
             return
         if method.consumer_tag != self._consumer:
-            channel.basic_nack(method.delivery_tag, requeue=True)  # it came while we were leaving
+            channel.basic_nack(method.delivery_tag, requeue=True)  # it was on its way when the consumer was cancelled
             return
         self._held.append((method.delivery_tag, message))
         self._pass_on()

@@ -19,16 +19,18 @@ from turno.store.engine_link import Connection, EngineLink
 log = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=5)
-KEEP_EVERY = LEASE.total_seconds() / 4
+RENEW_EVERY = LEASE.total_seconds() / 4
 PUBLISH_BATCH = 256
-SHORTEST, LONGEST = 0.005, 1.0  # seconds between two looks while nothing is to be published
-LEASE_POLL_SECONDS = 1.0  # seconds between two looks whether the one who publishes is gone
-LOST_CHECK_SECONDS = 5.0  # seconds between two looks for messages that got lost
-LOST_IN_A_FULL_QUEUE = timedelta(minutes=5)  # what is said of an empty queue may not be said of one in which much waits
+SHORTEST, LONGEST = 0.005, 1.0  # seconds between two polls while nothing is to be published
+LEASE_POLL_SECONDS = 1.0  # between two attempts to get the lease of the relay that publishes
+LOST_CHECK_SECONDS = 5.0  # between two checks for messages that the broker lost
+LOST_IN_A_FULL_QUEUE = timedelta(
+    minutes=5
+)  # in an empty queue a message that was not taken is lost, in a full one it may wait
 
 
 class Publisher(Protocol):
-    """Whoever speaks to the broker."""
+    """Speaks to the broker; implemented by `publisher.Publisher`."""
 
     def publish(self, outgoing: Sequence[Message]) -> list[Message]:
         """Return what the broker has confirmed; raises TurnoError if it is away."""
@@ -57,16 +59,16 @@ class Relay:
         self._lost_after = lost_after
         self._chance = chance
         self._rest = SHORTEST
-        self._look_for_lost_at = monotonic()
-        self._keep_at = 0.0
+        self._check_lost_at = monotonic()
+        self._renew_at = 0.0
         self._listens: Connection | None = None
 
     def run(self, stopped: Event) -> None:
-        """Publish until stopped, whatever fails."""
+        """Publish until stopped; after a failure it goes on."""
         while not stopped.is_set():
             try:
                 if self._keep():
-                    self._engine.run(self._wait, self.turn())
+                    self._engine.run(self._wait, self.run_once())
                 else:
                     stopped.wait(LEASE_POLL_SECONDS)
             except psycopg.Error as error:
@@ -82,18 +84,18 @@ class Relay:
 
     def _keep(self) -> bool:
         """Say whether this process holds the lease; renew it long before it expires."""
-        if monotonic() < self._keep_at:
+        if monotonic() < self._renew_at:
             return True
         asked = monotonic()
         if not self._engine.run(leases.keep, "relay", self._holder, LEASE):
             return False
-        self._keep_at = asked + KEEP_EVERY
+        self._renew_at = asked + RENEW_EVERY
         return True
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         """Publish what is due; returns after how many seconds to look again, unless a hint comes."""
         published = self._publish()
-        self._look_for_lost()
+        self._publish_lost_again()
         self._rest = SHORTEST if published else min(LONGEST, self._rest * 2)
         return 0.0 if published else self._rest
 
@@ -105,11 +107,11 @@ class Relay:
             self._engine.run(broker.mark_published, sent)
         return bool(outgoing)
 
-    def _look_for_lost(self) -> None:
+    def _publish_lost_again(self) -> None:
         """Publish again what should be in the broker and is not, or was not taken out for very long."""
-        if monotonic() < self._look_for_lost_at:
+        if monotonic() < self._check_lost_at:
             return
-        self._look_for_lost_at = monotonic() + LOST_CHECK_SECONDS
+        self._check_lost_at = monotonic() + LOST_CHECK_SECONDS
         lost_after = LOST_IN_A_FULL_QUEUE if self._publisher.waiting() else self._lost_after
         if lost := self._engine.run(broker.unpublish, lost_after):
             log.warning("published again: %s messages were not taken in %s", lost, lost_after)
@@ -123,7 +125,7 @@ class Relay:
                 self._rest = SHORTEST
 
     def _leave(self) -> None:
-        self._keep_at = 0.0
+        self._renew_at = 0.0
         try:
             self._engine.run(leases.drop, "relay", self._holder)
         except psycopg.Error as error:

@@ -14,7 +14,7 @@ EXCHANGE = "turno"
 JOBS, QUARANTINE = "jobs", "quarantine"  # routing keys
 QUEUE = f"{EXCHANGE}.{JOBS}"
 MOST_QUARANTINED = 10_000
-REFUSED, MISSING, DIFFERENT = 403, 404, 406
+REFUSED, DIFFERENT = 403, 406  # reply codes
 
 
 class TopologyDiffers(TurnoError):
@@ -40,7 +40,7 @@ def nodes(url: str) -> list[Any]:
 
 
 def _parameters(url: str) -> Any:
-    """Return how to connect; a silent peer is given up within half a minute, a blocked connection within 5 s."""
+    """Return how to connect; a silent peer counts as gone within half a minute, a blocked connection within 5 s."""
     wanted = pika.URLParameters(url)
     wanted.heartbeat = 10
     wanted.blocked_connection_timeout = 5

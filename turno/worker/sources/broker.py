@@ -1,4 +1,4 @@
-"""Claims of a consumer: the broker says which job, the claim decides, and at once the message is done with."""
+"""Claims of a consumer: a message names a job, and is acknowledged as soon as the job was claimed, or cannot be."""
 
 import logging
 import random
@@ -22,9 +22,9 @@ from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
 
-QUIET = 2.0  # seconds without a message after which it looks for all it can take; while messages come, for one job
-GLANCE = 0.1  # seconds that a silent broker that is there has between two looks, to speak first
-AGAIN = 1.0  # seconds before a broker process that died is replaced
+SILENT_AFTER = 2.0  # seconds without a message after which it polls for every free child; before that, for one job
+POLL_PAUSE = 0.1  # seconds between two polls beside a silent broker, in which its messages come first
+RESTART_PAUSE = 1.0  # seconds before a broker process that died is replaced
 
 
 class BrokerRefused(TurnoError):
@@ -32,9 +32,9 @@ class BrokerRefused(TurnoError):
 
 
 class BrokerSource(Source):
-    """Takes what its broker process hears; while the broker is away or silent it polls, like a resident of the pool.
+    """Claims the jobs that messages name; while the broker is away or silent it polls, like a resident of the pool.
 
-    Now and then it looks whatever it hears: what a broker may not say, the database knows.
+    Now and then it also polls while messages come: a job whose message was lost is found in the database.
     """
 
     def __init__(
@@ -43,54 +43,54 @@ class BrokerSource(Source):
         engine: EngineLink,
         registry: Registry,
         launch: Launch,
-        looks: Source,
+        polling: Source,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Begin without a broker process; `looks` finds tickets of this backend without any broker."""
+        """Begin without a broker process; `polling` finds tickets of this backend without any broker."""
         self._engine = engine
         self.types = registry.versions  # of any queue: a message names its job, wherever it waits
         self._launch = launch
-        self._looks = looks
+        self._polling = polling
         self._chance = chance
         self._clock = clock
         self._broker_process: BrokerProcess | None = None
         self._broker_process_due = clock()
-        self._heard: deque[tuple[str, Message]] = deque()
-        self._granted = 0  # how many more the broker process may hand over
-        self._here = False  # whether the broker process says that the broker is
-        self._quiet_at = self._look_at = clock() + QUIET
+        self._messages: deque[tuple[str, Message]] = deque()
+        self._granted = 0  # messages that the broker process may still hand over
+        self._broker_here = False  # whether the broker process is connected
+        self._silent_at = self._poll_at = clock() + SILENT_AFTER
 
     @property
     def processes(self) -> set[int]:
-        """Return the broker process's."""
+        """Return the broker process."""
         return set() if self._broker_process is None else {self._broker_process.pid}
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
-        """Claim what was heard; before that, if it is time, look: for one job while messages come, else for more."""
+        """Claim what messages name; before that, if it is time, poll: while messages come for one job only."""
         if without:
-            self.pause()  # a message is of whatever tenant comes next
-            return self._looks.take(worker, free, without)
-        claims = self._look(worker, free) if self._clock() >= self._look_at else []
-        claims += self._claim_heard(worker, free - len(claims))
-        if (more := free - len(claims) - len(self._heard) - self._granted) > 0 and self._broker_process is not None:
+            self.pause()  # messages cannot be had for some tenants only
+            return self._polling.take(worker, free, without)
+        claims = self._poll(worker, free) if self._clock() >= self._poll_at else []
+        claims += self._claim_messages(worker, free - len(claims))
+        if (more := free - len(claims) - len(self._messages) - self._granted) > 0 and self._broker_process is not None:
             self._broker_process.send("grant", more)
             self._granted += more
         return claims
 
-    def _look(self, worker: UUID, free: int) -> list[Batch]:
-        silent = self._clock() >= self._quiet_at
-        claims = self._looks.take(worker, free if silent else 1)
+    def _poll(self, worker: UUID, free: int) -> list[Batch]:
+        silent = self._clock() >= self._silent_at
+        claims = self._polling.take(worker, free if silent else 1)
         if not silent:
-            self._look_at = self._quiet_at
-        elif self._here:
-            # Else a busy worker would look for ever, and messages that it is granted none of would grow stale.
-            self._look_at = self._clock() + GLANCE
+            self._poll_at = self._silent_at
+        elif self._broker_here:
+            # Otherwise a busy worker would only poll, grant no messages, and let those in the broker wait.
+            self._poll_at = self._clock() + POLL_PAUSE
         return claims
 
     def learn(self, job_type: str, seconds: float) -> None:
-        """Pass it on to who looks: what is heard of comes one by one."""
-        self._looks.learn(job_type, seconds)
+        """Pass it on to the polling source: messages name single jobs."""
+        self._polling.learn(job_type, seconds)
 
     def pause(self) -> None:
         """Have the broker process hand over nothing, and give back what was not claimed."""
@@ -99,15 +99,15 @@ class BrokerSource(Source):
         if self._granted:
             self._broker_process.send("revoke")
             self._granted = 0
-        while self._heard:
-            self._broker_process.send("back", self._heard.popleft()[0])
+        while self._messages:
+            self._broker_process.send("back", self._messages.popleft()[0])
 
     def poll_in(self) -> float:
-        """Return the seconds until it looks for itself, or starts a broker process again."""
-        look_in = max(0.0, self._look_at - self._clock(), self._looks.poll_in())
+        """Return the seconds until it polls, or starts a broker process again."""
+        poll_in = max(0.0, self._poll_at - self._clock(), self._polling.poll_in())
         if self._broker_process is not None:
-            return look_in
-        return min(look_in, max(0.0, self._broker_process_due - self._clock()))
+            return poll_in
+        return min(poll_in, max(0.0, self._broker_process_due - self._clock()))
 
     def descriptor(self) -> int | None:
         """Return the broker process's channel; a broker process that died is replaced after a moment."""
@@ -119,12 +119,12 @@ class BrokerSource(Source):
         return None if self._broker_process is None else self._broker_process.descriptor
 
     def read_hints(self) -> None:
-        """Read what the broker process has; raises BrokerRefused when a person must mend the broker first."""
+        """Read the packets of the broker process; raises BrokerRefused when a person must change the broker first."""
         if self._broker_process is None:
             return
         try:
-            for word, about in self._broker_process.packets():
-                self._act_on(word, about)
+            for word, argument in self._broker_process.packets():
+                self._act_on(word, argument)
         except BrokerProcessGone:
             self._broker_process.dismiss()
             self._discard_process("died")
@@ -133,35 +133,35 @@ class BrokerSource(Source):
         """Close this process's copy of the channel: it is the supervisor's."""
         if self._broker_process is not None:
             self._broker_process.drop()
-        self._looks.drop_in_child()
+        self._polling.drop_in_child()
 
-    def _act_on(self, word: str, about: str) -> None:
+    def _act_on(self, word: str, argument: str) -> None:
         match word:
             case "job":
-                receipt, _, body = about.partition(" ")
-                self._heard.append((receipt, Message.decode(body.encode())))
+                receipt, _, body = argument.partition(" ")
+                self._messages.append((receipt, Message.decode(body.encode())))
                 self._granted = max(0, self._granted - 1)
-                self._quiet_at = self._clock() + QUIET
+                self._silent_at = self._clock() + SILENT_AFTER
             case "here":
-                self._here = True
+                self._broker_here = True
             case "away":
-                self._here = False
-                self._quiet_at = self._look_at = self._clock()
+                self._broker_here = False
+                self._silent_at = self._poll_at = self._clock()
             case "refused":
-                raise BrokerRefused(about)
+                raise BrokerRefused(argument)
 
-    def _claim_heard(self, worker: UUID, free: int) -> list[Batch]:
+    def _claim_messages(self, worker: UUID, free: int) -> list[Batch]:
         claims: list[Batch] = []
-        while self._heard and len(claims) < free:
-            receipt, message = self._heard[0]
+        while self._messages and len(claims) < free:
+            receipt, message = self._messages[0]
             try:
                 claim = self._engine.run(broker.claim_message, worker, message, types=self.types)
             except psycopg.Error as error:
                 log.warning("no claim: %s", in_short(error))
                 break
-            self._heard.popleft()
+            self._messages.popleft()
             crash_points.reach("claimed_message")
-            # Now, not when the job ends: no time limit of the broker, no lost connection can then hurt a long job.
+            # Now, not when the job ends: so the broker's time limit and a lost connection do not concern a long job.
             if self._broker_process is not None:
                 self._broker_process.send("done", receipt)
             if claim is not None:
@@ -170,8 +170,8 @@ class BrokerSource(Source):
 
     def _discard_process(self, how: str) -> None:
         log.warning("the broker process %s; another one follows", how)
-        self._broker_process, self._here = None, False
-        self._heard.clear()
+        self._broker_process, self._broker_here = None, False
+        self._messages.clear()
         self._granted = 0
-        self._quiet_at = self._look_at = self._clock()
-        self._broker_process_due = self._clock() + AGAIN * (0.5 + self._chance())
+        self._silent_at = self._poll_at = self._clock()
+        self._broker_process_due = self._clock() + RESTART_PAUSE * (0.5 + self._chance())

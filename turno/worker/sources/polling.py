@@ -19,30 +19,30 @@ from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
 
-SHORTEST, LONGEST = 0.5, 2.0  # seconds between two looks while nothing waits
+SHORTEST, LONGEST = 0.5, 2.0  # seconds between two timer while nothing waits
 READ_AT_ONCE = 1024  # notifications
 
 
-class Looks:
-    """When to look: at once while there is work, then every half second growing to two."""
+class PollTimer:
+    """When to poll: at once while there is work, then every half second growing to two."""
 
     def __init__(self) -> None:
-        self.plenty = False  # whether the last look found anything
+        self.plenty = False  # whether the last poll found anything
         self.now()
 
     def now(self) -> None:
-        """Look at once."""
+        """Poll at once."""
         self.due, self._interval = monotonic(), SHORTEST
 
-    def found(self, jobs: int, *, chance: float) -> None:
-        """Note what a look found: only after nothing there is nothing more."""
-        self.plenty = jobs > 0
-        self._interval = SHORTEST if jobs else min(LONGEST, self._interval * 2)
+    def found(self, batches: int, *, chance: float) -> None:
+        """Note how many batches a poll found; after any, the next follows at once."""
+        self.plenty = batches > 0
+        self._interval = SHORTEST if batches else min(LONGEST, self._interval * 2)
         self.due = monotonic() + (0.0 if self.plenty else self._interval * (0.8 + 0.4 * chance))
 
 
 class PoolSource(Source):
-    """Asks at once while there is work, then every half second growing to two, or when a hint arrives."""
+    """Polls at once while there is work, then every half second growing to two, or when a hint arrives."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class PoolSource(Source):
         handlers = [handler for handler in registry.handlers if not queues or handler.queue in queues]
         self.queues = sorted({handler.queue for handler in handlers})
         self.types = [(handler.type, handler.version) for handler in handlers]
-        # A type is looked for in every queue served here: its jobs may lie where they were put before it moved.
+        # Each type in every queue served here: a job may wait in the queue that its type had when it was enqueued.
         kinds = [Kind(queue, *kind) for queue in self.queues for kind in self.types]
         self._claimer = Claimer(backend=backend, kinds=kinds)
         self._single = {handler.type for handler in handlers if handler.reads_company}
@@ -66,37 +66,37 @@ class PoolSource(Source):
         self._engine = engine
         self._hints = hints
         self._chance = chance
-        # Apart: that there is nothing for the reserve must not keep a child that is free from its next job.
-        self._usual, self._for_others = Looks(), Looks()
-        self._looks = self._usual
+        # Two timers: that the reserve found nothing must not delay the next poll for a child that is free.
+        self._usual, self._for_others = PollTimer(), PollTimer()
+        self._timer = self._usual
         self._listens: Connection | None = None
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
-        """Claim for up to `free` children if it is time to look; of short jobs a batch for each."""
-        self._looks = looks = self._for_others if without else self._usual
-        if monotonic() < looks.due:
+        """Claim for up to `free` children if it is time to poll; of short jobs a batch for each."""
+        self._timer = timer = self._for_others if without else self._usual
+        if monotonic() < timer.due:
             return []
-        # After a silence, a lone job does not wait until it is known that there is no other.
-        slots = free if looks.plenty else 1
+        # After a silence one job is claimed at once, instead of waiting for a batch that may not be there.
+        slots = free if timer.plenty else 1
         try:
             batches = self._engine.run(self._claimer.claim, worker, slots=slots, sizes=self._together, without=without)
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             batches = []
-        # Whatever comes after the last is hinted at or found by the next look.
-        looks.found(len(batches), chance=self._chance())
+        # What is enqueued after this is hinted at, or found by the next poll.
+        timer.found(len(batches), chance=self._chance())
         return batches
 
     def _together(self, kind: str) -> int:
-        return self._sizes.of(kind) if self._looks.plenty and kind not in self._single else 1
+        return self._sizes.of(kind) if self._timer.plenty and kind not in self._single else 1
 
     def learn(self, job_type: str, seconds: float) -> None:
         """Note how long each job of a batch took: of short ones more are a batch."""
         self._sizes.learn(job_type, seconds)
 
     def poll_in(self) -> float:
-        """Return the seconds until the next look."""
-        return max(0.0, self._looks.due - monotonic())
+        """Return the seconds until the next poll."""
+        return max(0.0, self._timer.due - monotonic())
 
     def descriptor(self) -> int | None:
         """Return the listening connection's descriptor; None while the database is away."""
@@ -107,8 +107,8 @@ class PoolSource(Source):
             return None
 
     def read_hints(self) -> None:
-        """Look at once: something was offered, or the connection broke and hints may be lost."""
-        self._look_at_once()
+        """Poll at once: a job was offered, or the connection broke and hints may be lost."""
+        self._poll_at_once()
         try:
             self._hints.run(_drain)
         except psycopg.Error as error:
@@ -122,12 +122,12 @@ class PoolSource(Source):
         if connection is not self._listens:
             tickets.listen(connection)
             self._listens = connection
-            self._look_at_once()  # what was hinted at meanwhile is lost
+            self._poll_at_once()  # hints sent before this were lost
         return connection.fileno()
 
-    def _look_at_once(self) -> None:
-        for looks in (self._usual, self._for_others):
-            looks.now()
+    def _poll_at_once(self) -> None:
+        for timer in (self._usual, self._for_others):
+            timer.now()
 
 
 def _drain(connection: Connection) -> None:

@@ -15,8 +15,8 @@ from turno.store.engine_link import EngineLink
 from turno.worker.sources.source import Source
 
 STAY = timedelta(minutes=1)
-LOOK_EVERY = 1.0  # seconds between two looks of a worker that stays
-DUE_AT_ONCE = 200
+POLL_EVERY = 1.0  # seconds between two polls of a worker that stays
+PROMOTED_AT_ONCE = 200
 
 
 class ExecSource(Source):
@@ -48,13 +48,13 @@ class ExecSource(Source):
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
-        del without  # its one child has no other in reserve: a place on the host may be
+        del without  # of exec the reserve is places on the host, not children
         if self.exhausted:
             return []
         if claims := self._named(worker) or self._at_work(worker, free):
             return claims
         stays = self._stays(worker)  # asked before the last look, which finds what becomes ready in between
-        claims = self._again(worker, free)
+        claims = self._look_again(worker, free)
         self.exhausted = not (claims or stays)
         return claims
 
@@ -76,7 +76,7 @@ class ExecSource(Source):
             self._place.release()
         return []
 
-    def _again(self, worker: UUID, free: int) -> list[Batch]:
+    def _look_again(self, worker: UUID, free: int) -> list[Batch]:
         """Look once more after the place was given up: a dispatcher that found every place taken relies on us.
 
         Its job was committed before it asked for a place, so one of us sees it.
@@ -90,8 +90,8 @@ class ExecSource(Source):
         return []
 
     def poll_in(self) -> float:
-        """Return the seconds until a worker that stays looks again; one at work asks whenever a child is free."""
-        return math.inf if self._idle_since is None else LOOK_EVERY
+        """Return the seconds until a worker that stays polls again; one at work asks whenever a child is free."""
+        return math.inf if self._idle_since is None else POLL_EVERY
 
     def _waiting(self, worker: UUID, free: int) -> list[Batch]:
         def claim(without: Collection[str] = ()) -> list[Batch]:
@@ -99,7 +99,7 @@ class ExecSource(Source):
 
         if self._place is None:
             return claim()
-        # A dispatcher that finds every place taken believes what they say: it must not be what was.
+        # A dispatcher that finds every place taken reads whose jobs they run: it must not read the last job's.
         self._place.use_for("")
         ordinary, others = self._place.ordinary(), self._place.others()
         batches = claim(others)
@@ -116,7 +116,7 @@ class ExecSource(Source):
         return self._engine.run(tickets.worth_staying, worker, idle_for=idle_for, at_most=STAY)
 
     def _waits(self) -> bool:
-        self._engine.run(tickets.promote, DUE_AT_ONCE, dry_run=False)
+        self._engine.run(tickets.promote, PROMOTED_AT_ONCE, dry_run=False)
         queues, at_once = self._registry.queues, timedelta(0)
         waiting = self._engine.run(
             tickets.unclaimed, backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1
