@@ -66,7 +66,8 @@ class Caller:
         return {"Authorization": f"Bearer {token(self.user, self.tenant, **claims)}", "X-Schema": self.tenant}
 
     def ask(self, method: str, path: str, *, headers: dict[str, str] | None = None, **more: Any) -> TestResponse:
-        return self.app.test_client().open(path, method=method, headers=self.headers | (headers or {}), **more)
+        sent = self.headers | (headers or {})
+        return self.app.test_client().open(path, method=method, headers=sent, multithread=True, **more)
 
     def get(self, path: str, **more: Any) -> TestResponse:
         return self.ask("GET", path, **more)
@@ -163,6 +164,7 @@ def a_service(url: str) -> Iterator[Service]:
         from app import LOCALE  # noqa: PLC0415
         from app.invoicing_page import orders_page  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
+        from turno.web import install as mount  # noqa: PLC0415
         from turno.web.api.stream_events import StreamEvents  # noqa: PLC0415
 
         hubs: list[Hub] = []
@@ -172,10 +174,9 @@ def a_service(url: str) -> Iterator[Service]:
 
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 
-        def build(**changed: Any) -> Flask:
-            hub = Hub(
-                connect=listen, render=StreamEvents(), most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2
-            )
+        def build(*, host: Flask | None = None, **changed: Any) -> Flask:
+            events = StreamEvents(changed.get("url_prefix", ""))
+            hub = Hub(connect=listen, render=events, most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2)
             hubs.append(hub)
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),
@@ -194,7 +195,10 @@ def a_service(url: str) -> Iterator[Service]:
                 "pages": (orders_page,),
                 "locale": LOCALE,
             }
-            return create_app(**usual | changed)
+            if host is None:
+                return create_app(**usual | changed)
+            mount(host, **usual | changed)
+            return host
 
         yield Service(url, build(), queue, directory, tenants, build)
         for hub in hubs:

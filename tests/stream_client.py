@@ -15,10 +15,19 @@ if TYPE_CHECKING:
 class StreamClient:
     """One GET, and the events of its answer; `status` and `headers` are those of the answer."""
 
-    def __init__(self, port: int, path: str, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> None:
+    def __init__(
+        self,
+        port: int,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        method: str = "GET",
+        version: str = "1.1",
+    ) -> None:
+        """Ask by 1.0 where a server would send chunks, which this client does not read."""
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        self.socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n".encode())
+        self.socket.sendall(f"{method} {path} HTTP/{version}\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n".encode())
         self._rest = b""
         self.comments = 0
         self.retry: int | None = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from turno.jobs.payload import AtMost
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
+    from turno.web.auth.principal import Principal
     from turno.wiring.enqueue import enqueue, enqueue_many
     from turno.wiring.web import Turno
 
@@ -37,6 +38,7 @@ _PLACES = {
     "AtMost": "turno.jobs.payload",
     "Registry": "turno.jobs.registry",
     "RetryPolicy": "turno.jobs.retry",
+    "Principal": "turno.web.auth.principal",
     "Turno": "turno.wiring.web",
     "enqueue": "turno.wiring.enqueue",
     "enqueue_many": "turno.wiring.enqueue",
@@ -56,6 +58,7 @@ __all__ = [
     "NotEnqueued",
     "NotIssued",
     "PermanentFailure",
+    "Principal",
     "Registry",
     "Reschedule",
     "RetryPolicy",

@@ -39,6 +39,10 @@ ORIGIN = Form(
     re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?").fullmatch,
     "addresses such as https://erp.example, lower case and without a path",
 )
+ADDRESS = Form(
+    re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[\w.~-]+)*", re.ASCII).fullmatch,
+    "an address such as https://turno.example or https://erp.example/jobs, without a slash at its end",
+)
 NETWORK = Form(_is_network, "addresses or networks by comma, such as 10.0.0.5,10.1.0.0/16")
 
 
@@ -174,8 +178,8 @@ class Settings:
     web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
     public_url: str = _setting(
         "",
-        "address that people open, such as https://turno.example; requests for other hosts are refused",
-        form=ORIGIN,
+        "address that people open, with the path that a proxy takes off; requests for other hosts are refused",
+        form=ADDRESS,
     )
     trusted_proxies: tuple[str, ...] = _setting(
         ("127.0.0.1", "::1"), "addresses or networks of proxies that may say how a request came, by comma", form=NETWORK

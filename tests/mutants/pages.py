@@ -13,6 +13,9 @@ TOLD = "tests/integration/runner/test_told_errors.py"
 PROBLEMS = "tests/integration/web/test_problem_pages.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
+MOUNTED = "tests/integration/web/test_mounted.py"
+HOSTS = "promise 10: Turno is a guest, in an application as in a database"
+HELD = "promise 9: one tenant's requests hold the web for nobody else"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
 
 MUTANTS = (
@@ -27,9 +30,9 @@ MUTANTS = (
     Mutant(
         "another site may use the cookie through the API",
         COOKIE,
-        "turno/web/auth/principal.py",
-        "        require_same_origin(request)\n",
-        "        pass\n",
+        "turno/web/auth/login.py",
+        "    if request.method not in SAFE:\n        require_same_origin(request)\n",
+        "",
         (f"{SESSION}::test_no_other_site_uses_the_cookie_to_change_anything",),
     ),
     Mutant(
@@ -84,8 +87,8 @@ MUTANTS = (
         "a neighbouring host may plant a session",
         COOKIE,
         "turno/web/auth/session_cookie.py",
-        "return _SECURE if over_https(request) else _PLAIN",
-        "return _PLAIN",
+        "name = _SECURE if over_https(request) else _PLAIN",
+        "name = _PLAIN",
         (f"{SESSION}::test_over_https_a_cookie_that_a_neighbour_could_plant_is_no_session",),
     ),
     Mutant(
@@ -247,6 +250,70 @@ MUTANTS = (
         'request.headers.get("Origin") in services().settings.allowed_origins',
         'bool(request.headers.get("Origin"))',
         (f"{ORIGINS}::test_no_other_origin_may",),
+    ),
+    Mutant(
+        "another site may use the host's login",
+        HOSTS,
+        "turno/web/auth/login.py",
+        "        if request.method not in SAFE and not bearer:\n            require_same_origin(request)\n",
+        "",
+        (f"{MOUNTED}::test_no_other_site_changes_anything_with_the_host_s_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
+    ),
+    Mutant(
+        "a password that the browser knows is a program's token",
+        HOSTS,
+        "turno/web/auth/login.py",
+        '.lower().startswith("bearer ")',
+        " != ''",
+        (f"{MOUNTED}::test_no_other_site_changes_anything_with_the_host_s_cookie[{{'Sec-Fetch-Site': 'cross-site'}}]",),
+    ),
+    Mutant(
+        "every user of a host's has the same form token",
+        HOSTS,
+        "turno/web/auth/login.py",
+        'f"turno form {principal.user}".encode()',
+        'b"turno form"',
+        (f"{MOUNTED}::test_a_form_carries_a_token_that_is_its_user_s_own",),
+    ),
+    Mutant(
+        "the host's handler of a code answers for ours",
+        HOSTS,
+        "turno/web/__init__.py",
+        "    for code in default_exceptions:\n        turno.register_error_handler(code, answer_error)\n",
+        "",
+        (f"{MOUNTED}::test_of_the_host_s_hooks_and_handlers_ours_need_nothing",),
+    ),
+    Mutant(
+        "every answer of the host's has our headers",
+        HOSTS,
+        "turno/web/security.py",
+        "turno.after_request(_complete)",
+        "turno.after_app_request(_complete)",
+        (f"{MOUNTED}::test_the_host_s_routes_are_as_they_were",),
+    ),
+    Mutant(
+        "the host's uploads are as large as our bodies",
+        HOSTS,
+        "turno/web/security.py",
+        "turno.before_request(_limit_the_body)",
+        "turno.before_app_request(_limit_the_body)",
+        (f"{MOUNTED}::test_the_host_s_routes_are_as_they_were",),
+    ),
+    Mutant(
+        "links forget where the application is mounted",
+        HOSTS,
+        "turno/web/addresses.py",
+        "    return _mounted() + services().prefix + path\n",
+        "    return services().prefix + path\n",
+        (f"{MOUNTED}::test_behind_a_proxy_that_is_believed_by_the_host",),
+    ),
+    Mutant(
+        "streams take every thread of a server",
+        HELD,
+        "turno/streaming/hub.py",
+        "allowed = self._most if most is None else min(most, self._most)",
+        "allowed = self._most",
+        (f"{MOUNTED}::test_on_a_server_whose_threads_it_would_take_half_of_them_are_streams_at_most",),
     ),
     Mutant(
         "an application says nothing otherwise than Turno",

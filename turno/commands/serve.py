@@ -14,6 +14,8 @@ from turno.without_secrets import WEB_NEEDS, seal
 def serve() -> None:
     """Serve the API and the pages until SIGTERM, with WEB_WORKERS processes of WEB_THREADS threads at WEB_BIND."""
     seal(*WEB_NEEDS)
-    settings = read_settings().require("database_url", "master_key", "jwt_key")
+    settings = read_settings().require("database_url", "master_key")
+    if not settings.web_app:  # which may have a login of its own
+        settings.require("jwt_key")
     logins(settings)
     WebServer(settings).run()

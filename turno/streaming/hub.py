@@ -81,14 +81,15 @@ class Hub:
     def __len__(self) -> int:
         return self._streams.total()
 
-    def join(self, subscriber: Subscriber) -> None:
-        """Have changes handed to a subscriber from now on; raises ServerFull or StreamLimit."""
+    def join(self, subscriber: Subscriber, *, most: int | None = None) -> None:
+        """Have changes handed to a subscriber from now on; raises ServerFull, also beyond `most`, or StreamLimit."""
         view = subscriber.view
         user = (view.tenant.id, view.user)
         with self._lock:
             audience = self._audiences.get(view.tenant.id)
-            if len(self) >= self._most:
-                raise ServerFull(f"This server has {self._most} streams open, as many as it serves")
+            allowed = self._most if most is None else min(most, self._most)
+            if len(self) >= allowed:
+                raise ServerFull(f"This server has {len(self)} streams open, as many as it serves")
             if audience is not None and len(audience.subscribers) >= self._most_per_tenant:
                 raise StreamLimit(
                     f"This tenant has {self._most_per_tenant} streams open here, as many as one tenant may"

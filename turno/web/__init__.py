@@ -1,5 +1,6 @@
 """HTTP: requests in, problem details out."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,9 +36,9 @@ from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import notification_pages
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
-from turno.web.pages.sign_in import sign_in
+from turno.web.pages.sign_in import sign_in as token_sign_in
 from turno.web.security import install_security
-from turno.web.services import NAME, Clock, Inline, Readiness, Services
+from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services
 from turno.web.unknown_address import install_unknown_address
 
 ROUTES = (
@@ -53,7 +54,8 @@ ROUTES = (
     health,
     docs,
 )
-PAGES = (sign_in, home, job_page, commands, notification_pages)
+PAGES = (home, job_page, commands, notification_pages)
+PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 
 def create_app(**services: Any) -> Flask:
@@ -77,6 +79,10 @@ def install(
     clock: Clock = lambda: datetime.now(UTC),
     pages: Sequence[Pages] = (),
     locale: Path | None = None,
+    url_prefix: str = "",
+    principal: AskPrincipal | None = None,
+    sign_in: str | None = None,
+    layout: str | None = None,
 ) -> None:
     """Add the API, the pages and the streams to an application; nothing is connected until a request asks.
 
@@ -86,9 +92,13 @@ def install(
     `connection` lends a web session in autocommit; `hub` feeds the live streams. `inline` runs a submission at once
     and returns its result: given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz`
     still waits for. `pages` are the application's own, which stand before Turno's, and `locale` is the
-    folder of its gettext catalogues.
-    Raises InvalidSettings if tokens cannot be checked, and whatever a handler's module raises when loaded.
+    folder of its gettext catalogues. `principal` says who asks, in place of tokens; who is not signed in is led to the
+    address `sign_in`. Pages stand in the template `layout`, which has the blocks `title`, `turno_head` and `turno`.
+    Raises InvalidSettings if tokens cannot be checked, ValueError for a prefix that is no path, and whatever a
+    handler's module raises when loaded.
     """
+    if url_prefix and not PREFIX.fullmatch(url_prefix):
+        raise ValueError(f"url_prefix must be a path such as /jobs, without a slash at its end, not {url_prefix!r}")
     handlers = registry.handlers
     payloads = Payloads(handlers)
     app.extensions[NAME] = Services(
@@ -101,13 +111,23 @@ def install(
         inline=inline,
         readiness=readiness,
         clock=clock,
-        tokens=TokenCheck(settings),
+        tokens=None if principal else TokenCheck(settings),
         payloads=payloads,
         catalogues=catalogues(locale),
         published=published(build_document(ROUTES, handlers, payloads)),
-        prefix="",
+        prefix=url_prefix,
+        principal=principal,
+        sign_in=sign_in,
+        layout=layout,
     )
-    turno = Blueprint("turno", __name__, static_folder="static", static_url_path="/static", template_folder="templates")
+    turno = Blueprint(
+        "turno",
+        __name__,
+        static_folder="static",
+        static_url_path="/static",
+        template_folder="templates",
+        url_prefix=url_prefix or None,
+    )
     install_security(turno)
     install_cors(turno)
     # By code, too: a handler that the application has for a code would otherwise come before ours for all errors.
@@ -115,7 +135,7 @@ def install(
     for code in default_exceptions:
         turno.register_error_handler(code, answer_error)
     # Of two pages at one address Flask shows the one that came first.
-    for blueprint in (*pages, *ROUTES, *PAGES):
+    for blueprint in (*pages, *ROUTES, *PAGES, *(() if principal else (token_sign_in,))):
         turno.register_blueprint(blueprint)
     install_unknown_address(turno)
     app.register_blueprint(turno)

@@ -8,10 +8,18 @@ from turno.web.services import services
 
 
 def at(path: str) -> str:
-    """Return the address at which a browser finds one of Turno's paths; of "" the address that all others begin with.
+    """Return the address at which a browser finds a path of Turno's; of "" what all of them begin with."""
+    return _mounted() + services().prefix + path
 
-    Where the application is mounted says SCRIPT_NAME, as the server or a middleware of the host's sets it, else the
-    path of PUBLIC_URL.
+
+def asked_path() -> str:
+    """Return the address of the present request as a browser asked for it, without its query."""
+    return _mounted() + request.path
+
+
+def _mounted() -> str:
+    """Return where the application is mounted.
+
+    SCRIPT_NAME says it, as the server or a middleware of the host's sets it, else the path of PUBLIC_URL.
     """
-    mounted = request.script_root or urlsplit(services().settings.public_url).path
-    return mounted + services().prefix + path
+    return request.script_root or urlsplit(services().settings.public_url).path

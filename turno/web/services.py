@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from flask import Flask, current_app
+from flask import Flask, Request, current_app
 
 from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from turno.jobs.registry import Registry
@@ -13,11 +13,15 @@ from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.auth.tokens import TokenCheck
 from turno.web.http.payloads import Payloads
 
 if TYPE_CHECKING:
+    from turno.web.auth.principal import Principal
+    from turno.web.auth.tokens import TokenCheck
     from turno.web.pages.catalogue import Catalogues
+
+# Returns who asks, None if nobody is signed in.
+AskPrincipal = Callable[[Request], "Principal | None"]
 
 Inline = Callable[[Tenant, Submission], dict[str, Any]]
 Clock = Callable[[], datetime]
@@ -32,7 +36,10 @@ NAME = "turno"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What a route may use: settings, handlers, database connections, the dispatcher and the hub."""
+    """What a route may use: settings, handlers, database connections, the dispatcher and the hub.
+
+    Who asks says `tokens`, or `principal` of the application; `prefix` is what our addresses begin with.
+    """
 
     settings: Settings
     registry: Registry
@@ -43,11 +50,14 @@ class Services:
     inline: Inline | None
     readiness: Readiness | None
     clock: Clock
-    tokens: TokenCheck
+    tokens: "TokenCheck | None"
     payloads: Payloads
     catalogues: "Catalogues"
     published: Published
     prefix: str
+    principal: "AskPrincipal | None"
+    sign_in: str | None
+    layout: str | None
 
 
 def services_of(app: Flask) -> Services:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Flask
 from psycopg_pool import ConnectionPool
@@ -29,7 +30,7 @@ from turno.tenancy.provisioning.readiness import what_is_pending
 from turno.web import install
 from turno.web.api.stream_events import StreamEvents, close_event
 from turno.web.pages.page_routes import Pages
-from turno.web.services import Inline, services_of
+from turno.web.services import AskPrincipal, Inline, services_of
 from turno.web.thread_shares import ThreadShares
 from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_named
 
@@ -53,22 +54,30 @@ OpenQueue = Callable[[str], QueueInterface]
 class Turno:
     """Turno in a Flask application: its API, its pages and its live streams, on a pool of connections of its own.
 
-    `pages` are blueprints of the application's own pages, which stand before Turno's, and `locale` is the folder of its
-    gettext catalogues, whose messages stand before Turno's. Settings are the environment's unless they are given. It is
-    made once in each web process.
+    All of its addresses begin with `url_prefix`. `principal` returns who asks, None if nobody is signed in, and so
+    takes the place of Turno's tokens; a page then leads who is not signed in to the address `sign_in`. `layout` names a
+    template in which Turno's pages stand: it has the blocks `title`, `turno_head` and `turno`. `pages` are blueprints
+    of the application's own pages, which stand before Turno's, and `locale` is the folder of its gettext catalogues,
+    whose messages stand before Turno's. Settings are the environment's unless they are given. It is made once in each
+    web process, after the fork.
     """
 
     def __init__(
         self,
         app: Flask,
         *,
-        settings: Settings | None = None,
+        url_prefix: str = "",
+        principal: AskPrincipal | None = None,
+        sign_in: str | None = None,
+        layout: str | None = None,
         pages: Sequence[Pages] = (),
         locale: Path | None = None,
+        settings: Settings | None = None,
         open_queue: OpenQueue | None = None,
     ) -> None:
         settings = settings or read_settings()
-        hub, pool = stream_hub(settings), web_pool(settings)
+        mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
+        hub, pool = stream_hub(settings, mounted + url_prefix), web_pool(settings)
         choice = BackendChoice(
             connection=pool.connection,
             defaults=backend_defaults(settings),
@@ -93,6 +102,10 @@ class Turno:
             inline=None if settings.enable_background_jobs else _inline(settings, pool),
             pages=pages,
             locale=locale,
+            url_prefix=url_prefix,
+            principal=principal,
+            sign_in=sign_in,
+            layout=layout,
         )
 
 
@@ -106,7 +119,8 @@ def serving_application(settings: Settings, open_queue: OpenQueue | None = None)
     streams = StreamLoop(close_event=close_event, left=services_of(app).hub.leave)
     streams.start()
     places = ThreadShares(settings.web_threads)
-    return Application(app, streams, places=places, largest_body=settings.max_body_bytes)
+    largest_body = max(settings.max_body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
+    return Application(app, streams, places=places, largest_body=largest_body)
 
 
 def _bare(settings: Settings, open_queue: OpenQueue | None) -> Flask:
@@ -132,8 +146,8 @@ def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
         return what_is_pending(connection)
 
 
-def stream_hub(settings: Settings) -> Hub:
-    """Return what feeds this process's streams, over one session of its own."""
+def stream_hub(settings: Settings, root: str = "") -> Hub:
+    """Return what feeds this process's streams, over one session of its own; links in them begin with `root`."""
     known = logins(settings)
     conninfo = known.conninfo(known.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS)
 
@@ -144,7 +158,7 @@ def stream_hub(settings: Settings) -> Hub:
 
     hub = Hub(
         connect=connect,
-        render=StreamEvents(),
+        render=StreamEvents(root),
         most=settings.web_streams,
         most_per_tenant=settings.web_streams_per_tenant or max(1, settings.web_streams // 2),
         most_per_user=settings.web_streams_per_user,

@@ -85,7 +85,8 @@ def test_what_a_proxy_passes_on_from_a_client_says_no_scheme() -> None:
     [
         {"PUBLIC_URL": "turno.example"},
         {"PUBLIC_URL": "https://turno.example/"},
-        {"PUBLIC_URL": "https://turno.example/turno"},
+        {"PUBLIC_URL": "https://turno.example/turno/"},
+        {"PUBLIC_URL": "https://turno.example/turno?x=1"},
         {"TRUSTED_PROXIES": "*"},
         {"TRUSTED_PROXIES": "proxy.internal"},
         {"TRUSTED_PROXIES": "10.1.2.3/8"},

@@ -132,7 +132,7 @@ def test_on_a_server_without_the_loop_a_stream_takes_a_thread_and_tells_the_same
     """flask-sse's way: the blueprint's `messages()`, here over Flask's own test client."""
     ana = service.caller()
     job_id = ana.job()
-    answer = ana.app.test_client().get(f"/api/jobs/{job_id}/stream", headers=ana.headers)
+    answer = ana.app.test_client().get(f"/api/jobs/{job_id}/stream", headers=ana.headers, multithread=True)
     assert (answer.status_code, answer.mimetype) == (200, "text/event-stream")
     events: Iterator[Any] = iter(answer.response)
     assert next(events) == b"retry: 2000\n\n"

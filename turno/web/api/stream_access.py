@@ -5,9 +5,10 @@ from flask import Request, g
 from turno.store.api import stream_tickets
 from turno.store.api.stream_tickets import StreamTicket
 from turno.web.auth.csrf import from_own_page
-from turno.web.auth.principal import principal_of
+from turno.web.auth.login import principal_of
+from turno.web.auth.principal import Principal
 from turno.web.auth.tenant_scope import HEADER, Scope, scope_within
-from turno.web.auth.tokens import Principal, refuse_token
+from turno.web.auth.tokens import refuse_token
 from turno.web.http.problems import Kind, Problem
 from turno.web.services import services
 
@@ -39,8 +40,8 @@ def _scope_of_ticket(request: Request, secret: str) -> Scope:
     g.turno_ticket_used = True
     principal = Principal(
         user=ticket.user,
-        tenants=frozenset({ticket.tenant}),
-        roles=frozenset({"operator"}) if ticket.operator else frozenset(),
+        tenants={ticket.tenant},
+        operator=ticket.operator,
         issued_at=ticket.issued_at,
         expires_at=ticket.until,
     )

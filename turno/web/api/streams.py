@@ -14,7 +14,7 @@ from flask_sse import Message, ServerSentEventsBlueprint
 from turno.store.api import jobs as stored
 from turno.store.api import notifications, watched_jobs
 from turno.streaming.hub import ServerFull, StreamLimit
-from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS
+from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS, STREAMS
 from turno.streaming.subscriber import CloseReason, Subscriber, View
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.addresses import at
@@ -174,7 +174,7 @@ def _ended(_error: BaseException | None) -> None:
 
 def _join(subscriber: Subscriber) -> None:
     try:
-        services().hub.join(subscriber)
+        services().hub.join(subscriber, most=_most_on_threads())
     except ServerFull as error:
         raise Problem(
             Kind.UNAVAILABLE,
@@ -187,6 +187,16 @@ def _join(subscriber: Subscriber) -> None:
             f"{error}; one stream shows all jobs of its user, and a job's address tells how it stands.",
             headers={"Retry-After": FULL_RETRY_SECONDS},
         ) from error
+
+
+def _most_on_threads() -> int | None:
+    """Return how many streams this server may have at once; None where a loop serves them, and no thread waits.
+
+    Elsewhere each holds a thread: half of them are left to those who ask for something else.
+    """
+    if STREAMS in request.environ:
+        return None
+    return services().settings.web_threads // 2 if request.environ["wsgi.multithread"] else 0
 
 
 def _show_present(call: Call, subscriber: Subscriber) -> None:

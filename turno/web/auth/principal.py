@@ -1,41 +1,36 @@
-"""Find out who asks: by a bearer token, or by the same token in the pages' cookie."""
+"""Who asks, and what they may, whoever it is that says so."""
 
-from typing import NamedTuple
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from time import time
 
-from flask import Request
-
-from turno.web.auth import session_cookie
-from turno.web.auth.csrf import SAFE, require_same_origin
-from turno.web.auth.tokens import Principal
-from turno.web.http.problems import Kind, Problem
-from turno.web.services import services
+LONGEST_USER = 255  # characters
+# Seconds for which a stream goes on without asking again who is signed in, unless a principal says otherwise.
+SESSION_SECONDS = 600.0
 
 
-class Visitor(NamedTuple):
-    """Who looks at the pages, with the CSRF token of their forms."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """A user, the tenants they may choose from, and whether they run the installation.
 
-    principal: Principal
-    form_token: str
-
-
-def principal_of(request: Request) -> Principal:
-    """Return who asks the API.
-
-    Raises Problem 401, 429 after many wrong tokens, or 403 for a change that another site asks for with our cookie.
+    An operator may choose any tenant and sees every user's jobs. `issued_at` and `expires_at` are in seconds since
+    1970: a principal from before its tenant's tokens were revoked counts no more, and a stream ends with its principal.
+    Raises ValueError for a user who could not be stored, TypeError for `tenants` that are one text.
     """
-    authorization = request.headers.get("Authorization")
-    cookie = session_cookie.token_in(request)
-    if authorization is not None or cookie is None:
-        return services().tokens.principal(authorization, request.remote_addr)
-    # A cookie needs a CSRF check, because a browser sends it whichever site asks; a bearer header does not.
-    if request.method not in SAFE:
-        require_same_origin(request)
-    return services().tokens.read(cookie, request.remote_addr)
+
+    user: str
+    tenants: Collection[str]
+    operator: bool = False
+    issued_at: float = field(default_factory=time)
+    expires_at: float = field(default_factory=lambda: time() + SESSION_SECONDS)
+
+    def __post_init__(self) -> None:
+        if not storable(self.user):
+            raise ValueError("a principal's user must have 1 to 255 printable characters")
+        if isinstance(self.tenants, str):
+            raise TypeError("a principal's tenants must be a list of names, not one text")
 
 
-def visitor_of(request: Request) -> Visitor:
-    """Return who looks at the pages; raises Problem 401 if nobody is signed in."""
-    token = session_cookie.token_in(request)
-    if token is None:
-        raise Problem(Kind.NOT_AUTHENTICATED, "Nobody is signed in.")
-    return Visitor(services().tokens.read(token, request.remote_addr), session_cookie.form_token(token))
+def storable(user: str) -> bool:
+    """Say whether a user can be stored and shown: PostgreSQL has no NUL, control characters forge lines of a log."""
+    return 0 < len(user) <= LONGEST_USER and user.isprintable()

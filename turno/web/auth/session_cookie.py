@@ -2,15 +2,18 @@
 
 import hashlib
 import hmac
+import re
 
 from flask import Request, Response
 
-from turno.web.auth.tokens import Principal
+from turno.web.addresses import at
+from turno.web.auth.principal import Principal
 from turno.web.public_url import over_https
 
 # Browsers drop a cookie that is larger than 4096 bytes with its name and attributes.
 MAX_COOKIE_BYTES = 3800
 _PLAIN, _SECURE = "turno", "__Host-turno"
+_NO_WORD = re.compile(r"\W+", re.ASCII)
 
 
 def token_in(request: Request) -> str | None:
@@ -47,4 +50,6 @@ def form_token(token: str) -> str:
 
 def _name(request: Request) -> str:
     # A browser accepts __Host- from this very host alone, so a neighbouring subdomain cannot plant a session.
-    return _SECURE if over_https(request) else _PLAIN
+    name = _SECURE if over_https(request) else _PLAIN
+    # Its path must then be /, so the name tells what is mounted below one part of a site from what is below another.
+    return name + _NO_WORD.sub("-", at(""))

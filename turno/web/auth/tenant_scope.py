@@ -10,8 +10,9 @@ from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
-from turno.web.auth.principal import principal_of
-from turno.web.auth.tokens import Principal, refuse_token
+from turno.web.auth.login import principal_of
+from turno.web.auth.principal import Principal
+from turno.web.auth.tokens import refuse_token
 from turno.web.http.problems import Kind, Problem
 from turno.web.services import services
 

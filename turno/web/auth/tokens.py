@@ -2,40 +2,19 @@
 
 import math
 import warnings
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import jwt
 
 from turno.errors import InvalidSettings
 from turno.settings import Settings
+from turno.web.auth.principal import Principal, storable
 from turno.web.auth.wrong_tokens import WrongTokens
 from turno.web.http.problems import Kind, Problem
 
 LEEWAY_SECONDS = 30
 LONGEST_TOKEN = 8192
-LONGEST_SUBJECT = 255
 REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who a token speaks for: a user, the tenants it may choose from and what else it may do.
-
-    `issued_at` and `expires_at` are in seconds since 1970. The former is the earliest moment at which it can have been
-    issued: its issuer's clock may be ahead of ours, and a token from before a revocation must not outlive it.
-    """
-
-    user: str
-    tenants: frozenset[str]
-    roles: frozenset[str]
-    issued_at: float
-    expires_at: float
-
-    @property
-    def operator(self) -> bool:
-        """Say whether this user runs the installation, and so may choose any tenant."""
-        return "operator" in self.roles
 
 
 class TokenCheck:
@@ -107,14 +86,18 @@ def refuse_token(detail: str) -> NoReturn:
 
 def _principal(claims: dict[str, Any]) -> Principal:
     user = claims["sub"]
-    # The user is stored and shown: PostgreSQL has no NUL, and control characters forge lines of a log.
-    if not user or len(user) > LONGEST_SUBJECT or not user.isprintable():
+    if not storable(user):
         refuse_token("The token's sub must be 1 to 255 printable characters.")
     issued_at = claims["iat"]
     if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
         refuse_token("The token's iat must be seconds since 1970.")
     return Principal(
-        user, _names(claims, "tenants"), _names(claims, "roles"), issued_at - LEEWAY_SECONDS, float(claims["exp"])
+        user=user,
+        tenants=_names(claims, "tenants"),
+        operator="operator" in _names(claims, "roles"),
+        # At the earliest: its issuer's clock may be ahead, and a token must not outlive its revocation.
+        issued_at=issued_at - LEEWAY_SECONDS,
+        expires_at=float(claims["exp"]),
     )
 
 

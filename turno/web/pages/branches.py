@@ -1,7 +1,7 @@
 """The branches that a user may choose from."""
 
 from turno.tenancy.identity.directory import UnknownTenant
-from turno.web.auth.tokens import Principal
+from turno.web.auth.principal import Principal
 from turno.web.services import services
 
 # An operator may choose any branch; a list of thousands is no choice, so beyond this they are typed.

@@ -5,7 +5,7 @@ from urllib.parse import urlencode, urlsplit
 
 from flask import Response, redirect, render_template, request
 
-from turno.web.addresses import at
+from turno.web.addresses import asked_path, at
 from turno.web.pages.language import remember_language
 from turno.web.pages.visit import Visit, localizer, signed_in
 from turno.web.public_url import asked_on_this_machine
@@ -15,6 +15,8 @@ POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
+# Within somebody's layout it is for them to say what that loads.
+POLICY_IN_A_LAYOUT = "frame-ancestors 'none'; object-src 'none'; base-uri 'self'"
 SEE_OTHER = 303
 
 
@@ -31,10 +33,17 @@ def draw(
         "localizer": spoken,
         "here": _here,
         "at": at,
+        "layout": services().layout or "turno/layout.html",
+        "framed": services().layout is None,
     }
     text = render_template(template, **frame | context)
     response = Response(text, status, mimetype="text/html")
-    response.headers["Content-Security-Policy"] = POLICY
+    if services().layout is None:
+        response.headers["Content-Security-Policy"] = POLICY
+    else:
+        response.headers["Content-Security-Policy"] = POLICY_IN_A_LAYOUT
+        # Forms of the layout may be checked by where they come from.
+        response.headers["Referrer-Policy"] = "same-origin"
     response.headers["Content-Language"] = spoken.language
     remember_language(request, response)
     return response
@@ -48,6 +57,8 @@ def go(address: str) -> Response:
 def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
     """Return the sign-in, which leads back to what was asked for."""
     wanted = request.form.get("next") or (asked_address() if request.method == "GET" else at("/"))
+    if services().principal is not None:
+        return _sign_in_of_the_application(local(wanted))
     return draw(
         "turno/sign_in.html",
         status=status,
@@ -58,9 +69,17 @@ def sign_in_page(*, status: int = 200, notice: str | None = None) -> Response:
     )
 
 
+def _sign_in_of_the_application(wanted: str) -> Response:
+    address = services().sign_in
+    if address is None:
+        return draw("turno/problem.html", status=401, phrase="signed out", live=False)
+    return go(f"{address}{'&' if '?' in address else '?'}{urlencode({'next': wanted})}")
+
+
 def asked_address() -> str:
     """Return the address that was asked for, with its query."""
-    return local(request.script_root + request.full_path.rstrip("?"))
+    query = request.query_string.decode("latin-1")
+    return local(f"{asked_path()}?{query}" if query else asked_path())
 
 
 def local(address: str) -> str:
@@ -76,5 +95,5 @@ def _here(**changed: Any) -> str:
     query = {**(request.args.to_dict() if read else {}), **changed}
     query.pop("notice", None)
     kept = urlencode({name: text for name, text in query.items() if text is not None})
-    path = request.script_root + request.path if read else at("/")
+    path = asked_path() if read else at("/")
     return f"{path}?{kept}" if kept else path

@@ -4,6 +4,7 @@ from typing import Literal, get_args
 
 from flask import Request, Response
 
+from turno.web.addresses import at
 from turno.web.public_url import over_https
 
 Language = Literal["en", "es"]
@@ -24,5 +25,11 @@ def remember_language(request: Request, response: Response) -> None:
     """Keep a language that was switched to."""
     if request.args.get("lang") in LANGUAGES:
         response.set_cookie(
-            _NAME, language_of(request), max_age=_ONE_YEAR, httponly=True, samesite="Lax", secure=over_https(request)
+            _NAME,
+            language_of(request),
+            max_age=_ONE_YEAR,
+            path=at("/"),
+            httponly=True,
+            samesite="Lax",
+            secure=over_https(request),
         )

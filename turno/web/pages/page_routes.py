@@ -7,7 +7,7 @@ from functools import wraps
 from flask import Blueprint, Response, g, request
 
 from turno.web.auth.csrf import require_same_origin
-from turno.web.auth.principal import Visitor, visitor_of
+from turno.web.auth.login import Visitor, visitor_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.visit import begin_visit

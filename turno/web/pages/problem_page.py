@@ -3,6 +3,7 @@
 from flask import Response, current_app, g, request
 from werkzeug.exceptions import HTTPException
 
+from turno.web.addresses import asked_path
 from turno.web.errors import MEDIA_TYPE, problem_document, problem_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import asked_address, draw, sign_in_page
@@ -60,5 +61,5 @@ def _again() -> tuple[str | None, list[tuple[str, str]]]:
         return asked_address(), []
     fields = list(request.form.items(multi=True))
     if g.get("turno_may_be_sent_again", False) and len(fields) <= MOST_FIELDS:
-        return request.script_root + request.path, fields
+        return asked_path(), fields
     return None, []

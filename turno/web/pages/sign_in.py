@@ -7,6 +7,7 @@ from flask import Response, request
 from turno.web.addresses import at
 from turno.web.auth import session_cookie
 from turno.web.auth.csrf import require_same_origin
+from turno.web.auth.login import tokens
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import go, local, sign_in_page
 from turno.web.pages.page_routes import Pages
@@ -55,7 +56,7 @@ def _begin(token: str) -> Response:
     if len(token) > session_cookie.MAX_COOKIE_BYTES:
         return sign_in_page(status=400, notice="token too long")
     try:
-        principal = services().tokens.read(token, request.remote_addr)
+        principal = tokens().read(token, request.remote_addr)
     except Problem as problem:
         return sign_in_page(status=problem.kind.status, notice="token refused")
     response = go(local(request.form.get("next", "")))

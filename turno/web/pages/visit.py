@@ -12,7 +12,7 @@ from turno.jobs.error_record import line_of
 from turno.store.api.jobs import Reader
 from turno.web.addresses import at
 from turno.web.auth import session_cookie
-from turno.web.auth.principal import Visitor, visitor_of
+from turno.web.auth.login import Visitor, visitor_of
 from turno.web.auth.tenant_scope import Scope, scope_within
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.branches import branches_of
@@ -71,7 +71,7 @@ def begin_visit(visitor: Visitor, branch: str | None) -> Visit:
     """Return the visit of somebody who is signed in; raises Problem if the branch is none of theirs."""
     branches = branches_of(visitor.principal)
     if branch is None and not branches:
-        raise Problem(Kind.UNKNOWN_TENANT, "The token opens no branch.")
+        raise Problem(Kind.UNKNOWN_TENANT, "This user may choose no branch.")
     scope = scope_within(visitor.principal, branch or branches[0])
     visit = g.turno_visit = Visit(scope=scope, branches=branches, localizer=localizer(), form_token=visitor.form_token)
     return visit
@@ -92,5 +92,5 @@ def visit_after_all() -> Visit | None:
 
 
 def signed_in() -> bool:
-    """Say whether the browser brings a session, whatever else is known of it."""
-    return session_cookie.token_in(request) is not None
+    """Say whether the browser brings a session of ours, whatever else is known of it."""
+    return services().principal is None and session_cookie.token_in(request) is not None

@@ -2,14 +2,16 @@
 
 import { Turno } from "./turno-client.js";
 
-const words = JSON.parse(document.body.dataset.words ?? "{}");
+const told = document.getElementById("turno").dataset;
+const words = JSON.parse(told.words ?? "{}");
 const language = document.documentElement.lang;
 const numbers = new Intl.NumberFormat(language);
 const turno = new Turno({
-  schema: document.body.dataset.branch ?? "",
-  session: document.body.dataset.session,
+  base: told.base,
+  schema: told.branch ?? "",
+  session: told.session,
   everything: true,
-  everyone: "everyone" in document.body.dataset,
+  everyone: "everyone" in told,
 });
 const ENDED = ["completed", "failed", "cancelled"];
 

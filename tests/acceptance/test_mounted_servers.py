@@ -1,0 +1,122 @@
+"""An application with Turno mounted in it, under gunicorn as it is and by `turno serve`: login, pages, API, streams."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.acceptance.turno_process import bare_environment
+from tests.greetings import valid_body
+from tests.mounting_host import MOUNTED
+from tests.stream_client import StreamClient
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.installation import ExampleInstallation
+
+AT = MOUNTED["url_prefix"]
+THREADS = 4
+GUNICORN = ["gunicorn", "--worker-class=gthread", f"--threads={THREADS}", "--graceful-timeout=1", "--no-control-socket"]
+SERVERS = {
+    "gunicorn": [*GUNICORN, "--bind=127.0.0.1:{port}", "tests.mounting_host:create_app()"],
+    "serve": ["turno.commands.main", "serve"],
+}
+
+
+class Visitor:
+    """Somebody with a browser's cookie, over a real connection."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.headers = {"Sec-Fetch-Site": "same-origin", "X-Schema": "suc0001"}
+
+    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, body, self.headers | ({"Content-Type": kind} if body else {}))
+            answer = connection.getresponse()
+            if cookie := answer.headers["Set-Cookie"]:
+                self.headers["Cookie"] = cookie.partition(";")[0]
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def sign_in(self, user: str) -> None:
+        form = urlencode({"user": user, "branch": "suc0001"})
+        assert self.ask("POST", "/login", form, "application/x-www-form-urlencoded") == (200, "welcome")
+
+    def submit(self) -> str:
+        status, text = self.ask("POST", f"{AT}/api/jobs/greetings", json.dumps(valid_body()))
+        assert status == 202, text
+        return str(json.loads(text)["job_id"])
+
+    def stream(self) -> StreamClient:
+        return StreamClient(self.port, f"{AT}/api/stream?schema=suc0001", self.headers, version="1.0")
+
+
+@contextmanager
+def served_by(server: str, world: ExampleInstallation) -> Iterator[Visitor]:
+    port = free_port()
+    log = world.folder / f"{server}-{port}.log"
+    environment = bare_environment() | world.environment | {
+        "HANDLERS": "tests.greetings:build_registry", "QUEUE_BACKEND": "pool", "JWT_KEY": "", "TURNO_DOTENV": "read",
+        "WEB_APP": "tests.mounting_host:create_app", "WEB_THREADS": str(THREADS), "WEB_BIND": f"127.0.0.1:{port}",
+    }  # fmt: skip
+    with log.open("ab") as told:
+        command = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[server])]
+        process = subprocess.Popen(command, env=environment, stdout=told, stderr=told, start_new_session=True)
+    visitor = Visitor(port)
+
+    def ready() -> bool:
+        try:
+            return process.poll() is not None or visitor.ask("GET", f"{AT}/readyz")[0] == 200
+        except OSError:
+            return False
+
+    try:
+        assert wait_until(ready, within=30), log.read_text()
+        assert process.poll() is None, log.read_text()
+        yield visitor
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_host_s_users_submit_look_and_follow(module_world: ExampleInstallation, server: str) -> None:
+    with served_by(server, module_world) as visitor:
+        assert visitor.ask("POST", f"{AT}/api/jobs/greetings", json.dumps(valid_body()))[0] == 401
+        visitor.sign_in(f"ana by {server}")
+        job = visitor.submit()
+        assert job in visitor.ask("GET", f"{AT}/")[1]
+        with visitor.stream() as stream:
+            told = stream.until("job", lambda one: one["job_id"] == job)
+            assert (told["label"], told["links"]["self"]) == ("waiting", f"{AT}/api/jobs/{job}")
+            stream.until("ready")
+            assert visitor.ask("POST", f"{AT}/api/jobs/{job}/cancel")[0] == 200
+            assert stream.until("job", lambda one: one["status"] == "cancelled")["job_id"] == job
+        assert visitor.ask("GET", "/nowhere") == (404, "the ERP knows no such page")
+
+
+def test_under_gunicorn_streams_leave_half_of_the_threads_to_everybody_else(module_world: ExampleInstallation) -> None:
+    with served_by("gunicorn", module_world) as visitor, ExitStack() as open_streams:
+        visitor.sign_in("bob")
+        for _ in range(THREADS // 2):
+            stream = open_streams.enter_context(visitor.stream())
+            stream.until("ready")
+        with visitor.stream() as refused:
+            assert refused.status == 503
+            assert refused.headers["retry-after"].isdecimal()
+        assert visitor.ask("GET", "/invoices")[0] == 200
+        visitor.submit()
+        assert stream.until("job")["type"] == "greetings"
