@@ -108,6 +108,9 @@ class Settings:
         form=PLACE,
     )
     migrations: str = _setting("", "a folder of NNNN_name.sql: the application's tables in each tenant's schema")
+    shared_schemas: tuple[str, ...] = _setting(
+        (), "look-up schemas that the handlers of every tenant may read, by comma; set by `turno migrate`"
+    )
     commands: str = _setting("", "further commands of `turno`, as package.module:name", form=PLACE)
     enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request")
     queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", one_of=BACKENDS)

@@ -162,7 +162,7 @@ def removed_tenant(place: Place, seconds: float) -> Callable[[], Ending]:
         place.reaches(job, "running", tenant=place.third)
     try:
         with psycopg.connect(place.bench.url, autocommit=True) as admin:
-            remove_tenant(admin, place.third.slug)
+            remove_tenant(admin, place.bench.logins, place.third.slug)
     except psycopg.Error as error:
         ending = Ending(decent=False, how=f"it cannot be removed: {first_line(error)}")
         return lambda: ending

@@ -124,7 +124,7 @@ def brief_tenant(world: ExampleInstallation) -> Iterator[Tenant]:
     tenant = add_tenant(world.admin, world.logins, "suc0009", "northwind")
     yield tenant
     world.stop_workers()
-    remove_tenant(world.admin, "suc0009")
+    remove_tenant(world.admin, world.logins, "suc0009")
 
 
 def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
@@ -135,7 +135,7 @@ def test_a_tenant_that_is_removed_while_its_job_runs_takes_no_worker_along(
     pool = world.start_pool(POOL_MAX_CHILDREN="2", HEARTBEAT_SECONDS="0.2")
     assert wait_until(lambda: {str(theirs), str(ours)} <= {file.name for file in company.iterdir()}, within=20)
     world.admin.execute("RESET search_path")
-    remove_tenant(world.admin, "suc0009")
+    remove_tenant(world.admin, world.logins, "suc0009")
     (company / "go").touch()
     assert pool.stdout is not None
     assert any("its tenant is gone" in line for line in pool.stdout)

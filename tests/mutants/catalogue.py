@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.mutants import (
+    adoption,
     batches,
     broker,
     enqueueing,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    *adoption.MUTANTS,
     *fencing.MUTANTS,
     *tickets.MUTANTS,
     *recovery.MUTANTS,

@@ -168,8 +168,8 @@ MUTANTS = (
         "every tenant has one turn a lap",
         "section 6: weights are turns per lap",
         "turno/migrations/control/functions/claim.sql",
-        "n.login_epoch, n.weight, n.cap FROM tenants n",
-        "n.login_epoch, 1::smallint AS weight, n.cap FROM tenants n",
+        "n.adopted_schema, n.weight, n.cap FROM tenants n",
+        "n.adopted_schema, 1::smallint AS weight, n.cap FROM tenants n",
         (f"{FAIRLY}::test_a_weight_is_turns_per_lap",),
     ),
     Mutant(

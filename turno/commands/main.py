@@ -42,6 +42,7 @@ COMMANDS = {
     "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show, retry and cancel jobs."),
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list and remove tenants; mend their access."),
     "host": Entry("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
+    "uninstall": Entry("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),
     "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),
     "token": Entry("turno.commands.token:token", "Print a token for development."),
 }

@@ -13,7 +13,7 @@ from turno.store.engine import workers
 from turno.tenancy.catalog.check import check as check_catalog
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
-from turno.tenancy.rights.host_rights import hosts, public_rights
+from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner
@@ -78,7 +78,7 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
     if not options["dry_run"]:
         _ask(settings, agreed=options["yes"])
         with opened(connect) as admin:
-            progress.control(install(admin, known))
+            progress.control(install(admin, known, shared=settings.shared_schemas))
             _announce(admin, settings)
     canary, redefine = options["canary"], options["redefine"]
     return report(all_schemas.migrate(connect, known, canary=canary, redefine=redefine, **shared))
@@ -95,17 +95,19 @@ def show(plan: InstallationPlan) -> int:
 
 def _plan(settings: Settings) -> InstallationPlan:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
-        return InstallationPlan.of(admin, logins(settings), migrations=migrations(settings))
+        return InstallationPlan.of(
+            admin, logins(settings), migrations=migrations(settings), shared=settings.shared_schemas
+        )
 
 
 def _ask(settings: Settings, *, agreed: bool) -> None:
-    """Ask before an installation takes rights from PUBLIC in a database that other roles use."""
+    """Ask before an installation takes rights from PUBLIC where other roles or schemas are."""
     with opened(provisioner(settings)) as admin:
-        others = bool(public_rights(admin)) and bool(hosts(admin))
+        others = bool(public_rights(admin)) and bool(hosts(admin) or foreign_schemas(admin))
     if others and not agreed:
         for sentence in _plan(settings).sentences:
             click.echo(f"- {sentence}")
-        click.confirm("Other roles use this database. Install Turno beside them (--yes answers this)?", abort=True)
+        click.confirm("An application uses this database. Install Turno beside it (--yes answers this)?", abort=True)
 
 
 def _refuse_beside_workers(settings: Settings) -> None:

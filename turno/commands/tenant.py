@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import click
 
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
+from turno.named import load
+from turno.settings import PLACE
 from turno.store.operator import fairness
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
+from turno.tenancy.provisioning.adopt_many import Added, adopt_many, from_file, from_query, from_rows
+from turno.tenancy.provisioning.adoption import Adoption
 from turno.tenancy.provisioning.effects_in_doubt import set_doubt
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.provisioning.removal import remove_tenant
+from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
+from turno.tenancy.rights.adopted import WRITE, TableRights
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import migrations, provisioner
 from turno.wiring.shared import logins
+
+STEP = 100  # tenants of a list between two lines that say how far it is
 
 
 @click.group()
@@ -27,18 +36,64 @@ def tenant() -> None:
 
 
 @tenant.command("add")
-@click.argument("slug")
-@click.option("--company", required=True, help="The company it is a branch of.")
+@click.argument("slug", required=False)
+@click.option("--company", help="The company it is a branch of; with --schema by default a company of its own.")
 @click.option("--name", help="Add the company too, under this full name, if it is new.")
-def add(slug: str, company: str, name: str | None) -> None:
-    """Make the tenant SLUG with its schema and roles, or go on where that was stopped."""
+@click.option("--schema", help="Adopt this schema of the application: handlers work in it, it stays as it is.")
+@click.option("--owner", help="The role that makes the schema's tables; by default the schema's owner.")
+@click.option("--rights", default=WRITE, show_default=True, help="read, write, or orders:write,customers:read.")
+@click.option("--from", "source", metavar="FILE|PLACE", help="Adopt what a CSV file, or module:function, lists.")
+@click.option("--from-query", "query", metavar="SQL", help="Adopt what a query lists, with a CSV file's columns.")
+@click.option("--jobs", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="At a time.")
+def add(slug: str | None, company: str | None, source: str | None, query: str | None, **options: Any) -> int:
+    """Make the tenant SLUG with its schema and roles, or go on where that was stopped.
+
+    A list has the columns slug, schema, owner, rights and company; the last three may be missing or empty.
+    """
+    if [slug, source, query].count(None) != len([slug, source, query]) - 1:
+        raise click.UsageError("give one of SLUG, --from and --from-query")
+    if slug is None:
+        return _add_listed(source, query, jobs=options["jobs"])
+    schema, name = options["schema"], options["name"]
+    if schema is None and company is None:
+        raise click.UsageError("--company says which company the tenant is a branch of")
+    adoption = schema and Adoption(schema, options["owner"], TableRights.parse(options["rights"]))
     settings = read_settings()
     known = logins(settings)
+    company = company or slug
     with opened(provisioner(settings)) as admin:
-        if name:
-            add_company(admin, known, company, name)
-        added = add_tenant(admin, known, slug, company, migrations=migrations(settings))
-    click.echo(f"tenant {added.slug} of {added.company}: schema {added.schema}")
+        if name or (adoption and company == slug):
+            add_company(admin, known, company, name or company)
+        added = add_tenant(admin, known, slug, company, migrations=migrations(settings), adoption=adoption or None)
+    place = f"{added.schema} beside {schema}" if schema else added.schema
+    click.echo(f"tenant {added.slug} of {added.company}: schema {place}")
+    return 0
+
+
+def _add_listed(source: str | None, query: str | None, *, jobs: int) -> int:
+    settings = read_settings()
+    connect = provisioner(settings)
+    if source is None:
+        with opened(connect) as admin:
+            listed = from_query(admin, query or "")
+    elif PLACE.fits(source):
+        listed = from_rows(load(source)())
+    elif Path(source).is_file():
+        listed = from_file(Path(source))
+    else:
+        raise click.UsageError(f"--from {source}: there is no such file, and it is not package.module:function")
+
+    def show(added: Added, ended: int, total: int) -> None:
+        if added.error:
+            click.echo(f"{added.listed.place}, {added.listed.slug}: {added.error}", err=True)
+        elif ended % STEP == 0 or ended == total:
+            click.echo(f"{ended}/{total} {added.listed.slug}")
+
+    done = adopt_many(connect, logins(settings), listed, jobs=jobs, migrations=migrations(settings), progress=show)
+    failed = sum(1 for one in done if one.error)
+    before = len(listed) - len(done)
+    click.echo(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
+    return 1 if failed else 0
 
 
 @tenant.command("list")
@@ -73,12 +128,22 @@ def shares(*, json_wanted: bool) -> None:
 @tenant.command("remove")
 @click.argument("slug")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def remove(slug: str, *, yes: bool) -> None:
-    """Remove the tenant SLUG with all its data: jobs, invoices, everything in its schema."""
+@click.option("--dry-run", is_flag=True, help="Only list what would be dropped and revoked.")
+def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
+    """Remove the tenant SLUG with all its data: jobs, and everything else in Turno's schema of it.
+
+    A schema that it has adopted stays as it was before.
+    """
+    settings = read_settings()
+    if dry_run:
+        with opened(provisioner(settings)) as admin:
+            for line in what_removal_takes(admin, logins(settings), slug):
+                click.echo(line)
+        return
     if not yes:
         click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
-    with opened(provisioner(read_settings())) as admin:
-        remove_tenant(admin, slug)
+    with opened(provisioner(settings)) as admin:
+        remove_tenant(admin, logins(settings), slug)
     click.echo(f"tenant {slug} was removed")
 
 

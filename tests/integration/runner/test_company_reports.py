@@ -26,7 +26,7 @@ def rival(world: ExampleInstallation) -> Iterator[Tenant]:
     add_company(world.admin, world.logins, "rival", "Rival")
     yield add_tenant(world.admin, world.logins, "rival0001", "rival")
     world.admin.execute("RESET search_path")
-    remove_tenant(world.admin, "rival0001")
+    remove_tenant(world.admin, world.logins, "rival0001")
 
 
 def attacks(world: ExampleInstallation, rival: Tenant) -> dict[str, str]:

@@ -166,14 +166,14 @@ def test_a_slug_added_again_starts_as_any_other(world: ExampleInstallation) -> N
         "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
         " SELECT id, 'old', 'completed', 1, 1 FROM turno.tenants WHERE slug = 'again'"
     )
-    remove_tenant(world.admin, "again")
+    remove_tenant(world.admin, world.logins, "again")
     new = add_tenant(world.admin, world.logins, "again", "northwind")
     row = world.admin.execute(
         "SELECT paused_at, weight, backend, (SELECT count(*) FROM turno.outcomes WHERE tenant_id = n.id)"
         " FROM turno.tenants n WHERE id = %s",
         (new.id,),
     ).fetchone()
-    remove_tenant(world.admin, "again")
+    remove_tenant(world.admin, world.logins, "again")
     assert row == (None, 1, None, 0)
 
 

@@ -158,19 +158,19 @@ def test_a_removed_tenant_leaves_nothing(admin: psycopg.Connection[Any], logins:
     put_ticket(admin, other)
     with log_in(logins, tenant) as session:
         session.execute("BEGIN; SELECT FROM background_jobs")
-        remove_tenant(admin, "suc0001")
+        remove_tenant(admin, logins, "suc0001")
         with pytest.raises(psycopg.OperationalError):
             session.execute("SELECT 1")
     assert not schema_exists(admin, tenant.schema)
     assert list(existing_roles(admin, [tenant.owner_role, tenant.handler_role, tenant.api_role])) == []
     assert admin.execute("SELECT tenant_id FROM turno.tickets").fetchall() == [(other.id,)]
     assert check(admin, logins) == []
-    remove_tenant(admin, "suc0001")
+    remove_tenant(admin, logins, "suc0001")
 
 
 def test_a_removed_slug_starts_anew(admin: psycopg.Connection[Any], logins: Logins) -> None:
     old = add_tenant(admin, logins, "suc0001", "acme")
-    remove_tenant(admin, "suc0001")
+    remove_tenant(admin, logins, "suc0001")
     new = add_tenant(admin, logins, "suc0001", "acme")
     assert (new.id, new.state) == (old.id, "active")
     assert new.schema != old.schema
@@ -192,13 +192,13 @@ def test_a_removal_that_was_stopped_can_go_on(
     assert check(admin, logins) != []
     with pytest.raises(TenantExists, match="remove it again first"):
         add_tenant(admin, logins, "suc0001", "acme")
-    remove_tenant(admin, "suc0001")
+    remove_tenant(admin, logins, "suc0001")
     assert check(admin, logins) == []
 
 
 def test_who_is_not_there_cannot_be_removed_or_reset(admin: psycopg.Connection[Any], logins: Logins) -> None:
     with pytest.raises(UnknownTenant):
-        remove_tenant(admin, "suc0001")
+        remove_tenant(admin, logins, "suc0001")
     with pytest.raises(UnknownTenant):
         reset_login(admin, logins, "suc0001")
     with pytest.raises(UnknownTenant):
@@ -283,7 +283,7 @@ with psycopg.connect(url, autocommit=True) as admin:
     add_company(admin, logins, "acme", "Acme")
     add_tenant(admin, logins, "stays", "acme")
     add_tenant(admin, logins, "goes", "acme")
-    remove_tenant(admin, "goes")
+    remove_tenant(admin, logins, "goes")
 """
 
 
@@ -311,7 +311,7 @@ def test_killed_anywhere_it_can_be_finished(database: str, logins: Logins) -> No
         add_company(admin, logins, "acme", "Acme")
         goes = read_tenant(admin, "goes")
         if goes:
-            remove_tenant(admin, "goes")
+            remove_tenant(admin, logins, "goes")
         tenant = add_tenant(admin, logins, "stays", "acme")
         with log_in(logins, tenant):
             pass
@@ -350,7 +350,7 @@ def test_a_provisioner_that_is_no_superuser(ordinary: str, database: str, logins
         with log_in(logins, second) as session:
             session.execute("ALTER ROLE CURRENT_USER SET work_mem = '1GB'")
         reset_login(admin, logins, "suc0002")
-        remove_tenant(admin, "suc0002")
+        remove_tenant(admin, logins, "suc0002")
         assert {finding.problem for finding in check(admin, logins)} == {"PUBLIC may EXECUTE", unbounded}
     with psycopg.connect(database, autocommit=True) as root:
         install(root, logins)

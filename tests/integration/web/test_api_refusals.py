@@ -242,7 +242,7 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str
         )
         new = old | {"Authorization": f"Bearer {token('ana', 'west', iat=int(time.time()))}"}
         assert client.get("/api/jobs", headers=new).status_code == 200
-        remove_tenant(admin, "west")
+        remove_tenant(admin, logins, "west")
         removed = client.get("/api/jobs", headers=new)
         unknown = service.caller().get("/api/jobs", headers={"X-Schema": "nowhere"})
         assert without_instance(removed) == without_instance(unknown)

@@ -126,6 +126,6 @@ def _batches(rows: Sequence[Any], sizes: Callable[[str], int]) -> Iterator[Batch
         claimed = list(turn)
         each = -(-len(claimed) // claimed[0].slots)  # before any child gets more than its share, all get something
         for (job_type, _, crashed), same in groupby(claimed, lambda row: (row.type, row.version, row.crashes > 0)):
-            claims = [claim_of(row[4:14]) for row in same]
+            claims = [claim_of(row[4:15]) for row in same]
             size = 1 if crashed else min(each, sizes(job_type))
             yield from (tuple(claims[at : at + size]) for at in range(0, len(claims), size))

@@ -190,7 +190,7 @@ def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
 
 def claim_of(row: tuple[Any, ...]) -> Claim:
     """Return the claim that a row of the type `claimed` says."""
-    job_id, token, attempt, job_type, version, tenant_id, slug, schema, role, epoch = row
+    job_id, token, attempt, job_type, version, tenant_id, *login = row
     return Claim(
         job_id=job_id,
         token=token,
@@ -198,7 +198,7 @@ def claim_of(row: tuple[Any, ...]) -> Claim:
         type=job_type,
         version=version,
         tenant_id=tenant_id,
-        login=HandlerLogin(slug=slug, schema=schema, role=role, epoch=epoch),
+        login=HandlerLogin(*login),
     )
 
 

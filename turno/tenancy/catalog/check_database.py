@@ -74,15 +74,23 @@ def _check_elsewhere(admin: Connection[Any], installation: Installation) -> Iter
         JOIN pg_catalog.pg_roles r ON r.oid = d.refobjid AND starts_with(r.rolname, %s)
         LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
         LEFT JOIN pg_catalog.pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+        LEFT JOIN pg_catalog.pg_default_acl f ON d.classid = 'pg_default_acl'::regclass AND f.oid = d.objid
         LEFT JOIN pg_catalog.pg_namespace n
-               ON n.oid = coalesce(c.relnamespace, p.pronamespace,
+               ON n.oid = coalesce(c.relnamespace, p.pronamespace, nullif(f.defaclnamespace, 0),
                                    CASE WHEN d.classid = 'pg_namespace'::regclass THEN d.objid END)
         WHERE d.refclassid = 'pg_authid'::regclass AND d.deptype = 'a'
           AND d.dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
           AND (n.nspname IS NULL OR n.nspname <> ALL (%s))
+          AND NOT (r.rolname = %s AND n.nspname = ANY (%s))
           AND (p.oid IS NULL OR replace(p.oid::regprocedure::text, 'pg_catalog.', '') <> ALL (%s))
         """,
-        [installation.prefix, [schema.name for schema in installation.schemas], list(CLOSED_FUNCTIONS)],
+        [
+            installation.prefix,
+            [name for schema in installation.schemas for name in schema.names],
+            installation.logins.handlers,
+            list(installation.shared),
+            list(CLOSED_FUNCTIONS),
+        ],
     )
     for role, thing in rows:
         if role == installation.logins.host and thing == "schema public":

@@ -8,6 +8,13 @@ from psycopg import Connection
 
 from turno.tenancy.catalog.finding import Finding
 from turno.tenancy.provisioning.installation import Installation
+from turno.tenancy.rights.adopted import Adopted
+from turno.tenancy.rights.application_grants import (
+    ApplicationChanged,
+    application_differences,
+    check_present,
+    wrong_defaults,
+)
 from turno.tenancy.rights.apply_grants import differences
 from turno.tenancy.rights.grants import CatalogObject, Kind, Policy
 from turno.tenancy.rights.privileges import Ace, LiveObject, live_objects
@@ -27,6 +34,8 @@ def check_schemas(admin: Connection[Any], installation: Installation) -> Iterato
             yield Finding(f"schema {schema.name}", "is missing", "restore it from a backup, or remove its tenant")
             continue
         yield from _check_schema(schema, live[schema.name])
+        if schema.adopted is not None:
+            yield from _check_adopted(admin, schema.adopted)
     yield from _check_policies(admin, installation)
     yield from _check_defaults(admin, installation)
 
@@ -50,6 +59,31 @@ def _check_rights(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
             yield Finding(_name(schema, thing), f"{ace.grantee} may {_say(ace)}", REGRANT)
         for ace in sorted(missing, key=str):
             yield Finding(_name(schema, thing), f"{ace.grantee} may not {_say(ace)}", REGRANT)
+
+
+def _check_adopted(admin: Connection[Any], adopted: Adopted) -> Iterator[Finding]:
+    """Yield what our roles may too much or too little on the application's objects, and whom it lets in besides."""
+    name = f"schema {adopted.name} of {adopted.slug}"
+    try:
+        check_present(admin, adopted)
+    except ApplicationChanged as changed:
+        problem, _, remedy = str(changed).partition(": ")
+        yield Finding(name, problem, remedy)
+        return
+    for thing, excess, missing in application_differences(admin, adopted):
+        place = name if thing.kind is Kind.SCHEMA else f"{thing.kind} {adopted.name}.{thing.name} of {adopted.slug}"
+        for ace in sorted(excess, key=str):
+            yield Finding(place, f"{ace.grantee} may {_say(ace)}", REGRANT)
+        for ace in sorted(missing, key=str):
+            yield Finding(place, f"{ace.grantee} may not {_say(ace)}", REGRANT)
+    if wrong_defaults(admin, adopted):
+        yield Finding(name, "gives other rights on future tables than its adoption says", REGRANT)
+    if admin.execute(
+        "SELECT FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a WHERE n.nspname = %s AND a.grantee = 0",
+        [adopted.name],
+    ).rowcount:
+        remedy = f"GRANT USAGE to the roles that need it, and REVOKE ALL ON SCHEMA {adopted.name} FROM PUBLIC"
+        yield Finding(name, "may be used by everybody (PUBLIC), other tenants' handlers included", remedy)
 
 
 def _check_names(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:

@@ -71,7 +71,8 @@ class Directory:
 
 _TENANTS = """
 SELECT n.id, n.slug, c.slug AS company, n.schema, n.owner_role, n.handler_role, n.api_role, n.login_epoch, n.state,
-       extract(epoch FROM n.tokens_valid_from)::float8 AS tokens_valid_from
+       extract(epoch FROM n.tokens_valid_from)::float8 AS tokens_valid_from,
+       n.adopted_schema
 FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 """
 

@@ -118,6 +118,11 @@ class Logins:
         return self.role("host")
 
     @property
+    def handlers(self) -> str:
+        """The group of all handlers where look-up schemas are shared: it may read those."""
+        return self.role("handlers")
+
+    @property
     def engine(self) -> str:
         """The role that claims, rescues and sweeps."""
         return self.role("engine")

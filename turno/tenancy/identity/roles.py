@@ -43,6 +43,7 @@ def service_roles(logins: Logins) -> list[RoleSpec]:
         RoleSpec(logins.control),
         RoleSpec(logins.owners),
         RoleSpec(logins.host),
+        RoleSpec(logins.handlers),
         RoleSpec(logins.engine, login=True),
         RoleSpec(logins.web, login=True),
         RoleSpec(logins.operator, login=True),
@@ -56,7 +57,8 @@ def tenant_roles(
     return [
         # The owner inherits, because its functions use the rights of the owners' group at once.
         RoleSpec(owner, inherit=True),
-        RoleSpec(handler, login=True, connections=connections, epoch=epoch, bounded=True),
+        # It inherits, because it reads shared look-up schemas as a member of the handlers' group.
+        RoleSpec(handler, login=True, inherit=True, connections=connections, epoch=epoch, bounded=True),
         RoleSpec(api),
     ]
 
@@ -66,9 +68,10 @@ def report_role(name: str, *, epoch: int = 0) -> RoleSpec:
     return RoleSpec(name, login=True, connections=REPORT_CONNECTIONS, epoch=epoch, bounded=True)
 
 
-def tenant_memberships(logins: Logins, owner: str, handler: str, api: str) -> list[Membership]:
-    """Return who is a member of whom for one tenant; a handler is a member of nothing."""
+def tenant_memberships(logins: Logins, owner: str, handler: str, api: str, *, sharing: bool) -> list[Membership]:
+    """Return who is a member of whom for one tenant; a handler of nothing, unless look-up schemas are shared."""
     return [
+        *([Membership(logins.handlers, handler, inherits=True)] if sharing else []),
         Membership(logins.owners, owner, inherits=True),
         # A rescue ends a dead attempt's backend: the server allows that to members of its role.
         Membership(handler, owner, inherits=True),

@@ -48,7 +48,7 @@ def unlocked(logins: Logins, login: HandlerLogin, *, application: str, server_ve
     conninfo = logins.conninfo(
         login.role,
         epoch=login.epoch,
-        search_path=f"{login.schema},pg_temp",
+        search_path=login.search_path,
         application=application,
         timeouts=HANDLER_TIMEOUTS | pinned_by_version(server_version),
     )
@@ -86,10 +86,14 @@ def handler_session(
     return open_session(unlocked(logins, login, application=application, server_version=server_version), kind=kind)
 
 
+# A handler may be in one group, which reads shared look-up schemas and is itself in none.
 # Without parameters, so that it can be asked together with other commands.
 CONFINED: LiteralString = """
 SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.rolbypassrls
-       AND NOT EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)
+       AND NOT EXISTS (
+           SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
+           WHERE m.member IN (r.oid, to_regrole(regexp_replace(session_user, '_r_[0-9a-f]{12}$', '_handlers')))
+             AND NOT (m.member = r.oid AND g.rolname = regexp_replace(session_user, '_r_[0-9a-f]{12}$', '_handlers')))
 FROM pg_roles r WHERE r.rolname = session_user
 """
 
@@ -98,7 +102,7 @@ UNCHANGED: LiteralString = "SELECT session_user, current_user = session_user"
 
 
 def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
-    """Raise NotConfined unless this session is `role`, has no memberships and no power over row security."""
+    """Raise NotConfined unless this is `role`, in no group but the handlers', and has no power over row security."""
     believe_confined(connection.execute(CONFINED).fetchone(), role)
 
 

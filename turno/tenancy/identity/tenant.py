@@ -45,7 +45,8 @@ class Company:
 class Tenant:
     """One branch: its slug for people, its schema and roles for the database.
 
-    `tokens_valid_from` is in Unix seconds: a token issued before it is refused.
+    `tokens_valid_from` is in Unix seconds: a token issued before it is refused. `adopted_schema` is the application's,
+    where the tenant's business tables were before Turno; `schema` is always Turno's own.
     """
 
     id: int
@@ -58,6 +59,7 @@ class Tenant:
     login_epoch: int
     state: str = "active"
     tokens_valid_from: float = -math.inf
+    adopted_schema: str | None = None
 
     def __post_init__(self) -> None:
         Slug(self.slug)
@@ -69,20 +71,26 @@ class Tenant:
 class HandlerLogin:
     """What one attempt's session needs to log in: one tenant's schema and handler role, nothing wider.
 
-    `conninfo`, with the password in it, is there for whoever runs the attempt: see
-    `turno.tenancy.identity.session.unlocked`.
+    Unqualified names are looked for in the `adopted_schema` first, if there is one, then in `schema`. `conninfo`, with
+    the password in it, is there for whoever runs the attempt: see `turno.tenancy.identity.session.unlocked`.
     """
 
     slug: str
     schema: str
     role: str
     epoch: int
+    adopted_schema: str | None = None
     conninfo: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(cls, tenant: Tenant) -> Self:
         """Return the handler's login of this tenant."""
-        return cls(slug=tenant.slug, schema=tenant.schema, role=tenant.handler_role, epoch=tenant.login_epoch)
+        return cls(tenant.slug, tenant.schema, tenant.handler_role, tenant.login_epoch, tenant.adopted_schema)
+
+    @property
+    def search_path(self) -> str:
+        """The schemas of unqualified names; temporary objects come last, or they would shadow the tenant's."""
+        return ",".join(filter(None, (self.adopted_schema, self.schema, "pg_temp")))
 
 
 @dataclass(frozen=True, slots=True)

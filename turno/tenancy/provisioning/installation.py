@@ -15,18 +15,22 @@ from turno.tenancy.identity.roles import (
     tenant_memberships,
     tenant_roles,
 )
-from turno.tenancy.rights.schemas import Schema, control_schema, tenant_schemas
+from turno.tenancy.rights.schemas import Schema, control_schema, shared_schemas, tenant_schemas
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What there should be. `unfinished` are the slugs whose provisioning was stopped half-way."""
+    """What there should be. `unfinished` are the slugs whose provisioning was stopped half-way.
+
+    `shared` are the look-up schemas that every handler may read.
+    """
 
     logins: Logins
     schemas: tuple[Schema, ...]
     roles: dict[str, RoleSpec]
     memberships: frozenset[Membership]
     unfinished: tuple[str, ...]
+    shared: tuple[str, ...]
 
     @property
     def owners(self) -> frozenset[str]:
@@ -49,6 +53,7 @@ def read_installation(admin: Connection[Any], logins: Logins) -> Installation:
         roles={spec.name: spec for spec in roles},
         memberships=frozenset(_memberships(admin, logins)),
         unfinished=tuple(schema.slug for schema in unfinished),
+        shared=shared_schemas(admin, logins),
     )
 
 
@@ -61,8 +66,9 @@ def _tenants_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:
 
 
 def _memberships(admin: Connection[Any], logins: Logins) -> Iterator[Membership]:
+    sharing = bool(shared_schemas(admin, logins))
     for owner, handler, api in admin.execute(_ROLES):
-        yield from tenant_memberships(logins, owner, handler, api)
+        yield from tenant_memberships(logins, owner, handler, api, sharing=sharing)
 
 
 def _report_roles(admin: Connection[Any]) -> Iterator[RoleSpec]:

@@ -1,6 +1,7 @@
 """What an installation would change in a database, without changing it."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ from psycopg import sql
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.install import install
-from turno.tenancy.rights.host_rights import Host, PublicRights, hosts, public_rights
+from turno.tenancy.rights.host_rights import Host, PublicRights, foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations.files import Migrations
 
 NOTED = re.compile(r"\s*(CREATE ROLE|ALTER ROLE|CREATE SCHEMA|GRANT|REVOKE|ALTER DEFAULT PRIVILEGES)\b", re.IGNORECASE)
@@ -39,16 +40,25 @@ class InstallationPlan:
     group: str
     public: PublicRights
     hosts: tuple[Host, ...]
+    schemas: tuple[str, ...]
     statements: tuple[str, ...]
 
     @classmethod
-    def of(cls, admin: PlanningConnection, logins: Logins, *, migrations: Migrations | None = None) -> Self:
+    def of(
+        cls,
+        admin: PlanningConnection,
+        logins: Logins,
+        *,
+        migrations: Migrations | None = None,
+        shared: Sequence[str] | None = None,
+    ) -> Self:
         """Install in a transaction that is rolled back; `admin` is idle. It locks what an installation locks."""
         public, found = public_rights(admin), tuple(hosts(admin))
         admin.noted.clear()
         with admin.transaction(force_rollback=True):
-            install(admin, logins, migrations=migrations)
-        return cls(admin.info.dbname, logins.host, public, found, tuple(admin.noted))
+            install(admin, logins, migrations=migrations, shared=shared)
+        schemas = tuple(foreign_schemas(admin))
+        return cls(admin.info.dbname, logins.host, public, found, schemas, tuple(admin.noted))
 
     @property
     def sentences(self) -> list[str]:
@@ -63,11 +73,11 @@ class InstallationPlan:
             said.append(f"PUBLIC loses {', '.join(self.public.schema)} on the schema public")
         if self.public.functions:
             count = len(self.public.functions)
-            said.append(
-                f"PUBLIC loses EXECUTE on {count} functions: advisory locks, large objects, messages in the log"
-            )
+            said.append(f"PUBLIC loses EXECUTE on {count} functions: advisory locks, large objects, WAL messages")
         names = ", ".join(host.name for host in self.hosts)
         kept = (
             f"these roles keep it, as members of {self.group}: {names}" if names else "no other role needs to keep it"
         )
+        if self.schemas:
+            said.append(f"these schemas stay as they are: {', '.join(self.schemas)}")
         return [*said, kept, "a role created later gets it by `turno host add ROLE`"]

@@ -18,8 +18,9 @@ from turno.tenancy.identity.roles import (
     tenant_roles,
 )
 from turno.tenancy.identity.tenant import Company, Slug, Tenant
+from turno.tenancy.provisioning.adoption import Adoption, check_adoptable
 from turno.tenancy.rights.public_rights import grant_connect
-from turno.tenancy.rights.schemas import tenant_schema
+from turno.tenancy.rights.schemas import shared_schemas, tenant_schema
 from turno.tenancy.schema_migrations.files import Migrations
 from turno.tenancy.schema_migrations.locks import lock_roles
 from turno.tenancy.schema_migrations.one_schema import bring_up
@@ -69,17 +70,21 @@ def add_tenant(
     *,
     connections: int | None = None,
     migrations: Migrations | None = None,
+    adoption: Adoption | None = None,
 ) -> Tenant:
     """Make the tenant with its schema and roles and return it active, or mend it if it is there already.
 
     `company` is a slug, `connections` how many sessions its handlers may have at a time: by default half of what the
     server allows, so that a tenant alone may use every child and no tenant can use up all. `admin` is idle.
-    A removed tenant's slug starts anew: another schema, no old password, no old token.
+    A removed tenant's slug starts anew: another schema, no old password, no old token. With an `adoption` the tenant's
+    handlers work in a schema of the application, too; raises CannotAdopt, having changed nothing.
     """
     Slug(slug)
     with admin.transaction():
         lock_roles(admin)
         tenant = _register(admin, logins, slug, read_company(admin, company))
+        if adoption is not None:
+            _adopt(admin, slug, adoption)
         _make_roles(admin, logins, tenant, connections or _half(admin))
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(
@@ -110,7 +115,8 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         SET company_id = excluded.company_id, schema = excluded.schema, owner_role = excluded.owner_role,
             handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
             state = 'provisioning', tokens_valid_from = clock_timestamp(),
-            paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, backend = DEFAULT
+            paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, backend = DEFAULT,
+            adopted_schema = NULL, table_owner = NULL, table_rights = NULL
         """,
         [slug, company.id, f"t_{key}", *roles],
     )
@@ -120,10 +126,29 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     return new
 
 
+def _adopt(admin: Connection[Any], slug: str, adoption: Adoption) -> None:
+    """Note which schema the tenant adopts; one that it had adopted before must be gone, as after it was renamed."""
+    table_owner = check_adoptable(admin, slug, adoption)
+    row = admin.execute(
+        """
+        SELECT n.adopted_schema FROM turno.tenants n JOIN pg_catalog.pg_namespace s ON s.nspname = n.adopted_schema
+        WHERE n.slug = %s AND n.adopted_schema <> %s AND n.state = 'active'
+        """,
+        [slug, adoption.schema],
+    ).fetchone()
+    if row is not None:
+        raise TenantExists(f"{slug} has adopted the schema {row[0]}; remove the tenant first if it is to have another")
+    admin.execute(
+        "UPDATE turno.tenants SET adopted_schema = %s, table_owner = %s, table_rights = %s WHERE slug = %s",
+        [adoption.schema, table_owner, adoption.rights.text, slug],
+    )
+
+
 def _make_roles(admin: Connection[Any], logins: Logins, tenant: Tenant, connections: int) -> None:
     names = (tenant.owner_role, tenant.handler_role, tenant.api_role)
     ensure_roles(admin, logins, tenant_roles(*names, epoch=tenant.login_epoch, connections=connections))
-    ensure_memberships(admin, tenant_memberships(logins, *names))
+    sharing = bool(shared_schemas(admin, logins))
+    ensure_memberships(admin, tenant_memberships(logins, *names, sharing=sharing))
     grant_to_provisioner(admin, tenant.owner_role)
     close_defaults(admin, tenant.owner_role)
     grant_connect(admin, tenant.handler_role)

@@ -1,33 +1,85 @@
-"""Remove a tenant: mark it as removed, end its sessions, drop its schema, tickets and roles."""
+"""Remove a tenant: mark it as removed, end its sessions, drop its schema, tickets, roles and their rights."""
 
 from typing import Any
 
 from psycopg import Connection, sql
 
 from turno.tenancy.identity.directory import UnknownTenant, read_tenant
+from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import drop_roles, existing_roles, grant_to_provisioner
 from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.rights.application_grants import revoke_on_application
+from turno.tenancy.rights.schemas import tenant_schema
 from turno.tenancy.schema_migrations.locks import limit_lock_wait, lock_roles, lock_schema, retry_when_locked
 
 
-def remove_tenant(admin: Connection[Any], slug: str) -> None:
+class CannotRemove(RuntimeError):
+    """Something of the application's depends on what is to be dropped; the message names it."""
+
+
+def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     """Remove the tenant and all that it has, without asking; repeat it if it was stopped half-way.
 
-    Its row stays, as `removed`: the slug's old tokens must never open a new tenant. `admin` is idle.
+    An adopted schema stays as it was before its adoption. The tenant's row stays, as `removed`: the slug's old tokens
+    must never open a new tenant. `admin` is idle.
     """
-    tenant = read_tenant(admin, slug)
-    if tenant is None:
-        raise UnknownTenant(slug)
-    roles = (tenant.handler_role, tenant.api_role, tenant.owner_role)
+    tenant = _find(admin, slug)
+    roles = _roles(tenant)
     _close(admin, tenant)
     if tenant.owner_role in existing_roles(admin, roles):
         _end_sessions(admin, tenant)
         retry_when_locked(lambda: _drop_schema(admin, tenant))
     with admin.transaction():
         lock_roles(admin)
+        if (adopted := tenant_schema(admin, logins, tenant).adopted) is not None:
+            revoke_on_application(admin, adopted)
+            # It may be adopted by another tenant, whose rights a second removal of this one must not touch.
+            admin.execute(
+                "UPDATE turno.tenants SET adopted_schema = NULL, table_owner = NULL, table_rights = NULL WHERE id = %s",
+                [tenant.id],
+            )
         for role in existing_roles(admin, roles):
             grant_to_provisioner(admin, role)
         drop_roles(admin, roles)
+
+
+def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
+    """Return what these roles own in this database, and where they have rights: all that their removal takes away."""
+    rows = admin.execute(
+        """
+        SELECT DISTINCT CASE d.deptype WHEN 'o' THEN 'drop ' ELSE 'revoke from ' || r.rolname || ': ' END
+               || pg_describe_object(d.classid, d.objid, d.objsubid)
+        FROM pg_catalog.pg_shdepend d
+        JOIN pg_catalog.pg_roles r ON r.oid = d.refobjid AND r.rolname = ANY (%s)
+        WHERE d.refclassid = 'pg_authid'::regclass AND d.deptype IN ('a', 'o')
+          AND (d.dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+               OR d.classid = 'pg_database'::regclass)
+          AND d.classid <> 'pg_type'::regclass
+        ORDER BY 1
+        """,
+        [roles],
+    ).fetchall()
+    return [line for (line,) in rows] + [f"drop role {role}" for role in existing_roles(admin, roles)]
+
+
+def what_removal_takes(admin: Connection[Any], logins: Logins, slug: str) -> list[str]:
+    """Return, a line each, what remove_tenant would drop or revoke; nothing is changed."""
+    tenant = _find(admin, slug)
+    lines = what_goes(admin, _roles(tenant))
+    adopted = tenant_schema(admin, logins, tenant).adopted
+    kept = [] if adopted is None else [f"keep schema {adopted.name} with everything that is the application's"]
+    return lines + kept
+
+
+def _find(admin: Connection[Any], slug: str) -> Tenant:
+    tenant = read_tenant(admin, slug)
+    if tenant is None:
+        raise UnknownTenant(slug)
+    return tenant
+
+
+def _roles(tenant: Tenant) -> list[str]:
+    return [tenant.handler_role, tenant.api_role, tenant.owner_role]
 
 
 def _close(admin: Connection[Any], tenant: Tenant) -> None:
@@ -50,10 +102,32 @@ def _drop_schema(admin: Connection[Any], tenant: Tenant) -> None:
     with admin.transaction():
         limit_lock_wait(admin)
         lock_schema(admin, tenant.schema)
+        if tenant.adopted_schema is not None:
+            # CASCADE would drop a view or a foreign key of the application's that somebody made on our tables.
+            _refuse_dependents(admin, tenant)
         _become_owner(admin, tenant)
         admin.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(tenant.schema)))
         # After the schema, whose lock has waited for every enqueue; the policy shows the owner its own tickets only.
         admin.execute("DELETE FROM turno.tickets")
+
+
+def _refuse_dependents(admin: Connection[Any], tenant: Tenant) -> None:
+    """Raise CannotRemove if a view or a foreign key outside of our schema depends on a table in it."""
+    rows = admin.execute(
+        """
+        SELECT DISTINCT o.oid::regclass::text, t.relname
+        FROM pg_catalog.pg_class t
+        JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace AND n.nspname = %s
+        JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid
+        LEFT JOIN pg_catalog.pg_rewrite w ON d.classid = 'pg_rewrite'::regclass AND w.oid = d.objid
+        LEFT JOIN pg_catalog.pg_constraint c ON d.classid = 'pg_constraint'::regclass AND c.oid = d.objid
+        JOIN pg_catalog.pg_class o ON o.oid = coalesce(w.ev_class, c.conrelid) AND o.relnamespace <> n.oid
+        ORDER BY 1, 2
+        """,
+        [tenant.schema],
+    ).fetchall()
+    for dependent, table in rows:
+        raise CannotRemove(f"{tenant.slug}: {dependent} depends on {tenant.schema}.{table}; drop that first")
 
 
 def _become_owner(admin: Connection[Any], tenant: Tenant) -> None:

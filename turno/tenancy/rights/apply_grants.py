@@ -20,7 +20,7 @@ class Difference(NamedTuple):
 
 
 def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Difference]:
-    """Yield what is not as the matrix says, thing by thing."""
+    """Yield what is not as the matrix says, object by object."""
     for found in live:
         wanted = frozenset(
             Ace(right.column, schema.roles[right.role], right.privilege)
@@ -38,7 +38,12 @@ def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
     live = list(live_objects(admin, [schema.name]))
     # Namesakes cannot be told apart by name; the catalog check reports them.
     named = Counter(found.thing for found in live)
-    found = list(differences(schema, (one for one in live if named[one.thing] == 1)))
+    return make_equal(admin, schema.name, differences(schema, (one for one in live if named[one.thing] == 1)))
+
+
+def make_equal(admin: Connection[Any], schema: str, found: Iterable[Difference]) -> bool:
+    """Revoke what is too much and grant what is missing; return whether there was anything."""
+    found = list(found)
     for change in found:
         _revoke(admin, schema, change)
     for (kind, grantee, privileges), names in _grouped(found).items():
@@ -50,7 +55,7 @@ def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
     return bool(found)
 
 
-def _revoke(admin: Connection[Any], schema: Schema, change: Difference) -> None:
+def _revoke(admin: Connection[Any], schema: str, change: Difference) -> None:
     # CASCADE takes back what the role has passed on; the matrix lets nobody pass anything on.
     for ace in change.excess:
         admin.execute(
@@ -102,7 +107,7 @@ def role_sql(role: str) -> sql.Composable:
     return sql.SQL("PUBLIC") if role == PUBLIC else sql.Identifier(role)
 
 
-def _names(schema: Schema, kind: Kind, names: Iterable[str]) -> sql.Composed:
+def _names(schema: str, kind: Kind, names: Iterable[str]) -> sql.Composed:
     if kind is Kind.SCHEMA:
         return sql.SQL(", ").join(sql.Identifier(name) for name in names)
-    return sql.SQL(", ").join(sql.Identifier(schema.name, name) for name in names)
+    return sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)

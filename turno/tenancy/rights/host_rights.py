@@ -6,7 +6,7 @@ from typing import Any
 from psycopg import Connection, sql
 
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE
+from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE, existing_roles
 from turno.tenancy.rights.public_rights import CLOSED_FUNCTIONS, execute_if_allowed
 
 
@@ -22,9 +22,9 @@ class PublicRights:
         """Say whether there is anything to revoke."""
         return bool(self.database or self.schema or self.functions)
 
-    def statements(self, database: str, grantee: str) -> list[sql.Composed]:
-        """Return the statements that grant all of it to one role."""
-        to = sql.Identifier(grantee)
+    def statements(self, database: str, grantee: str | None) -> list[sql.Composed]:
+        """Return the statements that grant all of it to one role, or with None to PUBLIC."""
+        to = sql.SQL("PUBLIC") if grantee is None else sql.Identifier(grantee)
         grants = []
         if self.database:
             words = sql.SQL(", ").join(map(sql.SQL, self.database))
@@ -83,6 +83,18 @@ def hosts(admin: Connection[Any]) -> list[Host]:
     return [Host(name, inherits) for name, inherits in rows]
 
 
+def foreign_schemas(admin: Connection[Any]) -> list[str]:
+    """Return the schemas that are neither the server's nor Turno's."""
+    rows = admin.execute(
+        r"""
+        SELECT n.nspname FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
+        WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('public', 'information_schema')
+          AND r.rolname !~ '^turno_[a-z0-9]{1,12}_' ORDER BY 1
+        """
+    )
+    return [name for (name,) in rows]
+
+
 def keep_for_hosts(admin: Connection[Any], logins: Logins) -> None:
     """Grant what PUBLIC is about to lose to a group of all existing roles, in the caller's transaction.
 
@@ -105,13 +117,15 @@ def join_host(admin: Connection[Any], logins: Logins, host: Host) -> None:
         return
     admin.execute(sql.SQL("GRANT {} TO {}").format(group, name))
     if not host.inherits:
-        for statement in _of_group(admin, logins).statements(admin.info.dbname, host.name):
+        for statement in group_rights(admin, logins).statements(admin.info.dbname, host.name):
             execute_if_allowed(admin, statement)
 
 
-def _of_group(admin: Connection[Any], logins: Logins) -> PublicRights:
-    """Return the rights of the group."""
+def group_rights(admin: Connection[Any], logins: Logins) -> PublicRights:
+    """Return the rights of the group of existing roles; none if there is no such group."""
     group = logins.host
+    if not any(existing_roles(admin, [group])):
+        return PublicRights((), (), ())
     words = admin.execute(
         """
         SELECT array(SELECT w FROM unnest('{CONNECT,CREATE,TEMPORARY}'::text[]) w

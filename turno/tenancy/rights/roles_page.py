@@ -20,8 +20,10 @@ tenants and companies are random, because everybody who can log in can read the 
 | owner `o_<t>` | no | owns one tenant's schema, tables and functions, which run as it; a member of the group below \
 and of its own `r_<t>`, so that a rescue may end a dead attempt's session |
 | owners | no | the group of all `o_<t>`; on tickets and outcomes, row-level security shows each its own rows only |
-| host | no | the group of the roles that were in the database before Turno: it has what everybody had, and enqueues for every tenant |
-| handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing, owns nothing |
+| host | no | the group of the roles that were in the database before Turno: it has what PUBLIC had, \
+and enqueues for every tenant |
+| handlers | no | the group of all `r_<t>` where `SHARED_SCHEMAS` names look-up schemas: it may read those |
+| handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing but the group above, owns nothing |
 | api `a_<t>` | no | what the web becomes for one request, by `SET LOCAL ROLE` |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
 no function, no write; a member of nothing |
@@ -32,12 +34,30 @@ no function, no write; a member of nothing |
 S is SELECT, I INSERT, U UPDATE, D DELETE, E EXECUTE, u USAGE.
 """
 
+ADOPTED = """\
+## An adopted schema of the application
+
+Its owner, its objects and the rights of the application's roles stay as they are. What Turno's roles get there, by the
+rights that `turno tenant add --schema` was given ([existing-schemas.md](existing-schemas.md)):
+
+| | handler, `read` | handler, `write` | handler, listed | report |
+|---|---|---|---|---|
+| the schema | u | u | u | u |
+| tables, now and later made by its owner | S | SIUD | of those listed: S or SIUD, none later | S where the handler has it |
+| views and partitioned tables within the schema | S | S, tables SIUD | as tables | S where the handler has it |
+| views, tables and foreign tables that read elsewhere | | | as tables | S where the handler has it |
+| sequences | | u | u of listed tables with SIUD | |
+
+In a schema that `SHARED_SCHEMAS` names, the group of handlers has S on every table and view, now and later.
+"""
+
 AROUND = """\
 ## Around them
 
-Revoked from everybody, and kept by the roles that were there before (`host`): CONNECT and TEMP on the database, everything on the schema `public`, all advisory-lock
-functions (the owners and control keep what quotas and migrations need), the functions that make large objects, and
-those that write messages into the write-ahead log. A handler's and a report's session has a bound of temporary files.
+Revoked from PUBLIC, and kept by the roles that were there before (`host`): CONNECT and TEMP on the database, everything
+on the schema `public`, all advisory-lock functions (the owners and control keep what quotas and migrations need), the
+functions that make large objects, and those that write messages into the write-ahead log. A handler's and a report's
+session has a bound of temporary files.
 Each login has CONNECT by name. What an owner will make is closed to everybody from the start (default privileges).
 
 Open by nature, and bounded to the role that does it: a login may change its own password and its own defaults (startup
@@ -61,6 +81,7 @@ def render() -> str:
             "## A tenant's schema `t_<t>`\n",
             *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE, Role.CONTROL]),
             "",
+            ADOPTED,
             AROUND,
         ]
     )

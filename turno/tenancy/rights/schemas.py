@@ -9,6 +9,7 @@ from psycopg.rows import TupleRow
 
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
+from turno.tenancy.rights.adopted import Adopted, TableRights
 from turno.tenancy.rights.grants import CONTROL, TENANT, Matrix, Role
 
 CONTROL_SCHEMA = "turno"
@@ -18,13 +19,22 @@ PATH = "{}, pg_temp"
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One schema of this installation. `slug` is its tenant's, or empty for the control schema."""
+    """One schema of this installation. `slug` is its tenant's, or empty for the control schema.
+
+    `adopted` is the application's schema that the tenant's handlers work in besides, if it has one.
+    """
 
     name: str
     slug: str
     owner: str
     matrix: Matrix
     roles: Mapping[Role, str]
+    adopted: Adopted | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Where its roles have rights: in it, and in the schema that was adopted."""
+        return (self.name,) if self.adopted is None else (self.name, self.adopted.name)
 
     @property
     def path(self) -> str:
@@ -47,23 +57,37 @@ def control_schema(logins: Logins) -> Schema:
 def tenant_schemas(admin: Connection[Any], logins: Logins, *, state: str = "active") -> list[Schema]:
     """Return the tenants' schemas in this state, in the order the tenants came."""
     rows = admin.execute(_SCHEMAS + "WHERE n.state = %s ORDER BY n.id", [state])
-    return [_tenant_schema(logins, row) for row in rows]
+    shared = shared_schemas(admin, logins)
+    return [_tenant_schema(logins, row, shared) for row in rows]
 
 
 def tenant_schema(admin: Connection[Any], logins: Logins, tenant: Tenant) -> Schema:
     """Return one tenant's schema, whatever state it is in."""
     (row,) = admin.execute(_SCHEMAS + "WHERE n.id = %s", [tenant.id])
-    return _tenant_schema(logins, row)
+    return _tenant_schema(logins, row, shared_schemas(admin, logins))
+
+
+def shared_schemas(admin: Connection[Any], logins: Logins) -> tuple[str, ...]:
+    """Return the schemas that every tenant's handlers may read: those that the group of handlers may use."""
+    rows = admin.execute(
+        """
+        SELECT n.nspname FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a
+        WHERE a.grantee = to_regrole(%s) AND a.privilege_type = 'USAGE' ORDER BY 1
+        """,
+        [logins.handlers],
+    )
+    return tuple(name for (name,) in rows)
 
 
 _SCHEMAS = """
-SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role
+SELECT n.schema, n.slug, n.owner_role, n.handler_role, n.api_role, c.report_role,
+       n.adopted_schema, n.table_owner, n.table_rights
 FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
 """
 
 
-def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:
-    name, slug, owner, handler, api, report = row
+def _tenant_schema(logins: Logins, row: TupleRow, shared: tuple[str, ...]) -> Schema:
+    name, slug, owner, handler, api, report, adopted_schema, table_owner, rights = row
     roles = {
         Role.HANDLER: handler,
         Role.API: api,
@@ -71,4 +95,14 @@ def _tenant_schema(logins: Logins, row: TupleRow) -> Schema:
         Role.ENGINE: logins.engine,
         Role.CONTROL: logins.control,
     }
-    return Schema(name, slug, owner, TENANT, roles)
+    adopted = adopted_schema and Adopted(
+        slug=slug,
+        name=adopted_schema,
+        table_owner=table_owner,
+        rights=TableRights.parse(rights),
+        handler=handler,
+        report=report,
+        prefix=logins.role(""),
+        shared=shared,
+    )
+    return Schema(name, slug, owner, TENANT, roles, adopted or None)

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import Connection
 
+from turno.tenancy.rights.application_grants import ApplicationChanged
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.files import Files, Migration, Migrations, packaged
 from turno.tenancy.schema_migrations.ledger import Ledger, Standing
@@ -58,6 +59,8 @@ def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | No
     migrations = migrations or packaged()
     done: list[int] = []
     for files in migrations.of_tenant if schema.slug else (migrations.control,):
+        if not files.steps:
+            continue
         (planned,) = plan(admin, [schema], files)
         outcome = upgrade(admin, planned)
         if outcome.error:
@@ -83,7 +86,7 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False) 
         last = steps is transactions[-1]
         try:
             stepped = step_up(admin, planned.schema, steps, planned.files, last=last)
-        except psycopg.Error as error:
+        except (psycopg.Error, ApplicationChanged) as error:
             return planned.outcome(done, error=": ".join([*getattr(error, "__notes__", []), str(error)]))
         done += stepped.versions
         rights_changed = stepped.rights_changed

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg import Connection, sql
 
+from turno.tenancy.rights.application_grants import grant_on_application
 from turno.tenancy.rights.apply_grants import apply_grants
 from turno.tenancy.rights.schemas import Schema
 from turno.tenancy.schema_migrations.definitions import define, digest_of, undefine
@@ -67,6 +68,10 @@ def _up(admin: Connection[Any], schema: Schema, steps: Sequence[Migration], file
         if last:
             with _named("functions and rights"):
                 rights_changed = _define(admin, schema, files)
+                if schema.adopted is not None and files.functions is not None:
+                    # Only the owner of a table, or a superuser, may grant rights on it.
+                    admin.execute("SET LOCAL ROLE NONE")
+                    rights_changed |= grant_on_application(admin, schema.adopted)
     return Stepped(tuple(done), rights_changed)
 
 

@@ -49,7 +49,7 @@ CREATE OR REPLACE FUNCTION claim(
     p_slots integer, p_without text[], p_from integer, p_used integer, p_oldest boolean, p_known jsonb)
 RETURNS TABLE (next_tenant integer, next_used integer, slots bigint, crashes smallint, job_id uuid, token uuid, attempt integer,
                type text, version smallint, tenant_id integer, slug text, schema text, handler_role text,
-               login_epoch integer, learned jsonb)
+               login_epoch integer, adopted_schema text, learned jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- Plans are made while the table is small and kept when it is not; only nested loops keep the order of the walk.
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -107,7 +107,7 @@ BEGIN
     ), found AS MATERIALIZED (  -- the first of them that may run something, where their queues and bands begin
         SELECT l.place, n.*, h.*, o.room, CASE WHEN n.id = p_from THEN p_used ELSE 0 END AS used
         FROM lap l CROSS JOIN LATERAL (
-            SELECT n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.weight, n.cap FROM tenants n
+            SELECT n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.adopted_schema, n.weight, n.cap FROM tenants n
             WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without)) AS n
         CROSS JOIN LATERAL (SELECT pg_stat_get_xact_tuples_returned(walk) AS before, marks -> n.id::text AS mark OFFSET 0) AS c
         CROSS JOIN LATERAL (
@@ -165,7 +165,7 @@ BEGIN
         FROM counted c
         WHERE t.ctid = c.at AND c.spent <= c.slots + 0.001 AND coalesce(c.of_its_type <= c.type_room, true)
         RETURNING c.nth, c.slots, t.crashes, t.job_id, t.token, t.attempt, t.type::text, t.version, c.id, c.slug,
-                  c.schema, c.handler_role, c.login_epoch
+                  c.schema, c.handler_role, c.login_epoch, c.adopted_schema
     ), learned AS (
         SELECT (SELECT jsonb_object_agg(l.after, jsonb_build_array(
                        coalesce(nullif(l.tenant_id, -1), (SELECT max(id) + 1 FROM tenants)), l.walked))
@@ -178,9 +178,9 @@ BEGIN
                (SELECT id FROM found WHERE NOT EXISTS (SELECT FROM taken) ORDER BY place DESC LIMIT 1) AS passed
     )
     (SELECT s.next_tenant, s.next_used, t.slots, t.crashes, t.job_id, t.token, t.attempt, t.type, t.version, t.id, t.slug, t.schema,
-            t.handler_role, t.login_epoch, NULL::jsonb FROM taken t CROSS JOIN stop s ORDER BY t.nth)
+            t.handler_role, t.login_epoch, t.adopted_schema, NULL::jsonb FROM taken t CROSS JOIN stop s ORDER BY t.nth)
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            jsonb_build_object('for', closed, 'empty', l.empty, 'marks', l.marks, 'passed', l.passed)
     FROM learned l WHERE num_nonnulls(l.empty, l.marks, l.passed) > 0;
 END $$;

@@ -56,6 +56,11 @@ CREATE TABLE tenants (
     owner_role        text NOT NULL UNIQUE,
     handler_role      text NOT NULL UNIQUE,
     api_role          text NOT NULL UNIQUE,
+    -- A schema of the application that this tenant's handlers work in, the role that makes its tables, and what
+    -- handlers may do with them: read, write, or a list such as orders:write,customers:read.
+    adopted_schema    text CHECK (adopted_schema ~ '^[a-z_][a-z0-9_]{0,62}$'),
+    table_owner       text,
+    table_rights      text,
     -- provisioning -> active -> removed; only an active tenant is found by the web or a worker.
     state             text NOT NULL DEFAULT 'provisioning' CHECK (state IN ('provisioning', 'active', 'removed')),
     weight            smallint NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
@@ -65,9 +70,12 @@ CREATE TABLE tenants (
     -- Passwords are derived from login_epoch; a token issued before tokens_valid_from is refused.
     login_epoch       integer NOT NULL DEFAULT 0,
     tokens_valid_from timestamptz NOT NULL DEFAULT '-infinity',
-    created_at        timestamptz NOT NULL DEFAULT now()
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    CHECK (num_nulls(adopted_schema, table_owner, table_rights) IN (0, 3))
 );
 CREATE INDEX tenants_of_company ON tenants (company_id);
+-- An adopted schema outlives its tenant and may become another one's.
+CREATE UNIQUE INDEX tenants_adopted ON tenants (adopted_schema) WHERE state <> 'removed';
 
 CREATE TABLE settings (
     name       text PRIMARY KEY,
@@ -276,5 +284,5 @@ SELECT 'exec', NULL, types, versions FROM exec_hosts;
 -- The row that every claiming function returns.
 CREATE TYPE claimed AS (
     job_id uuid, token uuid, attempt integer, type text, version smallint,
-    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer
+    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer, adopted_schema text
 );

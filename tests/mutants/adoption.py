@@ -1,0 +1,121 @@
+"""Guards of a guest: an adopted schema is for one tenant, by its profile, and is left as it was."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/integration/tenancy/test_adoption.py"
+WAY_BACK = "tests/integration/tenancy/test_uninstall.py"
+GUEST = "promise 10: Turno is a guest, and leaves as it came"
+APART = "promise 5: no tenant can read or change another's data"
+ADOPTED = "turno/tenancy/rights/adopted.py"
+GRANTS = "turno/tenancy/rights/application_grants.py"
+ADOPTION = "turno/tenancy/provisioning/adoption.py"
+UNINSTALL = "turno/tenancy/provisioning/uninstall.py"
+
+MUTANTS = (
+    Mutant(
+        "a profile to read lets handlers write",
+        GUEST,
+        ADOPTED,
+        '_WORDS = {READ: ("SELECT",),',
+        '_WORDS = {READ: ("SELECT", "INSERT"),',
+        (f"{TESTS}::test_a_profile_says_what_handlers_may[cluster-read-may0-may_not0]",),
+    ),
+    Mutant(
+        "a view into another schema is given with the profile",
+        APART,
+        ADOPTED,
+        "        if found.reaches_out:\n            return ()\n",
+        "",
+        (f"{TESTS}::test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed[cluster]",),
+    ),
+    Mutant(
+        "a view on a view into another schema is given with the profile",
+        APART,
+        "turno/tenancy/rights/privileges.py",
+        "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation\n",
+        "    SELECT r.relation FROM reaching x JOIN reads r ON r.other = x.relation AND false\n",
+        (f"{TESTS}::test_a_view_that_reads_another_schema_is_given_only_where_it_is_listed[cluster]",),
+    ),
+    Mutant(
+        "future tables get no rights",
+        GUEST,
+        GRANTS,
+        "    changed |= _set_defaults(admin, adopted, adopted.defaults())\n",
+        "",
+        (f"{TESTS}::test_future_tables_of_the_owner_are_in_the_profile[cluster]",),
+    ),
+    Mutant(
+        "removal leaves rights behind",
+        GUEST,
+        GRANTS,
+        "frozenset()) for one in live))\n",
+        "frozenset()) for one in live[:0]))\n",
+        (f"{TESTS}::test_removal_leaves_the_schema_as_it_was[cluster]",),
+    ),
+    Mutant(
+        "removal takes the application's rights, too",
+        GUEST,
+        ADOPTED,
+        "frozenset(ace for ace in aces if ace.grantee.startswith(self.prefix))",
+        "frozenset(aces)",
+        (f"{TESTS}::test_removal_leaves_the_schema_as_it_was[cluster]",),
+    ),
+    Mutant(
+        "removal drops what the application made on our tables",
+        GUEST,
+        "turno/tenancy/provisioning/removal.py",
+        "            _refuse_dependents(admin, tenant)\n",
+        "            pass\n",
+        (f"{TESTS}::test_a_view_of_the_application_on_our_tables_is_not_dropped_with_them[cluster]",),
+    ),
+    Mutant(
+        "a name of ours in the schema is not refused",
+        GUEST,
+        ADOPTION,
+        "    for kind, one in rows:\n",
+        "    for kind, one in ():\n",
+        (f"{TESTS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed[cluster-a table with a name of ours]",),
+    ),
+    Mutant(
+        "a schema that everybody may use is adopted",
+        APART,
+        ADOPTION,
+        "    if everybody:\n",
+        "    if False:\n",
+        (f"{TESTS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed[cluster-open to everybody]",),
+    ),
+    Mutant(
+        "a superuser's schema is adopted",
+        APART,
+        ADOPTION,
+        "    if is_superuser:\n",
+        "    if False:\n",
+        (f"{TESTS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed[cluster-a superuser's schema]",),
+    ),
+    Mutant(
+        "an uninstallation goes on while workers live",
+        GUEST,
+        UNINSTALL,
+        "        if self.workers:\n            raise",
+        "        if False:\n            raise",
+        (f"{WAY_BACK}::test_it_is_refused_while_workers_live_or_data_would_go[cluster]",),
+    ),
+    Mutant(
+        "an uninstallation drops data without a word",
+        GUEST,
+        UNINSTALL,
+        "        if self.holding_data and not drop_tenants:\n",
+        "        if False:\n",
+        (f"{WAY_BACK}::test_it_is_refused_while_workers_live_or_data_would_go[cluster]",),
+    ),
+    Mutant(
+        "PUBLIC does not get back what it lost",
+        GUEST,
+        UNINSTALL,
+        "            execute_if_allowed(admin, statement)\n",
+        "            del statement\n",
+        (f"{WAY_BACK}::test_an_application_at_work_hears_no_refusal_until_turno_is_gone[cluster]",),
+    ),
+)

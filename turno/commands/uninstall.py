@@ -1,0 +1,37 @@
+"""The command `turno uninstall`."""
+
+from __future__ import annotations
+
+import click
+
+from turno.environment import read_settings
+from turno.tenancy.provisioning.uninstall import Removal, uninstall
+from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.provisioner import provisioner
+from turno.wiring.shared import logins
+
+
+@click.command("uninstall")
+@click.option("--plan", is_flag=True, help="Print what would go and what stays; change nothing.")
+@click.option("--drop-tenants", is_flag=True, help="Drop tenants' schemas although they hold data.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def command(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
+    """Remove Turno from the database: its schemas, roles and rights; adopted schemas stay as they were.
+
+    PUBLIC gets back what it had. Refused while workers are alive. Repeat it if it was stopped half-way.
+    """
+    settings = read_settings()
+    known = logins(settings)
+    with opened(provisioner(settings)) as admin:
+        removal = Removal.of(admin, known)
+        for sentence in removal.sentences:
+            click.echo(f"- {sentence}")
+        if plan:
+            for line in removal.lines:
+                click.echo(line)
+            return
+        removal.check(drop_tenants=drop_tenants)
+        if not yes:
+            click.confirm("Remove Turno from this database? Nothing brings its jobs back", abort=True)
+        uninstall(admin, known, drop_tenants=drop_tenants)
+    click.echo("Turno is no longer in this database")

@@ -1,0 +1,147 @@
+"""Adopt many schemas, as a CSV file, a query or a function of the application lists them: a second run continues."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.tenant import SLUG
+from turno.tenancy.provisioning.adoption import NAME, Adoption, CannotAdopt
+from turno.tenancy.provisioning.provision import TenantExists, UnknownCompany, add_company, add_tenant
+from turno.tenancy.rights.adopted import WRITE, InvalidRights, TableRights
+from turno.tenancy.rights.application_grants import ApplicationChanged
+from turno.tenancy.schema_migrations.fan_out import Connect, fan_out, opened
+from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.one_schema import MigrationFailed
+
+COLUMNS = ("slug", "schema", "owner", "rights", "company")
+REFUSED = (CannotAdopt, TenantExists, UnknownCompany, ApplicationChanged, MigrationFailed, psycopg.Error)
+
+
+class InvalidList(ValueError):
+    """A list of tenants is wrong, and nothing was changed; every wrong value is named by its line and column."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One tenant of a list, with the place where it was listed."""
+
+    place: str
+    slug: str
+    company: str
+    adoption: Adoption
+
+    @classmethod
+    def read(cls, place: str, row: Mapping[str, Any]) -> "Listed | list[str]":
+        """Return the tenant that a row says, or what is wrong with the row."""
+        values = {column: str(row.get(column) or "").strip() for column in COLUMNS}
+        problems = []
+        if not SLUG.fullmatch(values["slug"]):
+            problems.append(f"{place}, column slug: {values['slug'][:60]!r} is not a slug: a-z, then a-z, 0-9, _ and -")
+        if not NAME.fullmatch(values["schema"]):
+            problems.append(f"{place}, column schema: {values['schema'][:60]!r} is not a schema of a-z, 0-9 and _")
+        if values["company"] and not SLUG.fullmatch(values["company"]):
+            problems.append(f"{place}, column company: {values['company'][:60]!r} is not a slug")
+        try:
+            rights = TableRights.parse(values["rights"] or WRITE)
+        except InvalidRights as error:
+            problems.append(f"{place}, column rights: {error}")
+        if problems:
+            return problems
+        adoption = Adoption(values["schema"], values["owner"] or None, rights)
+        return cls(place, values["slug"], values["company"] or values["slug"], adoption)
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of one tenant of a list."""
+
+    listed: Listed
+    error: str | None = None
+
+
+def from_file(path: Path) -> list[Listed]:
+    """Read a CSV file whose first line names its columns, all or some of COLUMNS; raises InvalidList."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, skipinitialspace=True)
+        names = [name.strip() for name in reader.fieldnames or ()]
+        if not {"slug", "schema"} <= set(names) or not set(names) <= set(COLUMNS):
+            raise InvalidList([f"{path}, line 1: columns are {', '.join(COLUMNS)}; slug and schema must be there"])
+        reader.fieldnames = names
+        rows = []
+        for row in reader:
+            if None in row:
+                raise InvalidList([f"{path}, line {reader.line_num}: more values than columns; quote a list of tables"])
+            rows.append((f"{path}, line {reader.line_num}", row))
+        return _listed(rows)
+
+
+def from_query(admin: Connection[Any], query: str) -> list[Listed]:
+    """Read the rows of a query with these columns, in a transaction that can write nothing; raises InvalidList."""
+    with admin.transaction(force_rollback=True), admin.cursor(row_factory=dict_row) as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+        rows = cursor.execute(query.encode()).fetchall()
+    return from_rows(rows)
+
+
+def from_rows(rows: Iterable[Mapping[str, Any]]) -> list[Listed]:
+    """Read rows with these columns, as a function of the application returns them; raises InvalidList."""
+    return _listed((f"row {number}", row) for number, row in enumerate(rows, 1))
+
+
+def _listed(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Listed]:
+    found: list[Listed] = []
+    problems: list[str] = []
+    first: dict[tuple[str, str], str] = {}
+    for place, row in rows:
+        listed = Listed.read(place, row)
+        if isinstance(listed, list):
+            problems += listed
+            continue
+        for column, value in (("slug", listed.slug), ("schema", listed.adoption.schema)):
+            before = first.setdefault((column, value), place)
+            if before != place:
+                problems.append(f"{place}, column {column}: {value} is listed before, at {before}")
+        found.append(listed)
+    if problems:
+        raise InvalidList(problems)
+    return found
+
+
+def adopt_many(
+    connect: Connect,
+    logins: Logins,
+    listed: Sequence[Listed],
+    *,
+    jobs: int,
+    migrations: Migrations | None = None,
+    progress: Callable[[Added, int, int], None],
+) -> list[Added]:
+    """Adopt what is listed and not yet adopted so, `jobs` at a time; a tenant that is refused stops no other."""
+    with opened(connect) as admin:
+        done = set(_adopted_already(admin))
+    todo = [one for one in listed if (one.slug, one.adoption.schema, one.adoption.rights.text) not in done]
+
+    def add(admin: Connection[Any], one: Listed) -> Added:
+        try:
+            add_company(admin, logins, one.company, one.company)
+            add_tenant(admin, logins, one.slug, one.company, migrations=migrations, adoption=one.adoption)
+        except REFUSED as error:
+            return Added(one, str(error).strip().partition("\n")[0])
+        return Added(one)
+
+    return fan_out(connect, todo, add, jobs=jobs, progress=progress)
+
+
+def _adopted_already(admin: Connection[Any]) -> Iterator[tuple[str, str, str]]:
+    rows = admin.execute("SELECT slug, adopted_schema, table_rights FROM turno.tenants WHERE state = 'active'")
+    return iter(rows.fetchall())

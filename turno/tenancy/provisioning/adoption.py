@@ -1,0 +1,108 @@
+"""Adopt a schema of the application for a tenant: what cannot be adopted is refused before anything is changed."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+
+from turno.tenancy.identity.tenant import SCHEMA
+from turno.tenancy.rights.adopted import TableRights
+from turno.tenancy.rights.grants import TENANT, Role
+
+NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+RESERVED = ("public", "turno", "information_schema")
+
+
+class CannotAdopt(ValueError):
+    """A schema cannot be adopted, and nothing was changed; the message names it and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """Which schema to adopt, the role that makes its tables (by default its owner), and what handlers may do there."""
+
+    schema: str
+    table_owner: str | None
+    rights: TableRights
+
+
+def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
+    """Return the role that makes the schema's tables, or raise CannotAdopt."""
+    name = wanted.schema
+    if not NAME.fullmatch(name) or name in RESERVED or name.startswith("pg_") or SCHEMA.fullmatch(name):
+        raise CannotAdopt(
+            f"{name[:60]!r} cannot be adopted: a name of a-z, 0-9 and _ is needed, not PostgreSQL's own or Turno's"
+        )
+    row = admin.execute(_SCHEMA, {"name": name, "owner": wanted.table_owner, "slug": slug}).fetchone()
+    if row is None:
+        raise CannotAdopt(f"there is no schema {name}; create it, or correct its name")
+    owner, table_owner, is_superuser, may_act, everybody, tenant = row
+    if tenant is not None:
+        raise CannotAdopt(f"the schema {name} is the tenant {tenant}'s; a schema has one tenant")
+    if table_owner is None:
+        raise CannotAdopt(f"there is no role {wanted.table_owner}, which should make the tables of {name}; correct it")
+    if is_superuser:
+        raise CannotAdopt(
+            f"the schema {name} belongs to {table_owner}, a superuser: what is made there would run with every right. "
+            f"ALTER SCHEMA {name} OWNER TO the application's role, or name the role that makes its tables: --owner ROLE"
+        )
+    if not may_act:
+        raise CannotAdopt(
+            f"{admin.info.user} may not grant rights on {owner}'s schema {name}: use a superuser in "
+            f"ADMIN_DATABASE_URL, or GRANT {owner}, {table_owner} TO {admin.info.user}"
+        )
+    if everybody:
+        raise CannotAdopt(
+            f"everybody (PUBLIC) may use the schema {name}, and so could every other tenant's handlers: GRANT USAGE ON "
+            f"SCHEMA {name} to the roles that need it, then REVOKE ALL ON SCHEMA {name} FROM PUBLIC"
+        )
+    _check_names(admin, wanted)
+    return str(table_owner)
+
+
+def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
+    """Refuse names that would hide ours in a handler's search_path, and listed tables that do not exist."""
+    name = wanted.schema
+    relations, functions = seen_by_handlers()
+    rows = admin.execute(
+        """
+        SELECT 'table', c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = %(name)s AND c.relname = ANY (%(relations)s)
+        UNION ALL
+        SELECT 'function', p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname = %(name)s AND p.proname = ANY (%(functions)s) ORDER BY 1, 2
+        """,
+        {"name": name, "relations": sorted(relations), "functions": sorted(functions)},
+    ).fetchall()
+    for kind, one in rows:
+        raise CannotAdopt(
+            f"the {kind} {one} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
+        )
+    there = admin.execute(
+        "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'f', 'v', 'm')",
+        [name],
+    ).fetchall()
+    for missing in sorted(wanted.rights.listed.keys() - {relation for (relation,) in there}):
+        raise CannotAdopt(f"the schema {name} has no table {missing}, on which handlers should have rights; correct it")
+
+
+def seen_by_handlers() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the tables and functions of Turno that a handler's session names without a schema."""
+    relations = {name for name, rights in TENANT.relations.items() if Role.HANDLER in rights}
+    columns = {table for (table, _), rights in TENANT.columns.items() if Role.HANDLER in rights}
+    functions = {name for name, roles in TENANT.functions.items() if Role.HANDLER in roles}
+    return frozenset(relations | columns), frozenset(functions)
+
+
+_SCHEMA = """
+SELECT o.rolname, t.rolname, coalesce(t.rolsuper, false) OR o.rolsuper AND %(owner)s::text IS NULL,
+       pg_has_role(o.oid, 'USAGE') AND coalesce(pg_has_role(t.oid, 'USAGE'), true),
+       EXISTS (SELECT FROM aclexplode(n.nspacl) a WHERE a.grantee = 0),
+       (SELECT slug FROM turno.tenants WHERE adopted_schema = n.nspname AND state <> 'removed' AND slug <> %(slug)s)
+FROM pg_catalog.pg_namespace n
+JOIN pg_catalog.pg_roles o ON o.oid = n.nspowner
+LEFT JOIN pg_catalog.pg_roles t ON t.rolname = coalesce(%(owner)s, o.rolname)
+WHERE n.nspname = %(name)s
+"""

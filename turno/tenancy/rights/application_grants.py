@@ -1,0 +1,104 @@
+"""Grant rights on an application's objects in an adopted schema, and take back those and nothing else."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from psycopg import Connection, sql
+
+from turno.tenancy.rights.adopted import Adopted
+from turno.tenancy.rights.apply_grants import Difference, make_equal
+from turno.tenancy.rights.privileges import live_objects
+
+_ON = {"r": sql.SQL("TABLES"), "S": sql.SQL("SEQUENCES")}
+_NONE: "Defaults" = {"r": frozenset(), "S": frozenset()}
+Defaults = dict[str, frozenset[tuple[str, str]]]
+
+
+class ApplicationChanged(RuntimeError):
+    """The application's schema is not as it was when it was adopted; the message says what to do."""
+
+
+def application_differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference]:
+    """Yield where our roles' rights on the application's objects are not as the adoption says."""
+    for found in live_objects(admin, [adopted.name], shared=adopted.shared):
+        wanted, live = adopted.wanted(found), adopted.ours(found.aces)
+        if wanted != live:
+            yield Difference(found.thing, live - wanted, wanted - live)
+
+
+def grant_on_application(admin: Connection[Any], adopted: Adopted) -> bool:
+    """Give our roles what the adoption says on present and future objects; return whether anything changed.
+
+    Runs as the provisioner, inside the caller's transaction. Raises ApplicationChanged if the schema or the role that
+    makes its tables is gone, or if the provisioner may not grant.
+    """
+    check_present(admin, adopted)
+    changed = make_equal(admin, adopted.name, application_differences(admin, adopted))
+    changed |= _set_defaults(admin, adopted, adopted.defaults())
+    # A GRANT by somebody who may not grant is only a warning.
+    doubtful = changed and admin.info.parameter_status("is_superuser") != "on"
+    for thing, _, missing in application_differences(admin, adopted) if doubtful else ():
+        if missing:
+            raise ApplicationChanged(
+                f"{admin.info.user} may not grant rights on the {thing.kind} {thing.name} of {adopted.name}: use a "
+                f"superuser in ADMIN_DATABASE_URL, or GRANT the role that owns it to {admin.info.user}"
+            )
+    return changed
+
+
+def revoke_on_application(admin: Connection[Any], adopted: Adopted) -> None:
+    """Take from our roles every right on the application's objects in the schema, present and future ones."""
+    live = list(live_objects(admin, [adopted.name]))
+    make_equal(admin, adopted.name, (Difference(one.thing, adopted.ours(one.aces), frozenset()) for one in live))
+    _set_defaults(admin, adopted, _NONE)
+
+
+def check_present(admin: Connection[Any], adopted: Adopted) -> None:
+    """Raise ApplicationChanged if the schema or the role that makes its tables is gone."""
+    again = f"run `turno tenant add {adopted.slug} --schema"
+    if not admin.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s", [adopted.name]).rowcount:
+        raise ApplicationChanged(
+            f"the schema {adopted.name} was renamed or dropped: {again} NEW_NAME`, "
+            f"or `turno tenant remove {adopted.slug}`"
+        )
+    if not admin.execute("SELECT FROM pg_catalog.pg_roles WHERE rolname = %s", [adopted.table_owner]).rowcount:
+        raise ApplicationChanged(
+            f"the role {adopted.table_owner}, which made the tables of {adopted.name}, is gone: "
+            f"{again} {adopted.name} --owner ROLE`"
+        )
+
+
+def wrong_defaults(admin: Connection[Any], adopted: Adopted) -> bool:
+    """Say whether our roles' rights on future objects of the application are not what the adoption says."""
+    return _live_defaults(admin, adopted) != adopted.defaults()
+
+
+def _live_defaults(admin: Connection[Any], adopted: Adopted) -> Defaults:
+    rows = admin.execute(
+        """
+        SELECT d.defaclobjtype::text, pg_get_userbyid(a.grantee), a.privilege_type
+        FROM pg_catalog.pg_default_acl d
+        CROSS JOIN aclexplode(d.defaclacl) a
+        JOIN pg_catalog.pg_namespace n ON n.oid = d.defaclnamespace
+        JOIN pg_catalog.pg_roles r ON r.oid = d.defaclrole
+        WHERE r.rolname = %s AND n.nspname = %s AND starts_with(pg_get_userbyid(a.grantee), %s)
+        """,
+        [adopted.table_owner, adopted.name, adopted.prefix],
+    ).fetchall()
+    return {kind: frozenset((role, privilege) for of, role, privilege in rows if of == kind) for kind in _ON}
+
+
+def _set_defaults(admin: Connection[Any], adopted: Adopted, wanted: Defaults) -> bool:
+    live = _live_defaults(admin, adopted)
+    alter = sql.SQL("ALTER DEFAULT PRIVILEGES FOR ROLE {} IN SCHEMA {} {} ON {} {} {}")
+    owner, schema = sql.Identifier(adopted.table_owner), sql.Identifier(adopted.name)
+    for kind, entries in wanted.items():
+        for verb, preposition, change in (
+            ("REVOKE ", "FROM", live[kind] - entries),
+            ("GRANT ", "TO", entries - live[kind]),
+        ):
+            for role in sorted({role for role, _ in change}):
+                words = sql.SQL(verb + ", ".join(sorted(privilege for of, privilege in change if of == role)))
+                to = sql.SQL(preposition), sql.Identifier(role)
+                admin.execute(alter.format(owner, schema, words, _ON[kind], *to))
+    return live != wanted
