@@ -1,12 +1,14 @@
 """Loaded into a mutant's pytest run: a condition that without its guard never holds is given up sooner.
 
-The waits of a test allow for a crowded machine, and without its guard a test often waits to the end of one. The same
-tests run with the same shortened waits while every guard is in place, and must pass: so a wait that is too short for a
-test is found there, and is not taken for a guard that was missed.
+The waits of a test allow for a crowded machine, and without its guard a test often waits to the end of one. Here a
+wait is a quarter of that, and longer the more crowded the machine is: importing and collecting needs the processor
+alone, so what it takes more than its own processor time is what others have. The same tests run with the same waits
+while every guard is in place, and must pass: so a wait that is too short for a test is found there.
 """
 
 from __future__ import annotations
 
+from time import monotonic, process_time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,19 +22,32 @@ LEAST_SECONDS = 6.0
 SHARE = 0.25
 
 _wait_until = wait.wait_until
+_began = monotonic(), process_time()
+_crowded = [1.0]
 
 
-def shortened(within: float) -> float:
+def shortened(within: float, *, crowded: float) -> float:
     """Return the seconds that a mutant's test waits where it would wait for `within`."""
-    return min(within, max(LEAST_SECONDS, within * SHARE))
+    return min(within, max(LEAST_SECONDS, within * SHARE) * crowded)
 
 
 def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0.02) -> bool:
     """Return whether `condition` holds before the shortened time has passed."""
-    return _wait_until(condition, within=shortened(within), every=every)
+    return _wait_until(condition, within=shortened(within, crowded=_crowded[0]), every=every)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
     """Replace `wait_until` before a test module, or a plugin that a conftest.py names, takes it from there."""
     wait.wait_until = wait_until
+
+
+def pytest_collection_finish() -> None:
+    """Note how crowded the machine is."""
+    passed, worked = monotonic() - _began[0], process_time() - _began[1]
+    _crowded[0] = max(1.0, passed / max(worked, 0.1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it."""
+    terminalreporter.write_line(f"waits were for {_crowded[0]:.1f} times as long as on an idle machine")

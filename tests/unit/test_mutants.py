@@ -20,9 +20,13 @@ def test_every_mutant_names_tests_that_there_are() -> None:
     assert [(file, name) for file, name in functions if f"def {name}(" not in texts[file]] == []
 
 
-@pytest.mark.parametrize(("within", "waited"), [(0.05, 0.05), (5, 5), (10, 6), (20, 6), (30, 7.5), (90, 22.5)])
-def test_a_mutant_s_test_waits_for_less_and_never_for_less_than_a_worker_needs(within: float, waited: float) -> None:
-    assert shortened(within) == waited
+@pytest.mark.parametrize(
+    ("within", "crowded", "waited"), [(0.05, 1, 0.05), (10, 1, 6), (20, 1, 6), (30, 1, 7.5), (20, 3, 18), (30, 9, 30)]
+)
+def test_a_mutant_s_test_waits_for_less_unless_the_machine_is_crowded(
+    within: float, crowded: float, waited: float
+) -> None:
+    assert shortened(within, crowded=crowded) == waited
 
 
 # What issue and design ask to be proved by a mutant, each with the mutants that do it.
