@@ -1,10 +1,12 @@
 """Which test worker runs what, and when: a file is one worker's, the long files start first.
 
-Mutants need nothing of one another, so each goes to whichever worker is free, and they fill the end of the run.
+Mutants need nothing of one another, so each goes to whichever worker is free. Tests of faults wait most of the time and
+mutants hardly ever: half of the mutants run between those, so that no core is idle, and half fill the end of the run.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
 
 ALONE = "tests/faults/test_mutants.py"
+WAITING = ("tests/faults/", "tests/acceptance/", "tests/browser/")
 LONG_FIRST = ("tests/faults/test_nemesis", "tests/faults/", "tests/acceptance/", "tests/browser/", "tests/integration/")
 
 
@@ -44,6 +47,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # `workerinput` is how a worker of pytest-xdist is known.
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _turn(item.nodeid))
+        items[:] = between_those_that_wait(items)
+
+
+def between_those_that_wait(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return them with half of the mutants evenly between the files whose tests wait most of the time."""
+    mutants = [item for item in items if item.nodeid.startswith(ALONE)]
+    files = [list(tests) for _, tests in groupby(items[: len(items) - len(mutants)], key=_file)]
+    waiting = sum(_file(tests[0]).startswith(WAITING) for tests in files)
+    share = len(mutants) // 2 // max(1, waiting)
+    ordered: list[pytest.Item] = []
+    for tests in files:
+        ordered += tests
+        if _file(tests[0]).startswith(WAITING):
+            ordered += mutants[:share]
+            del mutants[:share]
+    return ordered + mutants
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _turn(nodeid: str) -> int:

@@ -57,7 +57,7 @@ def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[st
     if whole:
         _coverage("erase")
     command = [sys.executable, "-u", "-m", *program]
-    ended = run_and_listen([*command, *pytest_arguments(left_out, arguments)])
+    ended = run_and_listen([*command, *pytest_arguments(left_out, arguments, whole=whole)])
     if whole and ended.status == TESTS_FAILED and few_failed(ended.closing_line):
         report.flaky = ended.failed
         ended = _run_alone(command, ended.closing_line)
@@ -83,12 +83,13 @@ def _run_alone(command: Sequence[str], first: str) -> Ended:
     return run_and_listen([*command, "-v", "-n", "0", "--last-failed", "--last-failed-no-failures=none"])
 
 
-def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str]) -> list[str]:
+def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str], *, whole: bool = False) -> list[str]:
     """Return pytest's arguments: how many workers, without the markers left out, then the caller's own."""
     without = ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
     colour = ["--color=yes"] if sys.stdout.isatty() else []
-    # Many tests wait for processes: a worker more than there are cores keeps these busy.
-    return ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", *colour, *without, *arguments]
+    # Many tests wait for processes, most of all in the whole suite: more workers than cores keep the cores busy.
+    workers = (os.cpu_count() or 1) + (2 if whole else 1)
+    return ["-n", str(workers), "--dist", "loadfile", *colour, *without, *arguments]
 
 
 class Ended(NamedTuple):
