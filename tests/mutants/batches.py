@@ -216,7 +216,7 @@ MUTANTS = (
     Mutant(
         "a session that a job has used is not cleaned",
         "section 5: between jobs a session is cleaned",
-        TRANSACTION,
+        "turno/runner/lent_session.py",
         "self._lent, self._session.cleaned = True, None",
         "self._lent = True",
         (f"{SESSIONS}::test_a_session_that_was_clean_before_is_cleaned_when_it_is_given_back[used]",),

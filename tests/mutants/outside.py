@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
-        "turno/runner/transaction.py",
-        "        self._session, self._lent = self._session.rewrapped(), False\n        try:",
+        "turno/runner/lent_session.py",
+        "        self._take_back()\n        try:",
         "        try:",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),

@@ -381,7 +381,7 @@ MUTANTS = (
     Mutant(
         "a session that died while idle is not replaced",
         CRASHES,
-        "turno/runner/transaction.py",
+        "turno/runner/lent_session.py",
         "            if not self._session.broken:\n                raise",
         "            if True:\n                raise",
         (

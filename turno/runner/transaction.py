@@ -1,10 +1,10 @@
-"""A session, and the transaction in it that the jobs of a batch share, one after another."""
+"""The transaction that the jobs of a batch share, one after another."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -12,6 +12,7 @@ from psycopg.pq.abc import PGresult
 
 from turno.errors import HandlerMisuse, NotStarted
 from turno.jobs.claim import Batch
+from turno.runner.lent_session import LentSession
 from turno.runner.session import HandlerConnection, SessionSource, transient
 from turno.runner.stop_request import StopRequest
 from turno.store.handler import attempts, batches
@@ -25,7 +26,6 @@ from turno.tenancy.identity.session import NotConfined, believe_confined
 if TYPE_CHECKING:
     from uuid import UUID
 
-T = TypeVar("T")
 BELIEVED = 0.02  # seconds for which a claim that was seen to be held is begun without another look
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
@@ -37,7 +37,7 @@ NEXT = (
 )
 
 
-class BatchTransaction:
+class BatchTransaction(LentSession):
     """Holds the work of jobs that completed until it commits together with their ends; undoes that of any other.
 
     `claim` is the present job's, `found` are the jobs that were fetched with the transaction, and `kept` the ends that
@@ -45,6 +45,7 @@ class BatchTransaction:
     """
 
     def __init__(self, batch: Batch, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
+        super().__init__(batch[0].login, sessions)
         self.claim = batch[0]
         self.found: Mapping[UUID, Started] = {}
         self.kept: list[Result] = []
@@ -52,20 +53,11 @@ class BatchTransaction:
         self.commits = 0
         self._broken: Exception | None = None
         self.worker = worker
-        self._sessions = sessions
         self._stop = stop
-        self._session = sessions.take(self.claim.login)
-        self._lent = False  # whether the present job has had the session
         self._fetched = 0.0  # when, by the monotonic clock
         self._mark = self.claim.token  # the job whose transaction the server takes it for
         self._savepoint = False  # whether one is set
         self._clock = (datetime.now(UTC), monotonic())  # the database's, and when it was read
-
-    @property
-    def connection(self) -> HandlerConnection:
-        """The session, lent to the present job."""
-        self._lent, self._session.cleaned = True, None
-        return self._session
 
     def at(self, moment: float) -> datetime:
         """Return what the database's clock showed at this moment of the monotonic one."""
@@ -91,8 +83,7 @@ class BatchTransaction:
 
     def enter(self, number: int) -> Started | None:
         """Let the present job, `claim`, have it; None if its claim was lost. Its first statement sets a savepoint."""
-        if self._lent:  # whatever the one before has kept or changed of it is of no more use
-            self._session, self._lent = self._session.rewrapped(), False
+        self._take_back()  # what the job before it has kept or changed of the session's object is of no more use
         if self.claim.token != self._mark:
             text = NEXT.format(self._mark, self.claim.token)
             self._session.before = (f"RELEASE SAVEPOINT job; {text}" if self._savepoint else text).encode()
@@ -135,8 +126,7 @@ class BatchTransaction:
         A session that no job has asked for is clean; what was fetched a moment ago is not fetched again.
         Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
         """
-        if self._lent:  # rewrapped before that: nothing that a handler has kept may reach the session in between
-            self._session, self._lent = self._session.rewrapped(), False
+        self._take_back()  # before that: nothing that a handler has kept may reach the session in between
         session = self._session
         ending = [self._ends(), COMMIT, *(session.cleaning if session.cleaned is None else ())]
         opening = self._opening(following)
@@ -148,7 +138,7 @@ class BatchTransaction:
             (session.cleaned,) = rows_of(session, answers[len(ending) - 1])
         if following:
             try:
-                believe_confined(session.cleaned, self.claim.login.role)
+                believe_confined(session.cleaned, self._login.role)
                 raise_first_error(session, answers[len(ending) :])
                 self._begun(following, answers[len(ending)] if len(opening) > 1 else None)
             except (psycopg.Error, NotConfined):
@@ -168,12 +158,12 @@ class BatchTransaction:
             with self._of_the_others():
                 _taken(self._session, [self._ends(), COMMIT, *attempts.beginning(self.claim)])
                 self._committed()
-                self._own()
+                self._open_own()
 
     def begin(self) -> None:
         """Open the present job's own transaction."""
         attempts.begin(self._session, self.claim)
-        self._own()
+        self._open_own()
 
     def commit(self) -> None:
         """Make everything since `begin` durable, and what was kept before with it."""
@@ -191,60 +181,11 @@ class BatchTransaction:
         self.commit()
         self.begin()
 
-    @contextmanager
-    def at_rest(self) -> Iterator[None]:
-        """Keep the session from being used within the block, in which no transaction is open."""
-        session = self._session
-        session.refusal = "the call of job.once must not use the database: no transaction is open around it"
-        try:
-            yield
-        finally:
-            session.refusal = None
-
-    # Whatever may become of the session --------------------------------------------------------
-
     def rollback(self) -> None:
         """Undo everything since it was opened; a session that cannot even do that is thrown away."""
-        self._session.before = None
-        healthy = not self._session.busy
-        if healthy:
-            try:
-                psycopg.Connection.rollback(self._session)
-                healthy = self._session.info.transaction_status == TransactionStatus.IDLE
-            except psycopg.Error:
-                healthy = False
-        if not healthy:
-            self._replace()
+        super().rollback()
         self._broken = None
         self._over()
-
-    def take_over(self) -> None:
-        """Undo everything since it was opened, and leave to the record no setting, mode or adapter of a handler's."""
-        self.rollback()
-        self._session, self._lent = self._session.rewrapped(), False
-        try:
-            self._session.clean()
-        except psycopg.Error:
-            self._replace()
-        self._session.cleaned = None  # it is not given back yet
-
-    def retry_on_new_session(self, write: Callable[[HandlerConnection], T]) -> T:
-        """Call what holds outside a handler's transaction; if the session turns out to be dead, once more on another.
-
-        What was written after all, only its answer was lost, is refused the second time by the token: ClaimLost.
-        """
-        self._session.cleaned = None
-        try:
-            return write(self._session)
-        except psycopg.OperationalError:
-            if not self._session.broken:
-                raise
-            self.take_over()
-            return write(self._session)
-
-    def close(self) -> None:
-        """Give the session back."""
-        self._sessions.give_back(self.claim.login, self._session)
 
     # ---------------------------------------------------------------------------------------------
 
@@ -266,7 +207,7 @@ class BatchTransaction:
         self._mark, self._savepoint = claims[0].token, False
         self._stop.transaction_begins(self._session.info.backend_pid)
 
-    def _own(self) -> None:
+    def _open_own(self) -> None:
         self.opened = 0.0  # so long ago that the job is the last of it
         self._mark, self._savepoint = self.claim.token, False
         self._stop.transaction_begins(self._session.info.backend_pid)
@@ -295,10 +236,6 @@ class BatchTransaction:
     def _over(self) -> None:
         self.opened = None
         self._stop.transaction_ends()
-
-    def _replace(self) -> None:
-        psycopg.Connection.close(self._session)
-        self._session, self._lent = self._sessions.take(self.claim.login), False
 
     @contextmanager
     def _of_the_others(self) -> Iterator[None]:
