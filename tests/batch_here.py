@@ -9,7 +9,7 @@ from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.store.engine import tickets
 from turno.store.engine.claims import Claimer, Kind
 from turno.tenancy.identity.session import handler_session
@@ -50,13 +50,13 @@ def claim_batches_here(
 def execute_batch_here(
     world: ExampleInstallation,
     claims: Batch,
-    stop: StopRequest | None = None,
+    shared: SharedState | None = None,
     kind: type[HandlerConnection] = HandlerConnection,
 ) -> dict[Claim, str]:
     """Run the batch as a child does and return the statuses it reports."""
     lent = Sessions(lambda login: handler_session(world.logins, login, application="test", kind=kind), keep=2)
-    stop = stop or StopRequest()
-    callbacks = WorkerCallbacks(stop=stop)
+    shared = shared or SharedState()
+    callbacks = WorkerCallbacks(shared=shared)
     executor = Executor(registry=REGISTRY, sessions=lent, worker="test", callbacks=callbacks)
     try:
         return executor.execute(claims)

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 CLAIM = "turno/migrations/control/functions/claim.sql"
 EXECUTOR = "turno/runner/executor.py"
 TRANSACTION = "turno/runner/transaction.py"
-SHARED = "turno/runner/stop_request.py"
+SHARED = "turno/runner/shared_state.py"
 FETCH = "turno/migrations/tenant/functions/jobs_fetch.sql"
 FINISH = "turno/migrations/tenant/functions/jobs_finish.sql"
 RUNNING = "turno/migrations/tenant/functions/jobs_running.sql"
@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "a stopping worker begins the next job of its batch",
         "section 7: SIGTERM hands back uncounted",
-        "turno/runner/stop_request.py",
+        "turno/runner/shared_state.py",
         " and not self.requested\n",
         "\n",
         (f"{TESTS}::test_a_worker_that_is_stopping_begins_nothing",),
@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant(
         "what was called back is begun",
         "issue 14: claims ahead are given back at once",
-        "turno/runner/stop_request.py",
+        "turno/runner/shared_state.py",
         "self._words[CALLED_BACK] <= self._words[BATCH]",
         "True",
         (f"{TESTS}::test_what_was_called_back_is_not_begun",),
@@ -169,10 +169,10 @@ MUTANTS = (
     Mutant(
         "a job that another worker may have is begun here, too",
         "issue 14: of a job that both want, the child learns",
-        "turno/runner/stop_request.py",
+        "turno/runner/shared_state.py",
         "        self._words[FURTHEST] = max(job, self._words[FURTHEST])\n",
         "",
-        ("tests/unit/runner/test_stop_request.py::test_of_a_job_that_both_want_the_child_learns",),
+        ("tests/unit/runner/test_shared_state.py::test_of_a_job_that_both_want_the_child_learns",),
     ),
     Mutant(
         "a job that commits by itself keeps the others waiting",
@@ -266,7 +266,7 @@ MUTANTS = (
     Mutant(
         "a child does not say which job it is at",
         BLAME,
-        "turno/runner/stop_request.py",
+        "turno/runner/shared_state.py",
         "        self._words[AT_WORK] = job + 1\n",
         "",
         (f"{KNOWN}::test_at_its_death_the_one_at_work_is_to_blame_and_what_it_had_not_begun_is_untouched",),
@@ -275,7 +275,7 @@ MUTANTS = (
         "whoever ended last is blamed for a death between two",
         BLAME,
         "turno/runner/executor.py",
-        "            self._kept[number] = attempt\n            self._executor.callbacks.stop.rests()\n",
+        "            self._kept[number] = attempt\n            self._executor.callbacks.shared.rests()\n",
         "            self._kept[number] = attempt\n",
         (f"{FAULTS}::test_a_child_killed_between_two_jobs_is_replaced_and_none_is_counted",),
     ),

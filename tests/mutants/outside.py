@@ -181,7 +181,7 @@ MUTANTS = (
         "a handler's modes outlive its attempt",
         "section 5: between two jobs a session is made clean",
         "turno/runner/lent_session.py",
-        "        self._take_back()\n        try:",
+        "        self._session, self._lent = self._session.rewrapped(), False\n        try:",
         "        try:",
         ("tests/faults/test_misused_sessions.py::test_the_next_job_of_the_tenant_is_unharmed",),
     ),

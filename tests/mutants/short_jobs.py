@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 SUPERVISOR = "turno/worker/supervisor.py"
-STOP = "turno/runner/stop_request.py"
+STOP = "turno/runner/shared_state.py"
 TURNS = "tests/acceptance/test_short_jobs.py"
 LENGTHS = "tests/unit/worker/test_batch_sizer.py"
 ALONE = "decision 0030: who dies or is overdue takes nobody along"
@@ -57,11 +57,11 @@ MUTANTS = (
     Mutant(
         "the time limit of one job ends the next",
         ALONE,
-        "turno/runner/stop_request.py",
+        "turno/runner/shared_state.py",
         "self._words[REASON] != ord(self.TIME_LIMIT) or self._meant",
         "True",
         (
-            "tests/unit/runner/test_stop_request.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next[job]",
+            "tests/unit/runner/test_shared_state.py::test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next[job]",
         ),
     ),
     Mutant(

@@ -1,1 +1,1 @@
-"""The child of a worker: it runs one attempt after another and records how each ended."""
+"""The child of a worker: it runs batches of jobs and records how each attempt ended."""

@@ -45,7 +45,7 @@ from turno.runner.context import AttemptContext
 from turno.runner.resource_limits import limited_memory
 from turno.runner.result_json import serialise
 from turno.runner.session import HandlerConnection
-from turno.runner.stop_request import HandBack
+from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts, effects
 from turno.store.handler.attempts import Started
@@ -53,7 +53,7 @@ from turno.store.handler.attempts import Started
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ELSEWHERE_PAUSE = 5.0  # seconds until a job looks again whether another has finished the call that both want
+ELSEWHERE_PAUSE = 5.0  # seconds until a job checks again whether another job has finished the call that both want
 
 
 @dataclass(slots=True)
@@ -68,18 +68,18 @@ class Attempt:
     began: float
 
     def run(self) -> Outcome | Exception:
-        """Return what came of it, its work kept in the transaction if it completed; of an error the error itself."""
+        """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
         try:
             with closing(self.context), limited_memory(self.handler.memory_mb):
-                outcome = self._unwanted() or self._call()
+                outcome = self._obsolete() or self._call()
             if isinstance(outcome, Completed):
                 self.transaction.keep(outcome.result, self.began)
         except Exception as error:  # noqa: BLE001 - every error of a handler's is an outcome
             return error
         return outcome
 
-    def _unwanted(self) -> Cancel | None:
-        """Say why a job that was claimed is not to run after all."""
+    def _obsolete(self) -> Cancel | None:
+        """Return why the claimed job is not to run: it was cancelled or has expired."""
         if self.started.cancelled:
             return Cancel("cancelled on request")
         if self.started.expired:
@@ -91,27 +91,27 @@ class Attempt:
         job, handler = self.context, self.handler()
         payload = rebuild(handler.payload_type, self.started.payload)
         with handler.around(job):
-            answer = _alone(lambda: handler.handle(job, payload))
+            answer = _in_this_process(lambda: handler.handle(job, payload))
         job.finish()
         if isinstance(answer, Reschedule | Cancel):
             return answer
         return Completed(serialise(answer))
 
     def record(self, outcome: NotCompleted | Exception, chance: float) -> str:
-        """Write what is to follow from any outcome but a completed job, which commits; returns the job's new status.
+        """Write what follows from an outcome that is not a completed job; returns the job's new status.
 
-        Raises ClaimLost, and what ends the process.
+        Raises ClaimLost, and the errors that end the process.
         """
         if isinstance(outcome, Exception):
-            outcome = self._judged(outcome)
-        return self._write(self._decided(outcome, chance))
+            outcome = self._outcome_of(outcome)
+        return self._write(self._decision(outcome, chance))
 
     def fail(self, error: Exception) -> str:
         """Write that the job failed for good: what it did may have been committed, so it must not be done again."""
         return self._write(Fail("failed for good", self.context.errors.describe(error)))
 
-    def _judged(self, error: Exception) -> NotCompleted:
-        """Return which outcome an error of the handler's is; what ends the attempt or the process is raised on."""
+    def _outcome_of(self, error: Exception) -> NotCompleted:
+        """Return the outcome that a handler's error is; raises it again if it ends the attempt or the process."""
         describe = self.context.errors.describe
         match error:
             case ClaimLost():
@@ -133,7 +133,7 @@ class Attempt:
             case _:
                 return Raised(describe(error))
 
-    def _decided(self, outcome: NotCompleted, chance: float) -> Decision:
+    def _decision(self, outcome: NotCompleted, chance: float) -> Decision:
         timed = isinstance(outcome, Reschedule | HandedBack | Snooze)
         now = self.transaction.retry_on_new_session(attempts.now) if timed else None
         return decide(
@@ -157,7 +157,7 @@ class Attempt:
         if isinstance(decision, Fail) and status == "failed":
             named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
             fields = self.claim.log_fields | named
-            # Which class of error: its message may hold what the payload holds.
+            # Only the class of the error: its message may contain parts of the payload.
             log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
         return status
 
@@ -180,8 +180,8 @@ class Attempt:
                 return effects.park(session, claim, key, reason, error)
 
 
-def _alone(handle: Callable[[], T]) -> T:
-    """Return what `handle` does, in this process only: a copy that it forked and let return shares our sessions."""
+def _in_this_process(handle: Callable[[], T]) -> T:
+    """Call `handle`; if it forked and the copy returns, too, end the copy: it shares this process's sessions."""
     here = os.getpid()
     try:
         return handle()

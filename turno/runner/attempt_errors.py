@@ -1,4 +1,4 @@
-"""The errors of one attempt: described for the record, and logged by a reference where users see nothing else."""
+"""The errors of one attempt: recorded, and logged under the reference that users see instead of the message."""
 
 import logging
 from typing import Any
@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 class AttemptErrors:
-    """Describes what the handler of an attempt raised; each reference is logged once, where its message never is."""
+    """Describes what the handler of an attempt raised; logs each reference once, and never a message."""
 
     def __init__(self, claim: Claim, handler: type[JobHandler[Any]]) -> None:
         self._claim = claim
@@ -25,7 +25,7 @@ class AttemptErrors:
         reference = record.get("reference")
         if reference is not None and reference not in self._logged:
             self._logged.add(reference)
-            # Its message may hold what the payload holds.
+            # Without the message, which may contain parts of the payload.
             log.warning(
                 "unexpected error %s: %s at %s", reference, record["class"], line_of(error),
                 extra=self._claim.log_fields | {"error_id": reference},

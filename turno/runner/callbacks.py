@@ -1,19 +1,19 @@
-"""What connects a batch's jobs with the process that was told to run them."""
+"""What the executor calls in the process around it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCallbacks:
-    """How a job hears of a stop, says that others can see more of it, and what is done around it.
+    """The state shared with the parent, and what the executor calls: `moved` when people can see a change of the job.
 
     `started` is called when a transaction is open for jobs, `tidy` after each call of a handler.
     """
 
-    stop: StopRequest = field(default_factory=StopRequest)
+    shared: SharedState = field(default_factory=SharedState)
     moved: Callable[[], None] = lambda: None
     started: Callable[[], None] = lambda: None
     tidy: Callable[[], None] = lambda: None

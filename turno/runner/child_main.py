@@ -20,7 +20,7 @@ from turno.runner import exit_codes, leftover_processes, process_title, resource
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
 from turno.runner.session import collided
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.store.outage import in_short, unreachable
 from turno.tenancy.identity.session import LoginRefused, NotConfined
 
@@ -43,10 +43,10 @@ class ChildConfig:
     at_rest: Callable[[], None] = lambda: None
 
 
-def run_child(config: ChildConfig, channel: socket.socket, stop: StopRequest, parent: int) -> NoReturn:
-    """Be the child of this parent, which may have to adopt it first, and end this process.
+def run_child(config: ChildConfig, channel: socket.socket, shared: SharedState, parent: int) -> NoReturn:
+    """Run batches for this parent, which may have to adopt this process first; then end the process.
 
-    It opens its own connections: it must never touch those of somebody else.
+    It opens connections of its own: those of the process it was forked from must not be used.
     """
     code = exit_codes.BROKEN
     try:
@@ -56,11 +56,11 @@ def run_child(config: ChildConfig, channel: socket.socket, stop: StopRequest, pa
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        stop.listen()
+        shared.listen()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
-        code = BatchLoop(config, channel, stop).run()
+        code = BatchLoop(config, channel, shared).run()
     finally:
-        # Never through the interpreter's exit: that would close what it shares with the process it was forked from.
+        # Not by the interpreter's exit, which would close connections shared with the process it was forked from.
         logging.shutdown()
         os._exit(code)
 
@@ -68,12 +68,12 @@ def run_child(config: ChildConfig, channel: socket.socket, stop: StopRequest, pa
 class BatchLoop:
     """Runs what the child receives, one batch after another, until it is dismissed or has run as much as it may."""
 
-    def __init__(self, config: ChildConfig, channel: socket.socket, stop: StopRequest) -> None:
+    def __init__(self, config: ChildConfig, channel: socket.socket, shared: SharedState) -> None:
         self._config = config
         self._channel = channel
-        self._stop = stop
+        self._shared = shared
         self._callbacks = WorkerCallbacks(
-            stop=stop, moved=self._report_progress, started=self._start, tidy=_end_leftovers
+            shared=shared, moved=self._report_progress, started=self._start, tidy=_end_leftovers
         )
         self._jobs_run = 0
         self._began: float | None = None
@@ -83,7 +83,7 @@ class BatchLoop:
         process_title.show(())
         while batch := self._receive():
             process_title.show(batch)
-            self._stop.next_batch()
+            self._shared.next_batch()
             self._began = None
             ended = _run(self._config, batch[: max(1, self._config.jobs - self._jobs_run)], self._callbacks)
             if isinstance(ended, int):
@@ -107,12 +107,12 @@ class BatchLoop:
         return unpacked(packet) if packet else ()
 
     def _start(self) -> None:
-        # A login and the first plans of a session are no length of the jobs' own.
+        # Counted from here: a login, and planning in a new session, are not part of a job's length.
         self._began = self._began or monotonic()
 
     def _report_progress(self) -> None:
-        at = self._stop.at_work_now
-        # Never in a job's way: a parent that is stopped does not read, and one that is gone needs no news.
+        at = self._shared.at_work_now
+        # Never blocks: a parent that is stopped does not read, and one that is gone needs no report.
         with suppress(OSError):
             self._channel.send(Word(MOVED, at).packed(), socket.MSG_DONTWAIT)
 
@@ -141,7 +141,7 @@ def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mappi
         log.warning("attempt not started: %s", error, extra=extra)
         return exit_codes.DATABASE_BUSY
     except psycopg.Error as error:
-        # What the handler itself meets is an outcome; this is about our own words before and after it.
+        # An error in the handler is an outcome; this one came from the statements before or after it.
         log.warning("attempt not recorded: %s", in_short(error), extra=extra)
         return _whose_fault(error)
     except SystemExit as request:
@@ -156,7 +156,7 @@ def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mappi
 
 def _log(ends: Mapping[Claim, str]) -> None:
     if len(ends) > 1 and set(ends.values()) == {"completed"}:
-        # One line for all: that so many completed is told by the database, job by job.
+        # One line for all: the database has each job's own record.
         first = next(iter(ends))
         fields = {"tenant": first.login.slug, "type": first.type, "jobs": len(ends)}
         log.info("attempts ended: %d completed", len(ends), extra=fields)

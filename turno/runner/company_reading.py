@@ -8,7 +8,7 @@ import psycopg
 from turno.runner.session import HandlerConnection, SessionSource
 from turno.tenancy.identity.tenant import CompanyLogin
 
-# All branches as of one moment; that nothing can be written is the role's doing.
+# All branches as of one moment; the role has no right to write.
 SNAPSHOT: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 

@@ -21,13 +21,13 @@ from turno.runner.exit_codes import TIME_LIMIT
 from turno.runner.items import LedgerBatch
 from turno.runner.outside_call import Call, OutsideCall, Reconcile
 from turno.runner.session import HandlerConnection, SessionSource
-from turno.runner.stop_request import HandBack, StopRequest
+from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts, effects
 from turno.store.handler.attempts import Started
 
 T = TypeVar("T")
-PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two looks for a cancellation
+PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two checks for a cancellation
 
 
 class AttemptContext:
@@ -38,7 +38,7 @@ class AttemptContext:
         *,
         transaction: BatchTransaction,
         started: Started,
-        stop: StopRequest,
+        shared: SharedState,
         sessions: SessionSource,
         moved: Callable[[], None],
         handler: type[JobHandler[Any]],
@@ -62,7 +62,7 @@ class AttemptContext:
             },
         )
         self._transaction = transaction
-        self._stop = stop
+        self._shared = shared
         self._handler_of = handler_of
         self._moved = moved
         self._sessions = sessions
@@ -95,7 +95,7 @@ class AttemptContext:
             return
         self._next_progress = monotonic() + PROGRESS_EVERY
         if self._batch is not None:
-            done, total = 0, 0  # the ledger counts; only the message is news
+            done, total = 0, 0  # the ledger counts, so only the message is written
         try:
             asked = attempts.progress(self._second_session(), self._claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
@@ -179,12 +179,12 @@ class AttemptContext:
             self._moved()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
-        if drain and self._stop.requested:
+        if drain and self._shared.requested:
             raise HandBack("the worker is stopping; the job goes on elsewhere")
 
     def stop_if_overdue(self) -> None:
         """End this process if its time limit has passed: the parent records the cause."""
-        if self._stop.overdue:
+        if self._shared.overdue:
             os._exit(TIME_LIMIT)
 
     def finish(self) -> None:

@@ -1,7 +1,7 @@
 """The life of a batch, from its claims to their records: its jobs share a transaction for as long as they are short.
 
-What comes before whatever fails, collides, takes long or commits by itself is committed first. The rest goes on in the
-next transaction; a single job is a batch of one.
+When a job fails, collides, takes long or commits by itself, the jobs before it are committed first, and those after it
+run in the next transaction. A single job is a batch of one.
 """
 
 import logging
@@ -27,13 +27,13 @@ from turno.store.outage import unreachable
 
 log = logging.getLogger(__name__)
 
-COLLISIONS = 4  # tries of one attempt whose transaction met another's
+COLLISIONS = 4  # tries of one attempt whose transaction met a deadlock, a serialization failure or a lock timeout
 TOGETHER = 0.02  # seconds after which a transaction is committed, though more jobs could share it
-LOST = "lost"  # what is said of a job that is somebody else's, or that ended although its worker never heard of it
+LOST = "lost"  # the status of a job whose claim was lost, or whose commit was not confirmed
 
 
 class Executor:
-    """Runs batches to their records; the process around it may die at any line without harm."""
+    """Runs batches to their records; the process may end at any line without losing or doubling work."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class Executor:
 
     def execute(self, batch: Batch) -> dict[Claim, str]:
         """Run the jobs in order; returns the status of each that is over, the others were not begun."""
-        stop = self.callbacks.stop
-        with closing(BatchTransaction(batch, self.sessions, stop, self.worker)) as transaction:
+        shared = self.callbacks.shared
+        with closing(BatchTransaction(batch, self.sessions, shared, self.worker)) as transaction:
             run = Run(self, transaction, batch)
             for number in range(len(batch)):
                 if transaction.opened is None:
                     run.fetch(number)
-                if not stop.begins(number):
+                if not shared.begins(number):
                     break
                 run.job(number)
             run.commit()
@@ -66,7 +66,7 @@ class Executor:
 
 
 class Run:
-    """One batch on its way; `ends` says what became of each job that is over."""
+    """One run of one batch; `ends` is the status of each job that is over."""
 
     def __init__(self, executor: Executor, transaction: BatchTransaction, batch: Batch) -> None:
         self.ends: dict[Claim, str] = {}
@@ -74,7 +74,7 @@ class Run:
         self._transaction = transaction
         self._batch = batch
         self._handler = executor.registry.handler(batch[0].type)
-        self._kept: dict[int, Attempt] = {}  # by its place in the batch: what waits for the transaction's commit
+        self._kept: dict[int, Attempt] = {}  # by their place in the batch: the completed jobs that wait for the commit
 
     def fetch(self, number: int) -> None:
         """Open a transaction for this job and those after it."""
@@ -83,9 +83,9 @@ class Run:
         crash_points.reach("started")
 
     def job(self, number: int, tries: int = 1, *, following: bool = True) -> None:
-        """Run one in the transaction that is open, to its record, unless that waits for those that share its commit.
+        """Run one in the open transaction; record it, unless its end waits for the commit that it shares.
 
-        With a commit comes the fetch of those after it, if they follow.
+        With `following` the message that commits also fetches the jobs after it.
         """
         attempt = self._enter(number)
         if attempt is None:
@@ -95,12 +95,12 @@ class Run:
         self._executor.callbacks.tidy()
         if self._transaction.commits > before:  # by the job itself, and with what was kept
             self._completed()
-        if (error := self._transaction.broken) is not None:  # it is none of this one's doing
+        if (error := self._transaction.broken) is not None:  # which this job did not cause
             self._give_up(error)
             self._again(number, tries)
         elif isinstance(outcome, Completed):
             self._kept[number] = attempt
-            self._executor.callbacks.stop.rests()
+            self._executor.callbacks.shared.rests()
             if self._is_last(number):
                 self.commit(self._batch[number + 1 :] if following else (), tries)
             else:
@@ -109,7 +109,7 @@ class Run:
             self._alone(number, attempt, outcome, tries)
 
     def commit(self, following: Batch = (), tries: int = 1) -> None:
-        """Commit what waits for it, and fetch what follows, if anything does."""
+        """Commit the jobs that were kept, and fetch what follows, if anything does."""
         if not self._kept:
             if self._transaction.opened is not None:
                 self._transaction.rollback()
@@ -118,7 +118,7 @@ class Run:
         try:
             self._transaction.finish(following)
         except (psycopg.Error, ClaimLost, HandlerMisuse) as error:
-            if not self._transaction.kept:  # these are committed, and it is about what follows
+            if not self._transaction.kept:  # these are committed: the error is about what follows
                 raise
             if len(self._kept) > 1:
                 self._give_up(error)
@@ -129,7 +129,7 @@ class Run:
         self._completed()
 
     def _is_last(self, number: int) -> bool:
-        """Say whether nobody else is to share this job's commit."""
+        """Say whether no later job is to share this job's commit."""
         opened = self._transaction.opened
         return (
             self._handler.alone
@@ -148,7 +148,7 @@ class Run:
         context = AttemptContext(
             transaction=transaction,
             started=started,
-            stop=callbacks.stop,
+            shared=callbacks.shared,
             sessions=self._executor.sessions,
             moved=callbacks.moved,
             handler=self._handler,
@@ -174,7 +174,7 @@ class Run:
             self.ends[attempt.claim] = attempt.record(outcome, self._executor.chance())
         except ClaimLost as error:
             self._lose(attempt.claim, str(error))
-        self._executor.callbacks.stop.rests()
+        self._executor.callbacks.shared.rests()
 
     def _again(self, number: int, tries: int) -> None:
         """Run a job in a transaction of its own, to its record."""
@@ -184,10 +184,10 @@ class Run:
         self.commit(tries=tries)
 
     def _give_up(self, error: Exception, tries: int | None = None) -> None:
-        """Undo what was kept. What is still held runs again by itself, or has failed for good of a misuse.
+        """Undo the jobs that were kept. Those still claimed run again, each by itself, or fail for good after a misuse.
 
-        With `tries` there is one only, and it is its own error, unless only the reply was lost. What became of that,
-        the tokens say.
+        With `tries` there is only one job, and the error is its own, unless only the reply to its commit was lost: then
+        its token says whether it was committed.
         """
         said, _, _ = str(error).partition("\n")
         kept, self._kept = self._kept, {}
@@ -201,7 +201,7 @@ class Run:
         for number, attempt in kept.items():
             if attempt.claim.job_id not in held:
                 self._lose(attempt.claim, f"its commit was not heard of, or its claim was lost: {said}")
-            elif tries is not None and not (_unheard(error) and tries < COLLISIONS):
+            elif tries is not None and not (_reply_lost(error) and tries < COLLISIONS):
                 self._settle(number, attempt, error, tries)
             elif type(error) is HandlerMisuse:
                 self._transaction.claim = attempt.claim
@@ -216,8 +216,8 @@ class Run:
     def _lose(self, claim: Claim, why: str) -> None:
         log.warning("%s", why, extra=claim.log_fields)
         self.ends[claim] = LOST
-        self._executor.callbacks.stop.rests()
+        self._executor.callbacks.shared.rests()
 
 
-def _unheard(error: Exception) -> bool:
+def _reply_lost(error: Exception) -> bool:
     return isinstance(error, psycopg.Error) and unreachable(error)

@@ -1,4 +1,4 @@
-"""A batch with a ledger: what is done commits with its record, what failed is written down and passed over."""
+"""`job.each`: each item's work commits with its entry in the ledger; a failed item is recorded and the rest goes on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from turno.errors import (
 )
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.session import transient
-from turno.runner.stop_request import HandBack
+from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LARGEST_CHUNK = 50
 LONGEST_KEY = 255
-# No item is to blame for these: they end the chunk, or the attempt.
+# These are not caused by an item: they end the chunk, or the attempt.
 IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
 NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
 
@@ -92,7 +92,7 @@ class LedgerBatch(Generic[T]):
         known = attempts.ledger(self._transaction.connection, self._transaction.claim)
         for state in known.values():
             self._count(state)
-        # What an earlier job has done is no part of this one's total.
+        # Items that an earlier job did are not counted in this one's total.
         self.counts.total -= self.counts.skipped
         return [key for key in self._items if key not in known]
 
@@ -110,7 +110,7 @@ class LedgerBatch(Generic[T]):
 
     def record(self) -> bool:
         """Enter the finished items into the ledger, in the transaction that did their work."""
-        # The loop may have been left, or a checkpoint been set, before it came back for this one.
+        # The loop may have been left, or a checkpoint set, before this item was entered.
         if self._step is not None and self._step.finished:
             self._enter()
         if not self._entries:
@@ -174,7 +174,7 @@ class Step(Generic[T]):
         self._transaction.connection.execute("SAVEPOINT item")
 
     def _settle(self) -> Exception | None:
-        """Release the savepoint after the item's deferred constraints have spoken; return their complaint."""
+        """Check the item's deferred constraints and release its savepoint; return the error, if there is one."""
         try:
             self._transaction.connection.execute(
                 "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; RELEASE SAVEPOINT item"

@@ -1,4 +1,4 @@
-"""End what a handler started and left behind, also what took a session of its own to get away."""
+"""End the processes that a handler started and left behind, also those in a session of their own."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 PF_FORKNOEXEC = 0x40  # of the kernel, include/linux/sched.h
 _LAUNCHED = tuple(word.encode() for word in LAUNCHED)
-PATIENCE = 5.0  # seconds in which a killed process is gone, unless the kernel itself is stuck
+GONE_WITHIN = 5.0  # seconds in which a killed process is gone, unless the kernel itself is stuck
 
 
 def children() -> set[int]:
@@ -41,12 +41,12 @@ def end(*, spare: Collection[int] = ()) -> None:
     This process must adopt orphans (`limits.adopt_orphans`): then what a killed child had started is a child next,
     until there is none.
     """
-    give_up = monotonic() + PATIENCE
-    while strays := {pid for pid in children() if pid not in spare and not _launched(pid)}:
-        for pid in strays:
+    give_up = monotonic() + GONE_WITHIN
+    while leftovers := {pid for pid in children() if pid not in spare and not _launched(pid)}:
+        for pid in leftovers:
             _kill(pid)
         if monotonic() > give_up:
-            log.warning("processes that a handler left behind do not end: %s", sorted(strays))
+            log.warning("processes that a handler left behind do not end: %s", sorted(leftovers))
             return
         sleep(0.001)
 
@@ -58,7 +58,7 @@ def _kill(pid: int) -> None:
 
 
 def _launched(pid: int) -> bool:
-    # Maintenance may launch a worker for the exec backend and end: then we adopt that worker, and it is no stray.
+    # Maintenance may launch a worker for the exec backend and end: then this process adopts that worker.
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         flags = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[6])

@@ -1,4 +1,4 @@
-"""A tenant's session as the jobs of a batch have it: one after another, each by an object of its own."""
+"""The tenant's session of a batch: its jobs have it one after another, each as another object."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -54,8 +54,7 @@ class LentSession:
     def take_over(self) -> None:
         """Undo everything, and leave to the record no setting, mode or adapter of a handler's."""
         self.rollback()
-        self._lent = True  # also where a job has only been given it, and not asked for it
-        self._take_back()
+        self._session, self._lent = self._session.rewrapped(), False
         try:
             self._session.clean()
         except psycopg.Error:
@@ -63,9 +62,9 @@ class LentSession:
         self._session.cleaned = None  # it is not given back yet
 
     def retry_on_new_session(self, write: Callable[[HandlerConnection], T]) -> T:
-        """Call what holds outside a handler's transaction; if the session turns out to be dead, once more on another.
+        """Call a write that is not in a handler's transaction; if the session turns out dead, once more on another.
 
-        What was written after all, only its answer was lost, is refused the second time by the token: ClaimLost.
+        If the first was written and only its reply was lost, the token refuses the second: ClaimLost.
         """
         self._session.cleaned = None
         try:

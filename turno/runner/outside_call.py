@@ -1,4 +1,4 @@
-"""`job.once`: an outside effect is issued when that is known to be right, and never on a guess."""
+"""`job.once`: an outside effect is issued only where it is certain that it was not issued before."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from turno.errors import (
 )
 from turno.jobs.effect import LONGEST_KEY, Absent, Done, Effect, Finding, Unknown, outside_key
 from turno.runner.result_json import serialise_answer
-from turno.runner.stop_request import HandBack
+from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import effects
 from turno.store.handler.effects import Intent
@@ -36,7 +36,7 @@ Reconcile = Callable[[Effect], Finding]
 
 
 class OutsideCall:
-    """One use of `job.once`, from what is on record to a result that is."""
+    """One use of `job.once`, from the recorded intent to the recorded result."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class OutsideCall:
         return answer
 
     def _resolve(self, known: Intent) -> Any:
-        """Find out what became of an intent without a settlement."""
+        """Find out whether an intent without a settlement was carried out."""
         finding = self._find(known)
         match finding:
             case Done(result):
@@ -129,7 +129,7 @@ class OutsideCall:
         return finding
 
     def _doubt(self, error: Exception) -> Exception:
-        """Return the error that tells of the doubt, unless the error is about something else."""
+        """Return EffectInDoubt, unless the error is not about the effect."""
         return error if isinstance(error, NOT_ABOUT_THE_EFFECT) else EffectInDoubt(self._key)
 
     def _settle(self, intent: Any, result: str | None, by: str) -> None:
@@ -146,7 +146,7 @@ class OutsideCall:
         try:
             effects.call_returned(self._transaction.connection, self._claim)
         except (psycopg.Error, ClaimLost) as error:
-            # Then nobody knows that this caller is gone, and what is not known counts for nothing.
+            # Then it stays unknown whether this call still runs, and a retry treats it as running.
             log.warning("%s stays in doubt: %s", self._key, error)
 
     def _effect(self, known: Intent) -> Effect:

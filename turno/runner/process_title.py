@@ -9,7 +9,7 @@ except ImportError:  # the extra `titles` is not installed
 
 
 def show(claims: Batch) -> None:
-    """Name this process for the job that it runs, for the first of a group, or for having none."""
+    """Name this process for the job that it runs, for the first of a batch, or for having none."""
     if setproctitle is not None:
         setproctitle.setproctitle(f"turno: {_doing(claims)}")
 

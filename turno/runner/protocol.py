@@ -1,7 +1,7 @@
 """What a worker's parent and its children send each other, over a socket that keeps packets apart.
 
-The parent sends a batch at a time, the child words about it: that one of its jobs moved, at last that it is done with
-so many of them. Whatever it was not done with is the parent's again.
+The parent sends one batch at a time, the child sends words about it: that one of its jobs moved, at last how many of
+them are over. Those that are not over are the parent's again.
 """
 
 import pickle

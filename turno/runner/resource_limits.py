@@ -32,7 +32,7 @@ def await_parent(parent: int) -> None:
 
 
 def adopt_orphans() -> None:
-    """Have whatever loses its parent below this process become its child, instead of the first process's."""
+    """Have whatever loses its parent below this process become its child, instead of process 1's."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -51,7 +51,7 @@ def limited_memory(megabytes: int | None) -> Iterator[None]:
 
 
 def resident_megabytes() -> int:
-    """Return the resident memory of this process; asked after each job, so without the comforts of a file object."""
+    """Return the resident memory of this process; read after each batch, so without a file object."""
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     try:
         return int(os.read(statm, 100).split()[1]) * PAGE >> 20

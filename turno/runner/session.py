@@ -17,8 +17,8 @@ from turno.tenancy.identity.tenant import HandlerLogin
 
 RV = TypeVar("RV")
 
-# What DISCARD ALL does, but for the plans: they hold no data, and planning a tenant's functions anew
-# would cost every job more than its own statements do. Then a look at whose session it is.
+# What DISCARD ALL does, except that plans are kept: they hold no data, and planning a tenant's functions again
+# would cost every job more than its own statements. The last statement says whose session it is.
 CLEAN: tuple[Statement, ...] = (
     ("CLOSE ALL", ()),
     ("SET SESSION AUTHORIZATION DEFAULT", ()),
@@ -38,7 +38,7 @@ MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all
 class HandlerConnection(psycopg.Connection[TupleRow]):
     """A tenant's session inside its job's transaction, which only the executor may end."""
 
-    # Why nothing may be run now, whichever cursor asks.
+    # Why no statement may run now, by whatever cursor; None if they may.
     refusal: str | None = None
     # What it said of its user after it was cleaned; None once a handler may have run something in it.
     cleaned: TupleRow | None = None
@@ -73,15 +73,15 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         return pipeline_left or self.pgconn.transaction_status == TransactionStatus.ACTIVE
 
     def rewrapped(self) -> Self:
-        """Return the same session as a new object, without the modes, factories and adapters given to this one.
+        """Return the same session as a new object, without the modes, factories and adapters set on this one.
 
-        This one can be used no more, whoever has kept it.
+        This object can no longer be used, even by a handler that kept it.
         """
         fresh = type(self)(self.pgconn)
         fresh._autocommit = True  # noqa: SLF001 - its setter would refuse where a transaction is open
         fresh.may_lock = self.may_lock
         self.refusal = "this session went back when its job ended; use job.connection of the present job"
-        self._pool = None  # it is not left open: the new object has what it had
+        self._pool = None  # so that psycopg does not warn: the connection is not left open, the new object has it
         return fresh
 
     @property
@@ -119,7 +119,7 @@ class SessionSource(Protocol):
 
 
 def transient(error: BaseException) -> bool:
-    """Say whether a database error is nobody's fault: connection, rollback, resources, shutdown, lock timeout."""
+    """Say whether a database error has a passing cause: connection, rollback, resources, shutdown, lock timeout."""
     state = getattr(error, "sqlstate", None)
     if isinstance(error, psycopg.Error) and state is None:
         return isinstance(error, psycopg.OperationalError)
@@ -127,7 +127,7 @@ def transient(error: BaseException) -> bool:
 
 
 def collided(error: BaseException) -> bool:
-    """Say whether two transactions met, so that trying again at once is right: the session itself is sound."""
+    """Say whether two transactions collided, so that a new try at once may succeed on the same session."""
     return getattr(error, "sqlstate", None) in {"40001", "40P01", "55P03"}
 
 

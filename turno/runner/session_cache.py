@@ -1,4 +1,4 @@
-"""Tenant sessions of one child: logged in when needed, kept for a while, clean for the next job."""
+"""Tenant sessions of one child: opened when needed, kept for a while, cleaned for the next job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -14,7 +14,7 @@ from turno.errors import HandlerMisuse, NotStarted
 from turno.jobs.claim import Batch
 from turno.runner.lent_session import LentSession
 from turno.runner.session import HandlerConnection, SessionSource, transient
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts, batches
 from turno.store.handler.attempts import COMMIT, Started
 from turno.store.handler.batches import Result
@@ -26,7 +26,7 @@ from turno.tenancy.identity.session import NotConfined, believe_confined
 if TYPE_CHECKING:
     from uuid import UUID
 
-BELIEVED = 0.02  # seconds for which a claim that was seen to be held is begun without another look
+BELIEVED = 0.02  # seconds after a fetch in which its other jobs are begun without another
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
 # Only where the mark is still the one before, else by zero: whoever ended the transaction behind our back is found out.
@@ -44,7 +44,7 @@ class BatchTransaction(LentSession):
     wait for its commit. `opened` is when it was, by the monotonic clock, None while there is none.
     """
 
-    def __init__(self, batch: Batch, sessions: SessionSource, stop: StopRequest, worker: str) -> None:
+    def __init__(self, batch: Batch, sessions: SessionSource, shared: SharedState, worker: str) -> None:
         super().__init__(batch[0].login, sessions)
         self.claim = batch[0]
         self.found: Mapping[UUID, Started] = {}
@@ -53,7 +53,7 @@ class BatchTransaction(LentSession):
         self.commits = 0
         self._broken: Exception | None = None
         self.worker = worker
-        self._stop = stop
+        self._shared = shared
         self._fetched = 0.0  # when, by the monotonic clock
         self._mark = self.claim.token  # the job whose transaction the server takes it for
         self._savepoint = False  # whether one is set
@@ -72,7 +72,7 @@ class BatchTransaction(LentSession):
     # One transaction, from its fetch to its commit ---------------------------------------------
 
     def fetch(self, claims: Batch) -> None:
-        """Open it and look these jobs up; raises NotStarted if a lock, or want of room, keeps it from that now."""
+        """Open it and read these jobs; raises NotStarted if a lock, or a lack of resources, prevents that now."""
         try:
             self._begun(claims, self.retry_on_new_session(lambda session: _taken(session, *_fetching(claims))[0]))
         except psycopg.Error as error:
@@ -82,12 +82,12 @@ class BatchTransaction(LentSession):
             raise NotStarted(f"nothing was begun, so it can be tried later: {in_short(error)}") from error
 
     def enter(self, number: int) -> Started | None:
-        """Let the present job, `claim`, have it; None if its claim was lost. Its first statement sets a savepoint."""
-        self._take_back()  # what the job before it has kept or changed of the session's object is of no more use
+        """Begin the present job, `claim`; None if its claim was lost. Its first statement sets a savepoint."""
+        self._take_back()  # so that nothing which the job before has kept or changed of it concerns this one
         if self.claim.token != self._mark:
             text = NEXT.format(self._mark, self.claim.token)
             self._session.before = (f"RELEASE SAVEPOINT job; {text}" if self._savepoint else text).encode()
-        self._stop.works(number)
+        self._shared.works(number)
         return self.found.get(self.claim.job_id)
 
     def keep(self, result: str, began: float) -> None:
@@ -126,7 +126,7 @@ class BatchTransaction(LentSession):
         A session that no job has asked for is clean; what was fetched a moment ago is not fetched again.
         Raises what refuses the ends or the commit: ClaimLost, HandlerMisuse, psycopg.Error.
         """
-        self._take_back()  # before that: nothing that a handler has kept may reach the session in between
+        self._take_back()  # before that: a handler that kept the object must not reach the session in between
         session = self._session
         ending = [self._ends(), COMMIT, *(session.cleaning if session.cleaned is None else ())]
         opening = self._opening(following)
@@ -205,12 +205,12 @@ class BatchTransaction(LentSession):
             if now is not None:
                 self._clock = (now, self.opened)
         self._mark, self._savepoint = claims[0].token, False
-        self._stop.transaction_begins(self._session.info.backend_pid)
+        self._shared.transaction_begins(self._session.info.backend_pid)
 
     def _open_own(self) -> None:
-        self.opened = 0.0  # so long ago that the job is the last of it
+        self.opened = 0.0  # long ago, so that no other job joins this transaction
         self._mark, self._savepoint = self.claim.token, False
-        self._stop.transaction_begins(self._session.info.backend_pid)
+        self._shared.transaction_begins(self._session.info.backend_pid)
 
     def _note_mark(self) -> None:
         if self._session.before is None and self._mark != self.claim.token:
@@ -235,7 +235,7 @@ class BatchTransaction(LentSession):
 
     def _over(self) -> None:
         self.opened = None
-        self._stop.transaction_ends()
+        self._shared.transaction_ends()
 
     @contextmanager
     def _of_the_others(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes
 from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED, Word, packed
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.worker import crash_reasons
 
 LONG = 0.1  # seconds after which other jobs no longer wait for the child of this one
@@ -48,7 +48,7 @@ class Child:
     """
 
     def __init__(
-        self, pid: int, channel: socket.socket, stop: StopRequest, unlock: Callable[[Claim, int], Claim]
+        self, pid: int, channel: socket.socket, shared: SharedState, unlock: Callable[[Claim, int], Claim]
     ) -> None:
         """`unlock` adds to a batch's first claim the logins' passwords, and this process's name for their sessions."""
         self.pid = pid
@@ -58,7 +58,7 @@ class Child:
         self.killed_for: str | None = None
         self.leaving = False
         self.claims: Batch = ()  # what it was given, but for what was called back
-        self._stop = stop
+        self._shared = shared
         self._unlock = unlock
         self._number = 0  # of its batch
         self._since = monotonic()
@@ -97,7 +97,7 @@ class Child:
 
     def call_back(self) -> Batch:
         """Have it begin nothing more, and return what it has not begun."""
-        begun = self._stop.call_back(self._number) + 1
+        begun = self._shared.call_back(self._number) + 1
         self.claims, back = self.claims[:begun], self.claims[begun:]
         return back
 
@@ -111,13 +111,13 @@ class Child:
     @property
     def current(self) -> Claim | None:
         """Return the claim whose handler runs; None between two."""
-        at = self._stop.at_work(self._number)
+        at = self._shared.at_work(self._number)
         return None if at is None or at >= len(self.claims) else self.claims[at]
 
     @property
     def since(self) -> float:
         """Since when its present job runs, or it is idle, by the monotonic clock."""
-        return max(self._since, self._stop.since) if self._busy else self._since
+        return max(self._since, self._shared.since) if self._busy else self._since
 
     @property
     def long_from(self) -> float:
@@ -127,7 +127,7 @@ class Child:
     @property
     def more(self) -> bool:
         """Say whether it was given something that it has not begun."""
-        return len(self.claims) > self._stop.furthest(self._number) + 1
+        return len(self.claims) > self._shared.furthest(self._number) + 1
 
     @property
     def call_back_at(self) -> float:
@@ -135,7 +135,7 @@ class Child:
 
         Before its first job has begun there is none: a slow login, for example, would delay them elsewhere, too.
         """
-        return self.long_from if self.more and self._stop.furthest(self._number) >= 0 else math.inf
+        return self.long_from if self.more and self._shared.furthest(self._number) >= 0 else math.inf
 
     @property
     def tokens(self) -> set[UUID]:
@@ -145,12 +145,12 @@ class Child:
     @property
     def in_transaction_since(self) -> float | None:
         """Return since when the present transaction is open."""
-        return self._stop.in_transaction_since
+        return self._shared.in_transaction_since
 
     @property
     def backend(self) -> int:
         """Return the process of the server that works for it."""
-        return self._stop.backend
+        return self._shared.backend
 
     @property
     def show_at(self) -> float:
@@ -175,7 +175,7 @@ class Child:
     @property
     def unfinished(self) -> Unfinished:
         """Return the part of its batch that is not over."""
-        begun = self._stop.furthest(self._number) + 1 or len(self.claims)
+        begun = self._shared.furthest(self._number) + 1 or len(self.claims)
         blamed = self.current
         if blamed is None and len(self.claims[:begun]) == 1:
             blamed = self.claims[0]
@@ -200,12 +200,12 @@ class Child:
     def pass_limit(self, limit: str, claim: Claim | None) -> None:
         """Have it end: this job of its batch has passed a limit, or with None the time between two jobs has."""
         self._overdue = (None if claim is None else claim.token, limit, monotonic())
-        self._signal(StopRequest.TIME_LIMIT, None if claim is None else self.claims.index(claim))
+        self._signal(SharedState.TIME_LIMIT, None if claim is None else self.claims.index(claim))
 
     def ask_to_stop(self) -> None:
         """Have its present job stop at its next safe place, and begin no other."""
         self.asked = True
-        self._signal(StopRequest.GRACEFUL, None)
+        self._signal(SharedState.GRACEFUL, None)
 
     def cancel(self, *, grace: float) -> None:
         """Somebody wants the present job stopped: end it if it has not stopped by itself within `grace` seconds."""
@@ -237,7 +237,7 @@ class Child:
         return None if current is None else current.token
 
     def _signal(self, reason: bytes, job: int | None) -> None:
-        self._stop.name(reason, self._number, job)
+        self._shared.name(reason, self._number, job)
         self._send(signal.SIGTERM)
 
     def _send(self, number: signal.Signals) -> None:

@@ -16,7 +16,7 @@ from turno.errors import TurnoError
 from turno.jobs.claim import Claim
 from turno.runner import resource_limits
 from turno.runner.child_main import ChildConfig, run_child
-from turno.runner.stop_request import SIZE, StopRequest
+from turno.runner.shared_state import SIZE, SharedState
 from turno.worker.child import Child
 
 STOPS = {signal.SIGTERM, signal.SIGINT}
@@ -50,13 +50,13 @@ class ForkServer:
         shared = os.memfd_create("turno-child", os.MFD_CLOEXEC)
         try:
             os.ftruncate(shared, SIZE)
-            stop = StopRequest(shared)
+            state = SharedState(shared)
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             pid = None
             try:
                 pid = self._ask(theirs.fileno(), shared)
                 theirs.close()
-                return Child(pid, ours, stop, unlock)
+                return Child(pid, ours, state, unlock)
             except BaseException:
                 # A child that cannot be watched is not used; it ends because its channel is closed.
                 ours.close()
@@ -148,8 +148,8 @@ def _fork_again(
         for end in pipe:
             os.close(end)
         theirs, shared = descriptors
-        stop = StopRequest(shared)
+        state = SharedState(shared)
         os.close(shared)
-        run_child(config, socket.socket(fileno=theirs), stop, supervisor)
+        run_child(config, socket.socket(fileno=theirs), state, supervisor)
     os.write(pipe[1], str(answer).encode())
     return 0

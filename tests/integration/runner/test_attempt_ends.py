@@ -21,7 +21,7 @@ from turno.jobs.registry import Registry
 from turno.runner.executor import COLLISIONS
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import LoginRefused, handler_session
 from turno.testing.in_process_worker import InProcessWorker
@@ -144,7 +144,7 @@ def test_a_lock_that_keeps_an_attempt_from_starting_is_told_from_an_outage(
 ) -> None:
     claim = claim_here(world, world.enqueue({"order_ids": [1]}))
     with (
-        closing(BatchTransaction((claim,), lent, StopRequest(), "test")) as transaction,
+        closing(BatchTransaction((claim,), lent, SharedState(), "test")) as transaction,
         psycopg.connect(world.url) as rival,
     ):
         rival.execute(f"LOCK TABLE {world.one.schema}.background_jobs IN ACCESS EXCLUSIVE MODE")

@@ -21,7 +21,7 @@ from turno.jobs.handler import JobContext, JobHandler
 from turno.runner import executor
 from turno.runner.executor import LOST
 from turno.runner.session import HandlerConnection
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.store.engine import recovery
 from turno.store.pipeline import Statement
 from turno.tenancy.identity.session import handler_session
@@ -372,10 +372,10 @@ def test_who_sends_nothing_has_no_savepoint_and_who_fails_after_it_undoes_its_ow
 
 def test_what_was_called_back_is_not_begun(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "hook", "ok", "ok")
-    stop = StopRequest()
-    HOOKS["G1"] = lambda _job: called.append(stop.call_back(0))
+    shared = SharedState()
+    HOOKS["G1"] = lambda _job: called.append(shared.call_back(0))
     called: list[int] = []
-    ends = execute_batch_here(world, claim(world), stop)
+    ends = execute_batch_here(world, claim(world), shared)
     assert [one.job_id for one in ends] == jobs[:2]
     assert called == [1]
     assert [world.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2 + ["pending"] * 2
@@ -394,11 +394,11 @@ def test_the_session_s_python_side_is_clean_for_each(world: ExampleInstallation)
 
 def test_a_worker_that_is_stopping_begins_nothing(world: ExampleInstallation) -> None:
     jobs = put(world, "ok", "ok")
-    stop = StopRequest()
-    stop.listen()
+    shared = SharedState()
+    shared.listen()
     try:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert execute_batch_here(world, claim(world), stop) == {}
+        assert execute_batch_here(world, claim(world), shared) == {}
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     found = [world.job(job_id) for job_id in jobs]

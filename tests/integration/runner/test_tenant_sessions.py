@@ -14,7 +14,7 @@ from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.runner.transaction import BatchTransaction
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import HandlerLogin
@@ -62,7 +62,7 @@ def test_a_session_of_or_under_another_role_is_ended(
 @contextmanager
 def transaction_of(lent: Sessions, *claims: Claim) -> Iterator[BatchTransaction]:
     """A transaction in which the first of these is at work."""
-    with closing(BatchTransaction(claims, lent, StopRequest(), "test")) as transaction:
+    with closing(BatchTransaction(claims, lent, SharedState(), "test")) as transaction:
         transaction.fetch(claims)
         assert transaction.enter(0) is not None
         yield transaction

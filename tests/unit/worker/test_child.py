@@ -14,7 +14,7 @@ import pytest
 
 from turno.jobs.claim import Batch, Claim
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
-from turno.runner.stop_request import StopRequest
+from turno.runner.shared_state import SharedState
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.child import SHOWN_AFTER, Child, Report
 
@@ -39,17 +39,17 @@ class Scene:
     def __init__(self) -> None:
         self._process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.stop = StopRequest()
-        self.child = Child(self._process.pid, ours, self.stop, unlocked)
+        self.shared = SharedState()
+        self.child = Child(self._process.pid, ours, self.shared, unlocked)
 
     def receives(self) -> Batch:
         batch = unpacked(self.theirs.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))
-        self.stop.next_batch()
+        self.shared.next_batch()
         return batch
 
     def works(self, job: int) -> None:
-        assert self.stop.begins(job)
-        self.stop.works(job)
+        assert self.shared.begins(job)
+        self.shared.works(job)
 
     def says(self, *word: object) -> tuple[list[Report], Batch]:
         self.theirs.send(Word(*word).packed())  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_what_it_has_not_begun_is_called_back_and_it_is_busy_until_it_says_so(sc
     scene.works(0)
     assert scene.child.more
     assert (scene.child.call_back(), scene.child.claims, scene.child.more) == (batch[1:], batch[:1], False)
-    assert not scene.stop.begins(1)
+    assert not scene.shared.begins(1)
     assert scene.says(FREE, 1, 0) == ([Report(batch[:1], 0.0)], ())
     assert scene.child.idle
 
@@ -109,7 +109,7 @@ def test_of_what_was_called_back_before_it_was_received_nothing_is_begun(scene: 
     assert scene.child.call_back() == batch
     assert not scene.child.idle
     scene.receives()
-    assert not scene.stop.begins(0)
+    assert not scene.shared.begins(0)
     assert scene.says(FREE, 0, 0) == ([Report((), 0.0)], ())
     assert scene.child.idle
 
@@ -120,10 +120,10 @@ def test_a_job_that_both_want_comes_back_with_the_word_of_the_child(scene: Scene
     scene.receives()
     scene.works(0)
     back: list[Batch] = []
-    begins = scene.stop._words  # the parent reads after the child has written that it is about to begin the next
+    begins = scene.shared._words  # the parent reads after the child has written that it is about to begin the next
     begins[4] = 1
     back.append(scene.child.call_back())
-    assert not scene.stop.begins(1)
+    assert not scene.shared.begins(1)
     back.append(scene.says(FREE, 1, 0)[1])
     assert back == [batch[2:], batch[1:2]]
 
@@ -149,7 +149,7 @@ def test_of_a_death_between_two_jobs_or_before_the_first_nobody_knows_the_cause(
     scene.receives()
     for job in range(jobs):
         scene.works(job)
-    scene.stop.rests()
+    scene.shared.rests()
     remains = scene.child.unfinished
     assert (remains.blamed, remains.begun) == (batch[0] if known else None, batch)
 

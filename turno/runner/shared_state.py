@@ -1,4 +1,4 @@
-"""What a child and its parent share: at which job the child is, how far it may go, and why it should stop."""
+"""What a child and its parent share in memory: at which job the child is, how far it may go, why it should stop."""
 
 import mmap
 import signal
@@ -7,7 +7,7 @@ from types import FrameType
 
 from turno.errors import TurnoError
 
-# Words of eight bytes: each is written by one of the two, and at once.
+# Words of eight bytes: each is written by only one of the two processes, in one machine operation.
 REASON, REASON_FOR, CALLED_BACK, BATCH, FURTHEST, AT_WORK, SINCE, TRANSACTION, BACKEND = range(9)
 SIZE = 9 * 8
 NOWHERE = -1
@@ -18,14 +18,14 @@ class HandBack(TurnoError):
     """Raised inside a handler at a safe place when its worker is stopping; let it pass."""
 
 
-class StopRequest:
-    """The place of a child within its batch, and a reason to stop with the signal that makes the child look at it.
+class SharedState:
+    """The place of a child within its batch, and a reason to stop, which a signal makes the child read.
 
     Batches are counted from 1, jobs within one from 0. The parent names the reason, and for which job, then sends
     SIGTERM; a SIGTERM from anyone else means a graceful stop of the present one.
 
     Calling back: the parent writes which batch the child is to begin no more of, then reads how far it is; the child
-    writes how far it is, then reads what is called back. So of a job that both want, the child always learns.
+    writes how far it is, then reads what is called back. So if both want the same job, the child always learns of it.
     """
 
     GRACEFUL, TIME_LIMIT = b"G", b"T"
@@ -87,7 +87,7 @@ class StopRequest:
         return self._words[CALLED_BACK] <= self._words[BATCH] and not self.requested
 
     def works(self, job: int) -> None:
-        """Say that a handler is at work for this job from now on: should this process die, that is to blame."""
+        """Say that a handler is at work for this job from now on: if the process dies, this job is blamed."""
         self._words[SINCE] = monotonic_ns()
         self._words[AT_WORK] = job + 1
         self._forget()
@@ -121,14 +121,14 @@ class StopRequest:
 
     @property
     def overdue(self) -> bool:
-        """Say whether the time limit is the reason, so that handing back would be no answer."""
+        """Say whether the time limit is the reason, so that the job is not to be handed back."""
         return self._signalled and self._words[REASON] == ord(self.TIME_LIMIT) and self._meant
 
     def _forget(self) -> None:
         self._signalled = self._words[REASON] == ord(self.GRACEFUL)
 
     def _note(self, _signum: int, _frame: FrameType | None) -> None:
-        # The time limit of a job that has just ended is nothing to the one after it.
+        # The time limit of a job that has just ended does not concern the one after it.
         self._signalled = self._signalled or self._words[REASON] != ord(self.TIME_LIMIT) or self._meant
 
     @property

@@ -1,0 +1,90 @@
+"""Which job a child is asked to stop is the one that is meant, and it begins none that was called back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from turno.runner.shared_state import SharedState
+
+
+@pytest.fixture
+def shared() -> Iterator[SharedState]:
+    before = signal.getsignal(signal.SIGTERM)
+    shared = SharedState()
+    shared.listen()
+    shared.next_batch()
+    shared.works(0)
+    yield shared
+    signal.signal(signal.SIGTERM, before)
+
+
+def asked(shared: SharedState) -> tuple[bool, bool]:
+    signal.raise_signal(signal.SIGTERM)
+    return shared.requested, shared.overdue
+
+
+def test_the_time_limit_of_an_attempt_is_its_own(shared: SharedState) -> None:
+    shared.name(SharedState.TIME_LIMIT, 1, 0)
+    assert asked(shared) == (True, True)
+
+
+@pytest.mark.parametrize("another", ["job", "batch"])
+def test_the_time_limit_of_an_attempt_that_has_ended_is_nothing_to_the_next(shared: SharedState, another: str) -> None:
+    shared.name(SharedState.TIME_LIMIT, 1, 0)
+    if another == "batch":
+        shared.next_batch()
+    shared.works(0 if another == "batch" else 1)
+    assert asked(shared) == (False, False)
+
+
+def test_who_was_asked_before_is_not_asked_for_the_next(shared: SharedState) -> None:
+    shared.name(SharedState.TIME_LIMIT, 1, 0)
+    asked(shared)
+    shared.works(1)
+    assert (shared.requested, shared.overdue) == (False, False)
+
+
+def test_a_worker_that_stops_stops_the_next_too(shared: SharedState) -> None:
+    shared.name(SharedState.GRACEFUL, 1, 0)
+    asked(shared)
+    shared.works(1)
+    assert (shared.requested, shared.overdue) == (True, False)
+    assert not shared.begins(2)
+
+
+def test_a_signal_from_anyone_else_means_the_present_attempt(shared: SharedState) -> None:
+    assert asked(shared) == (True, False)
+    shared.works(1)
+    assert (shared.requested, shared.overdue) == (False, False)
+
+
+def test_of_a_batch_that_is_called_back_nothing_more_is_begun_and_of_the_next_all(shared: SharedState) -> None:
+    assert (shared.begins(0), shared.begins(1)) == (True, True)
+    assert shared.call_back(1) == 1
+    assert not shared.begins(2)
+    shared.next_batch()
+    assert shared.begins(0)
+
+
+def test_of_a_job_that_both_want_the_child_learns(shared: SharedState) -> None:
+    """It has written that it is about to begin it, so the parent leaves it to the child, who then sees the call."""
+    shared.begins(0)
+    assert (shared.call_back(1), shared.begins(1), shared.furthest(1)) == (0, False, 1)
+
+
+def test_a_job_that_runs_again_is_no_step_back(shared: SharedState) -> None:
+    for job in (0, 1, 2):
+        shared.begins(job)
+    shared.works(0)
+    assert (shared.at_work(1), shared.furthest(1)) == (0, 2)
+    shared.rests()
+    assert shared.at_work(1) is None
+
+
+def test_what_is_said_of_one_batch_is_not_believed_of_another(shared: SharedState) -> None:
+    shared.begins(3)
+    shared.works(3)
+    assert (shared.furthest(2), shared.at_work(2)) == (-1, None)
