@@ -13,6 +13,22 @@ NOT_LONG = "decision 0030: nobody waits for long"
 
 MUTANTS = (
     Mutant(
+        "a busy machine makes batches smaller, and claims more",
+        "issue 14: alone at least 0.6 x the floor",
+        "turno/worker/batch_sizer.py",
+        "max(TARGET_SECONDS, CLAIMS_PER_BATCH * self._claim)",
+        "TARGET_SECONDS",
+        (f"{LENGTHS}::test_where_claims_are_slow_a_batch_is_worth_one_and_nobody_waits_for_long",),
+    ),
+    Mutant(
+        "a slow claim keeps other tenants waiting for as long as it likes",
+        "issue 14: no other tenant waits for more than a group",
+        "turno/worker/batch_sizer.py",
+        "min(LONGEST_SECONDS, max(",
+        "max(0, max(",
+        (f"{LENGTHS}::test_where_claims_are_slow_a_batch_is_worth_one_and_nobody_waits_for_long",),
+    ),
+    Mutant(
         "jobs wait behind a long one",
         NOT_LONG,
         SUPERVISOR,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turno.worker.batch_sizer import LARGEST_BATCH, TARGET_SECONDS, BatchSizer
+from turno.worker.batch_sizer import CLAIMS_PER_BATCH, LARGEST_BATCH, LONGEST_SECONDS, TARGET_SECONDS, BatchSizer
 
 
 def learnt(seconds: float, *, times: int = 40) -> BatchSizer:
@@ -24,6 +24,21 @@ def test_short_ones_are_believed_little_by_little_and_up_to_a_bound() -> None:
 
 def test_a_batch_takes_no_longer_than_others_may_be_kept_waiting() -> None:
     assert learnt(TARGET_SECONDS / 4).of("odd") in (3, 4)
+
+
+def test_where_claims_are_slow_a_batch_is_worth_one_and_nobody_waits_for_long() -> None:
+    sizes = learnt(0.01)
+    assert sizes.of("odd") in (1, 2)
+    for _ in range(40):
+        sizes.claimed_in(0.001)
+    assert sizes.of("odd") in (1, 2)
+    for _ in range(40):
+        sizes.claimed_in(0.005)
+    assert sizes.of("odd") == CLAIMS_PER_BATCH * 0.005 // 0.0101
+    for _ in range(40):
+        sizes.claimed_in(1)
+    assert sizes.of("odd") == LONGEST_SECONDS // 0.0101
+    assert learnt(0.0001).of("odd") == LARGEST_BATCH
 
 
 def test_a_hiccup_is_forgiven_and_a_long_job_is_not() -> None:

@@ -78,8 +78,10 @@ class PoolSource(Source):
             return []
         # After a silence one job is claimed at once, instead of waiting for a batch that may not be there.
         slots = free if timer.plenty else 1
+        asked = monotonic()
         try:
             batches = self._engine.run(self._claimer.claim, worker, slots=slots, sizes=self._together, without=without)
+            self._sizes.claimed_in(monotonic() - asked)
         except psycopg.Error as error:
             log.warning("no claim: %s", in_short(error))
             batches = []
