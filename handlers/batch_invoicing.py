@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from handlers.batch_invoicing_words import WORDS
 from handlers.services.invoicing import invoice_order
 from handlers.services.invoicing_errors import InvoicingError
 from turno import AtMost, InvalidPayload, JobContext, JobHandler, RetryPolicy
@@ -26,6 +27,15 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
     queue = "cold"
     retry = RetryPolicy(max_attempts=4)
     user_errors = (InvoicingError,)
+    words = WORDS
+
+    @classmethod
+    def summary(cls, payload: BatchInvoicingPayload, language: str) -> str:
+        """Return how many orders, and who numbers their invoices."""
+        orders, point = len(payload.order_ids), f"{payload.point_of_sale:05d}"
+        if language == "es":
+            return f"{orders} {'pedido' if orders == 1 else 'pedidos'}, punto de venta {point}"
+        return f"{orders} {'order' if orders == 1 else 'orders'}, point of sale {point}"
 
     @classmethod
     def validate(cls, payload: BatchInvoicingPayload) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from handlers.services.tax_authority import AuthorityRefused, AuthorityUnclear, AuthorityUnreachable, TaxAuthority
 from turno import (
@@ -46,6 +46,14 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
     queue = "cold"
     retry = RetryPolicy(max_attempts=6, first=10.0)
     user_errors = (UnknownInvoice, TooEarly, AuthorityRefused, AuthorityUnreachable, AuthorityUnclear)
+    words: ClassVar = {
+        "es": {
+            "error AuthorityUnreachable": "No se llega a la autoridad fiscal.",
+            "error AuthorityUnclear": "La autoridad fiscal no respondió con claridad.",
+            "error AuthorityRefused": "La autoridad fiscal lo rechazó: {message}",
+            "error UnknownInvoice": "No existe la factura {key} en esta sucursal.",
+        },
+    }
     latest = LATEST
 
     @classmethod

@@ -13,6 +13,8 @@ TOLD = "tests/integration/runner/test_told_errors.py"
 PROBLEMS = "tests/integration/web/test_problem_pages.py"
 HONEST = "section 9: see which orders failed; a batch is done only if nothing of it failed"
 OPERATORS = "section 8: no SQL in what is answered; a database's own words are for operators"
+WORDED = "tests/integration/web/test_type_words.py"
+OWN_TROUBLE = "promise 9: what a tenant stores is read by pages all the same"
 MOUNTED = "tests/integration/web/test_mounted.py"
 HOSTS = "promise 10: Turno is a guest, in an application as in a database"
 HELD = "promise 9: one tenant's requests hold the web for nobody else"
@@ -314,6 +316,30 @@ MUTANTS = (
         "allowed = self._most if most is None else min(most, self._most)",
         "allowed = self._most",
         (f"{MOUNTED}::test_on_a_server_whose_threads_it_would_take_half_of_them_are_streams_at_most",),
+    ),
+    Mutant(
+        "what a handler says of its type is said nowhere",
+        "docs/pages.md: a type's words are its handler's",
+        "turno/web/pages/catalogue.py",
+        "    def gettext(self, message: str) -> str:\n",
+        "    def unused(self, message: str) -> str:\n",
+        (f"{WORDED}::test_a_type_has_its_title_its_words_and_a_line_from_the_payload",),
+    ),
+    Mutant(
+        "a handler's faulty line ends the page that shows it",
+        OWN_TROUBLE,
+        "turno/web/pages/job_view.py",
+        "    except Exception as error:  # noqa: BLE001",
+        "    except UnicodeError as error:  # noqa: BLE001",
+        (f"{WORDED}::test_a_line_that_cannot_be_made_is_left_out",),
+    ),
+    Mutant(
+        "a page reads payloads of any size",
+        HELD,
+        "turno/store/api/jobs.py",
+        " AND pg_column_size(payload) <= %s",
+        " AND %s > 0",
+        (f"{WORDED}::test_a_line_that_cannot_be_made_is_left_out",),
     ),
     Mutant(
         "an application says nothing otherwise than Turno",

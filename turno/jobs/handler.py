@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get
 
 from turno.errors import HandlerMisuse, UserError
 from turno.jobs.retry import RetryPolicy
+from turno.jobs.type_words import TypeWords, unknown_names
 
 if TYPE_CHECKING:
     import builtins
@@ -163,6 +164,7 @@ class JobHandler(ABC, Generic[P]):
     reports over all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions
     whose messages are written for users; of any other exception but a UserError they see a reference only.
     `middleware` are context managers around each attempt, the first outermost, inside its transaction.
+    `words` is what the pages say of the type in each language, see docs/pages.md.
     """
 
     type: ClassVar[str]
@@ -176,6 +178,7 @@ class JobHandler(ABC, Generic[P]):
     reads_company: ClassVar[bool] = False
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
     middleware: ClassVar[tuple[Middleware, ...]] = ()
+    words: ClassVar[TypeWords] = {}
     payload_type: ClassVar[builtins.type[Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -184,6 +187,8 @@ class JobHandler(ABC, Generic[P]):
             raise ValueError(f"{cls.__name__}.group: short jobs share a commit by themselves now; leave it out")
         if Exception in cls.user_errors:
             raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
+        if unknown := unknown_names(cls.words):
+            raise ValueError(f"{cls.__name__}.words: no page asks for {', '.join(unknown)}")
         for origin in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(origin):
                 if isinstance(argument, type):
@@ -207,6 +212,11 @@ class JobHandler(ABC, Generic[P]):
 
         Raises InvalidPayload. What only the database can tell belongs into `handle`.
         """
+
+    @classmethod
+    def summary(cls, payload: P, language: str) -> str:  # noqa: ARG003 - for those that say something
+        """Return a line about a job's payload for people, such as "June 2026, 3 branches"; by default there is none."""
+        return ""
 
     @abstractmethod
     def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:

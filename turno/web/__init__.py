@@ -113,7 +113,7 @@ def install(
         clock=clock,
         tokens=None if principal else TokenCheck(settings),
         payloads=payloads,
-        catalogues=catalogues(locale),
+        catalogues=catalogues(locale, handlers),
         published=published(build_document(ROUTES, handlers, payloads)),
         prefix=url_prefix,
         principal=principal,

@@ -16,6 +16,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 
 from app import LOCALE
+from handlers import build_registry
 from turno.jobs.label import Label
 from turno.runner import exit_codes
 from turno.web.pages.catalogue import OWN, catalogues
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE)}
-EN, ES = (Localizer(language, NOW, catalogues(LOCALE)) for language in LANGUAGES)
+EN, ES = (Localizer(language, NOW, catalogues(LOCALE, build_registry().handlers)) for language in LANGUAGES)
 
 
 def said_in(source: Path) -> dict[str, str | tuple[str, str]]:

@@ -11,6 +11,9 @@ Row = dict[str, Any]
 Reader = psycopg.Cursor[Row]
 
 
+LARGEST_SHOWN = 8_000  # bytes of a payload as it is stored, compressed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Which jobs to list, newest first; `before` is the last id of the page before."""
@@ -56,6 +59,15 @@ def find(reader: Reader, job_id: UUID, user_id: str | None) -> Row | None:
         {"job": job_id, "user": user_id},
     )
     return reader.fetchone()
+
+
+def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
+    """Return the payloads of these jobs, but for those that are large: what is stored beside the row is not read."""
+    reader.execute(
+        "SELECT id, payload FROM background_jobs WHERE id = ANY (%s) AND pg_column_size(payload) <= %s",
+        (list(job_ids), LARGEST_SHOWN),
+    )
+    return {row["id"]: row["payload"] for row in reader}
 
 
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:

@@ -2,13 +2,16 @@
 
 A folder has `<language>/LC_MESSAGES/messages.po` for each language, compiled to `messages.mo` beside it. Its messages
 are names such as `kept`, not English sentences: code looks some of them up by what is stored, such as a reason or an
-error's class. A message for a job's type, `kept batch_invoicing`, stands in place of `kept` for such jobs.
+error's class. What a handler says of its own type stands between the two.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from gettext import NullTranslations, translation
 from pathlib import Path
+from typing import Any
 
+from turno.jobs.handler import JobHandler
+from turno.jobs.type_words import ERROR
 from turno.web.pages.language import LANGUAGES, Language
 
 Catalogues = Mapping[Language, NullTranslations]
@@ -16,12 +19,42 @@ Catalogues = Mapping[Language, NullTranslations]
 OWN = Path(__file__).parent.parent / "locale"
 
 
-def catalogues(application: Path | None = None) -> Catalogues:
-    """Return each language's catalogue; what the application's lacks is looked up in Turno's.
+class HandlerWords(NullTranslations):
+    """What handlers say of their types: `kept monthly_report` stands in place of `kept` for jobs of that type."""
+
+    def __init__(self, handlers: Sequence[type[JobHandler[Any]]], language: Language) -> None:
+        super().__init__()
+        self._said = {
+            _message(handler.type, name): said
+            for handler in handlers
+            for name, said in handler.words.get(language, {}).items()
+        }
+
+    def gettext(self, message: str) -> str:
+        """Return what is said, of a message with a plural the plural."""
+        said = self._said.get(message)
+        return super().gettext(message) if said is None else said if isinstance(said, str) else said[1]
+
+    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
+        """Return what is said of one or of many."""
+        said = self._said.get(msgid1)
+        return super().ngettext(msgid1, msgid2, n) if said is None or isinstance(said, str) else said[n != 1]
+
+
+def _message(job_type: str, name: str) -> str:
+    if name.startswith(ERROR):
+        return name
+    return f"{'type' if name == 'title' else name} {job_type}"
+
+
+def catalogues(application: Path | None = None, handlers: Sequence[type[JobHandler[Any]]] = ()) -> Catalogues:
+    """Return each language's catalogue: the application's, then what handlers say of their types, then Turno's.
 
     Raises FileNotFoundError where the application's folder lacks a language.
     """
-    found = {language: translation("messages", OWN, [language]) for language in LANGUAGES}
+    found: dict[Language, NullTranslations] = {language: HandlerWords(handlers, language) for language in LANGUAGES}
+    for language, catalogue in found.items():
+        catalogue.add_fallback(translation("messages", OWN, [language]))
     if application is None:
         return found
     own = {language: translation("messages", application, [language]) for language in LANGUAGES}

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, TypeVar
 from uuid import UUID
 
@@ -11,11 +10,10 @@ from flask import Response, request
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs
 from turno.store.api import notifications
-from turno.web.http.json_answers import page_of
 from turno.web.http.query import NOT_GIVEN, Text, read_query
 from turno.web.pages.drawing import draw
 from turno.web.pages.job_detail import JobDetail, job_detail
-from turno.web.pages.job_view import JobView, job_view
+from turno.web.pages.job_view import JobView, job_views
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.visit import Visit, reading
 
@@ -93,11 +91,11 @@ def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: Ho
     Where the list was filtered, an ended job has its place there.
     """
     active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MOST_ACTIVE)
-    found = [view for view in (job_view(row, visit) for row in stored_jobs.search(reader, active)) if view.active]
+    found = [view for view in job_views(reader, stored_jobs.search(reader, active), visit) if view.active]
     wanted = None if query.show else query.job
     if wanted and wanted not in [view.body.job_id for view in found]:
         row = stored_jobs.find(reader, wanted, visit.scope.visible_user)
-        found += [job_view(row, visit)] if row else []
+        found += job_views(reader, [row], visit) if row else []
     return found
 
 
@@ -115,5 +113,6 @@ def _jobs(reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: 
         limit=JOBS_SHOWN + 1,
     )
     rows = stored_jobs.search(reader, wanted)
-    page, before = page_of(rows, JOBS_SHOWN, partial(job_view, visit=visit), "id")
-    return {"page": [job for job in page if query.show or job.id not in above], "before": before}
+    page = job_views(reader, rows[:JOBS_SHOWN], visit)
+    shown = [job for job in page if query.show or job.id not in above]
+    return {"page": shown, "before": page[-1].id if len(rows) > len(page) else None}

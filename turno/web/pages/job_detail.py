@@ -9,7 +9,7 @@ from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.api.job_body import CRASH
 from turno.web.http.json_answers import page_of
-from turno.web.pages.job_view import JobView, job_view
+from turno.web.pages.job_view import JobView, job_views
 from turno.web.pages.reasons import of_error, of_job
 from turno.web.pages.visit import Visit
 
@@ -31,7 +31,7 @@ def job_detail(
     reader: stored.Reader, row: stored.Row, visit: Visit, *, state: str | None = None, after: str = "", limit: int
 ) -> JobDetail:
     """Return what is told of a stored job; unless others are asked for, its failed items if there are any."""
-    job = job_view(row, visit)
+    [job] = job_views(reader, [row], visit)
     shown = state or ("failed" if job.body.progress.failed else "done")
     items = stored.items(reader, job.body.job_id, shown, after, limit + 1)
     page, after = page_of(items, limit, partial(_item, visit=visit), "key")

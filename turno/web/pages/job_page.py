@@ -1,5 +1,6 @@
 """GET /jobs/<id>: one job, what it did and what it could not do."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from turno.web.pages.visit import Visit, reading
 job_page = Pages("job_page", __name__)
 
 ITEMS_SHOWN = 100
+LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,15 @@ def show(visit: Visit, job_id: str) -> Response:
     history = [
         _changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.localizer)} for event in events
     ]
-    return draw("turno/job.html", visit=visit, asked=query, detail=detail, unread=unread, events=history)
+    return draw(
+        "turno/job.html", visit=visit, asked=query, detail=detail, unread=unread, events=history, written=_written
+    )
+
+
+def _written(value: Any) -> str:
+    """Return a payload or a result as text, cut where it is long."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if len(text) <= LONGEST_WRITTEN else f"{text[:LONGEST_WRITTEN]} …"
 
 
 def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any]:

@@ -1,14 +1,24 @@
 """A job as the pages show it, on top of what the API says of it."""
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from turno.errors import UnknownJobType
+from turno.jobs.error_record import line_of
 from turno.jobs.job import Status
+from turno.jobs.payload import rebuild
+from turno.store.api import jobs as stored
 from turno.web.addresses import at
 from turno.web.api.job_body import JobBody, job_body
 from turno.web.pages.visit import Visit
+from turno.web.services import services
+
+log = logging.getLogger(__name__)
 
 # Labels of a job that does not keep its user from starting another.
+LONGEST_SUMMARY = 200
 PUT_OFF = frozenset({"scheduled", "needs review"})
 
 
@@ -21,6 +31,8 @@ class JobView:
     state: str
     count: str
     failed_count: str
+    summary: str
+    payload: Any  # None where it is too large to be shown
 
     @property
     def id(self) -> str:
@@ -54,8 +66,13 @@ class JobView:
         return f"{100 * part / max(1, self.body.progress.total):.2f}%"
 
 
-def job_view(row: dict[str, Any], visit: Visit) -> JobView:
-    """Return a stored job as the visitor may see it."""
+def job_views(reader: stored.Reader, rows: Sequence[stored.Row], visit: Visit) -> list[JobView]:
+    """Return stored jobs as the visitor may see them."""
+    payloads = stored.payloads(reader, [row["id"] for row in rows])
+    return [_job_view(row, payloads.get(row["id"]), visit) for row in rows]
+
+
+def _job_view(row: stored.Row, payload: Any, visit: Visit) -> JobView:
     body = job_body(row, at(""), operator=visit.scope.principal.operator)
     localizer, progress = visit.localizer, body.progress
     return JobView(
@@ -64,4 +81,20 @@ def job_view(row: dict[str, Any], visit: Visit) -> JobView:
         state=localizer.say(body.label, n=progress.failed),
         count=localizer.say("count", done=localizer.number(progress.done), total=localizer.number(progress.total)),
         failed_count=localizer.say("failed count", n=progress.failed) if progress.failed else "",
+        summary=_summary(body.type, payload, localizer.language),
+        payload=payload,
     )
+
+
+def _summary(job_type: str, payload: Any, language: str) -> str:
+    """Return the handler's line about a payload; a handler that fails at it says nothing."""
+    if payload is None:
+        return ""
+    try:
+        handler = services().registry.handler(job_type)
+        return str(handler.summary(rebuild(handler.payload_type, payload), language))[:LONGEST_SUMMARY]
+    except UnknownJobType:
+        return ""
+    except Exception as error:  # noqa: BLE001 - a payload of another version, or whatever a handler's code raises
+        log.warning("no summary of a %s: %s at %s", job_type, type(error).__name__, line_of(error))
+        return ""

@@ -1,0 +1,38 @@
+"""What the pages say of invoicing, in each language."""
+
+WORDS = {
+    "en": {
+        "title": "Invoicing",
+        "kept": ("{n} order was invoiced and stays so.", "{n} orders were invoiced and stay so."),
+        "kept nothing": "Nothing was invoiced.",
+        "do rest": "Go on with the rest: what is invoiced is not invoiced again.",
+        "do mend": "Mend what the reasons below name, then retry just those orders.",
+        "happened some": ("{n} order could not be invoiced.", "{n} orders could not be invoiced."),
+        "items": "Its orders",
+        "items failed": "Failed",
+        "items done": "Invoiced",
+        "result": "Invoice",
+        "no items failed": "No order failed.",
+        "no items done": "No order is invoiced by this job.",
+        "item": "Order",
+    },
+    "es": {
+        "title": "Facturación",
+        "kept": ("{n} pedido se facturó y queda así.", "{n} pedidos se facturaron y quedan así."),
+        "kept nothing": "No se facturó nada.",
+        "do rest": "Seguí con el resto: lo facturado no se vuelve a facturar.",
+        "do mend": "Corregí lo que dicen los motivos de abajo y reintentá solo esos pedidos.",
+        "happened some": ("{n} pedido no se pudo facturar.", "{n} pedidos no se pudieron facturar."),
+        "items": "Sus pedidos",
+        "items failed": "Con error",
+        "items done": "Facturados",
+        "result": "Factura",
+        "no items failed": "Ningún pedido falló.",
+        "no items done": "Este trabajo no facturó ningún pedido.",
+        "item": "Pedido",
+        "error UnknownPointOfSale": "Ese punto de venta no existe: elegí uno de esta sucursal, o registralo primero.",
+        "error UnknownOrder": "No hay ningún pedido {key} en esta sucursal: revisá el número, o cargalo primero.",
+        "error EmptyOrder": "El pedido {key} no tiene renglones para facturar: cargá lo vendido y facturalo de nuevo.",
+        "error AlreadyInvoiced": "El pedido {key} ya tenía su factura: no se emitió otra.",
+    },
+}
