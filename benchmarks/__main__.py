@@ -11,6 +11,7 @@ import click
 from benchmarks.benchmark import Benchmark, Options
 
 NAMES = (
+    "adopt",
     "dispatch",
     "http",
     "spawn",

@@ -20,6 +20,7 @@ pytest_plugins = [
     "tests.installation",
     "tests.api",
     "tests.site",
+    "tests.wheel",
 ]
 
 # `--hypothesis-profile=soak` lets the stateful tests run for hours; CI itself runs the same examples each time.

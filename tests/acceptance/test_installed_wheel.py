@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import tomllib
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.installation import ROOT
+from tests.wheel import run
 from turno.servers.free_port import free_port
 from turno.servers.wait import wait_until
 
@@ -60,33 +58,6 @@ PROJECT = {
         HANDLERS = [Greet]
     """,
 }
-
-
-def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=100)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run("uv", "build", "--quiet", "--wheel", "--out-dir", str(folder), cwd=ROOT)
-    (built,) = folder.glob("turno_jobs-*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the programs of an environment are that has the wheel and what it requires."""
-    folder = tmp_path_factory.mktemp("environment")
-    pins = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["constraint-dependencies"]
-    (folder / "pins.txt").write_text("\n".join(pins))
-    run("uv", "venv", "--quiet", "--python", sys.executable, str(folder / "venv"), cwd=folder)
-    python = folder / "venv" / "bin" / "python"
-    install = ("uv", "pip", "install", "--quiet", "--constraints", "pins.txt", "--python", str(python))
-    run(*install, str(wheel), cwd=folder)
-    return python.parent
 
 
 @pytest.fixture

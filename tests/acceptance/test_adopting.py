@@ -1,0 +1,143 @@
+"""A running application adopts Turno: from the wheel to the first job over its own schemas, in six commands.
+
+Its package is called `app`, its customers have a schema each, and it goes on working all the while.
+"""
+
+from __future__ import annotations
+
+import os
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Self
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from tests.wheel import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.deep
+
+SCHEMAS = ("suc0001", "suc0002")
+BEFORE = """
+CREATE TABLE {0}.orders (id integer PRIMARY KEY, month text NOT NULL, amount numeric NOT NULL);
+CREATE TABLE {0}.reports (month text PRIMARY KEY, amount numeric NOT NULL);
+INSERT INTO {0}.orders VALUES (1, '2026-06', 10.50), (2, '2026-06', 20.00), (3, '2026-07', 99.00);
+"""
+HANDLER = """
+from dataclasses import dataclass
+
+from turno import JobHandler
+
+
+@dataclass(frozen=True)
+class Month:
+    month: str
+
+
+class MonthlyReport(JobHandler[Month]):
+    type = "monthly_report"
+
+    def handle(self, job, payload):
+        row = job.connection.execute(
+            "INSERT INTO reports SELECT month, sum(amount) FROM orders WHERE month = %s GROUP BY month"
+            " RETURNING amount",
+            [payload.month],
+        ).fetchone()
+        return {"amount": str(row[0])}
+"""
+ENQUEUE = """
+import os
+
+import psycopg
+import turno
+
+with psycopg.connect(os.environ["APP_DATABASE"]) as connection:
+    for branch in ("suc0001", "suc0002"):
+        turno.enqueue(connection, branch, "monthly_report", month="2026-06")
+"""
+
+
+class Application:
+    """The application at work as its own role: reads, writes, takes advisory locks, opens sessions."""
+
+    def __init__(self, url: str) -> None:
+        self.rounds = 0
+        self.refused: list[str] = []
+        self._url = url
+        self._over = Event()
+        self._thread = Thread(target=self._work)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._over.wait(0.02):
+            try:
+                with psycopg.connect(self._url) as connection:
+                    for schema in SCHEMAS:
+                        connection.execute("SELECT pg_advisory_xact_lock(42)")
+                        at = sql.Identifier(schema)
+                        connection.execute(sql.SQL("SELECT sum(amount) FROM {}.orders").format(at))
+                        connection.execute(sql.SQL("UPDATE {}.orders SET amount = amount WHERE id = 3").format(at))
+                self.rounds += 1
+            except psycopg.Error as error:
+                self.refused.append(str(error))
+
+
+@pytest.fixture
+def erp(each_new_database: str) -> Iterator[str]:
+    """The application's own login, who owns its customers' schemas."""
+    role = f"erp_{os.urandom(4).hex()}"
+    with psycopg.connect(each_new_database, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'erp'").format(sql.Identifier(role)))
+        for schema in SCHEMAS:
+            admin.execute(
+                sql.SQL("CREATE SCHEMA {} AUTHORIZATION {}").format(sql.Identifier(schema), sql.Identifier(role))
+            )
+    url = make_conninfo(each_new_database, user=role, password="erp")
+    with psycopg.connect(url, autocommit=True) as application:
+        for schema in SCHEMAS:
+            application.execute(BEFORE.format(schema).encode())
+    yield url
+    with psycopg.connect(each_new_database, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP OWNED BY {0} CASCADE; DROP ROLE {0}").format(sql.Identifier(role)))
+
+
+def test_six_commands_lead_to_the_first_jobs_over_schemas_that_were_here(
+    each_new_database: str, erp: str, programs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text('"""The application."""\n')
+    (tmp_path / "app" / "close_month.py").write_text(ENQUEUE)
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    environment = kept | {"APP_DATABASE": erp, "EXEC_SLOT_DIR": str(tmp_path / "slots")}
+
+    def command(program: str, *arguments: str) -> str:
+        return run(str(programs / program), *arguments, cwd=tmp_path, env=environment)
+
+    find = "SELECT nspname AS slug, nspname AS schema FROM pg_namespace WHERE nspname LIKE 'suc%'"
+    with Application(erp) as application:
+        # The first of the six is `pip install turno-jobs`.
+        command("turno", "init", "--package", "app.jobs", "--database-url", each_new_database)
+        (tmp_path / "app" / "jobs" / "monthly_report.py").write_text(HANDLER)
+        command("turno", "migrate", "--yes")
+        command("turno", "tenant", "add", "--from-query", find)
+        command("python", "-m", "app.close_month")
+        command("turno", "worker")
+    assert application.refused == []
+    assert application.rounds > 0
+    with psycopg.connect(erp) as connection:
+        for schema in SCHEMAS:
+            table = sql.Identifier(schema, "reports")
+            rows = connection.execute(sql.SQL("SELECT month, amount::text FROM {}").format(table)).fetchall()
+            assert rows == [("2026-06", "30.50")], schema
