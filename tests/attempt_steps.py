@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from turno.errors import ClaimLost
 from turno.store.handler import attempts, batches
 from turno.store.handler.batches import Result
-from turno.store.pipeline import Statement, exchange, raise_first_error
+from turno.store.pipeline import Statement, raise_first_error, run_pipeline
 from turno.store.refusals import named_refusals
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def complete_batch(session: Session, results: Sequence[Result], mark: UUID) -> N
 
 
 def _take(session: Session, statements: Sequence[Statement]) -> list[Any]:
-    answers = exchange(session, statements)
+    answers = run_pipeline(session, statements)
     with named_refusals():
         raise_first_error(session, answers)
     return answers

@@ -16,5 +16,5 @@ def several(_source: PoolSource, _job_type: str) -> int:
 
 if "LONG" in os.environ:  # not in the test's own process
     PoolSource._together = several  # type: ignore[assignment,method-assign]
-    child.LONG = float(os.environ["LONG"])
-    executor.TOGETHER = float(os.environ.get("TOGETHER", "0.02"))
+    child.LONG_SECONDS = float(os.environ["LONG"])
+    executor.SHARED_SECONDS = float(os.environ.get("TOGETHER", "0.02"))

@@ -4,8 +4,8 @@ from typing import Protocol
 
 from turno.jobs.job import JobRef
 
-# The variable that tells a launched worker its place on the host; no other process has it.
-PLACE_VARIABLE = "TURNO_SLOT"
+# The variable that tells a launched worker its slot on the host; no other process has it.
+SLOT_VARIABLE = "TURNO_SLOT"
 # Arguments that mark a launched worker: every process may read a command line, also of a process closed to tracing.
 LAUNCHED = ("-X", "turno-launched")
 

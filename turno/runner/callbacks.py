@@ -8,12 +8,13 @@ from turno.runner.shared_state import SharedState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerCallbacks:
-    """The state shared with the parent, and what the executor calls: `moved` when people can see a change of the job.
+    """The state shared with the parent, and what the executor calls.
 
-    `started` is called when a transaction is open for jobs, `tidy` after each call of a handler.
+    `progressed` is called when people can see a change of the job, `started` when a transaction is open for jobs,
+    `tidy` after each call of a handler.
     """
 
     shared: SharedState = field(default_factory=SharedState)
-    moved: Callable[[], None] = lambda: None
+    progressed: Callable[[], None] = lambda: None
     started: Callable[[], None] = lambda: None
     tidy: Callable[[], None] = lambda: None

@@ -18,7 +18,7 @@ from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
 from turno.runner.callbacks import WorkerCallbacks
-from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.session import collided
 from turno.runner.shared_state import SharedState
 from turno.store.outage import in_short, unreachable
@@ -73,7 +73,7 @@ class BatchLoop:
         self._channel = channel
         self._shared = shared
         self._callbacks = WorkerCallbacks(
-            shared=shared, moved=self._report_progress, started=self._start, tidy=_end_leftovers
+            shared=shared, progressed=self._report_progress, started=self._start, tidy=_end_leftovers
         )
         self._jobs_run = 0
         self._began: float | None = None
@@ -114,7 +114,7 @@ class BatchLoop:
         at = self._shared.at_work_now
         # Never blocks: a parent that is stopped does not read, and one that is gone needs no report.
         with suppress(OSError):
-            self._channel.send(Word(MOVED, at).packed(), socket.MSG_DONTWAIT)
+            self._channel.send(Word(PROGRESSED, at).packed(), socket.MSG_DONTWAIT)
 
     def _has_run_enough(self) -> bool:
         most = self._config.memory_mb

@@ -40,7 +40,7 @@ class AttemptContext:
         started: Started,
         shared: SharedState,
         sessions: SessionSource,
-        moved: Callable[[], None],
+        progressed: Callable[[], None],
         handler: type[JobHandler[Any]],
         handler_of: Callable[[str], type[JobHandler[Any]]],
     ) -> None:
@@ -64,7 +64,7 @@ class AttemptContext:
         self._transaction = transaction
         self._shared = shared
         self._handler_of = handler_of
-        self._moved = moved
+        self._progressed = progressed
         self._sessions = sessions
         self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
         self._claim = claim
@@ -100,7 +100,7 @@ class AttemptContext:
             asked = attempts.progress(self._second_session(), self._claim, done, total, message)
         except psycopg.errors.LockNotAvailable:
             return
-        self._moved()
+        self._progressed()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
 
@@ -176,7 +176,7 @@ class AttemptContext:
         """Stop here if somebody asked to, or if the worker is stopping and the work is committed."""
         self.stop_if_overdue()
         if drain:
-            self._moved()
+            self._progressed()
         if asked:
             raise CancelRequested("somebody asked for this job to be cancelled")
         if drain and self._shared.requested:

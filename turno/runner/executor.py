@@ -28,7 +28,7 @@ from turno.store.outage import unreachable
 log = logging.getLogger(__name__)
 
 COLLISIONS = 4  # tries of one attempt whose transaction met a deadlock, a serialization failure or a lock timeout
-TOGETHER = 0.02  # seconds after which a transaction is committed, though more jobs could share it
+SHARED_SECONDS = 0.02  # after which a transaction is committed, though more jobs could share it
 LOST = "lost"  # the status of a job whose claim was lost, or whose commit was not confirmed
 
 
@@ -135,7 +135,7 @@ class Run:
             self._handler.alone
             or number + 1 == len(self._batch)
             or opened is None
-            or monotonic() - opened > TOGETHER
+            or monotonic() - opened > SHARED_SECONDS
             or self._batch[number + 1].job_id not in self._transaction.found
         )
 
@@ -150,7 +150,7 @@ class Run:
             started=started,
             shared=callbacks.shared,
             sessions=self._executor.sessions,
-            moved=callbacks.moved,
+            progressed=callbacks.progressed,
             handler=self._handler,
             handler_of=self._executor.registry.handler,
         )

@@ -1,7 +1,7 @@
 """What a worker's parent and its children send each other, over a socket that keeps packets apart.
 
-The parent sends one batch at a time, the child sends words about it: that one of its jobs moved, at last how many of
-them are over. Those that are not over are the parent's again.
+The parent sends one batch at a time, the child sends words about it: that one of its jobs progressed, at last how many
+of them are over. Those that are not over are the parent's again.
 """
 
 import pickle
@@ -13,7 +13,7 @@ from uuid import UUID
 from turno.jobs.claim import Batch, Claim
 
 LARGEST_PACKET = 65536  # bytes; a batch of a hundred claims needs a third of it
-MOVED, FREE, LEAVING = b"~", b".", b"!"
+PROGRESSED, FREE, LEAVING = b"~", b".", b"!"
 _WORD = struct.Struct("!cHI")
 
 
@@ -32,9 +32,9 @@ def unpacked(packet: bytes) -> Batch:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """`kind` is MOVED, FREE (it is over, and the child takes more) or LEAVING (it takes no more).
+    """`kind` is PROGRESSED, FREE (it is over, and the child takes more) or LEAVING (it takes no more).
 
-    `jobs` is the place of the one that moved, or how many it is done with, in `micros` microseconds.
+    `jobs` is the place of the one that progressed, or how many it is done with, in `micros` microseconds.
     """
 
     kind: bytes

@@ -11,7 +11,7 @@ from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
-from turno.store.pipeline import Statement, exchange, raise_first_error, rows_of
+from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
 from turno.tenancy.identity.session import UNCHANGED
 from turno.tenancy.identity.tenant import HandlerLogin
 
@@ -91,7 +91,7 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
 
     def clean(self) -> None:
         """Undo what a job may have done to the session. One network round trip."""
-        answers = exchange(self, self.cleaning)
+        answers = run_pipeline(self, self.cleaning)
         raise_first_error(self, answers)
         (self.cleaned,) = rows_of(self, answers[-1])
 

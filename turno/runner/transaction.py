@@ -19,14 +19,14 @@ from turno.store.handler import attempts, batches
 from turno.store.handler.attempts import COMMIT, Started
 from turno.store.handler.batches import Result
 from turno.store.outage import in_short, unreachable
-from turno.store.pipeline import Statement, exchange, raise_first_error, rows_of
+from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
 from turno.store.refusals import named_refusals
 from turno.tenancy.identity.session import NotConfined, believe_confined
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-BELIEVED = 0.02  # seconds after a fetch in which its other jobs are begun without another
+FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, in which its other jobs are begun without another one
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
 # Only where the mark is still the one before, else by zero: whoever ended the transaction behind our back is found out.
@@ -130,7 +130,7 @@ class BatchTransaction(LentSession):
         session = self._session
         ending = [self._ends(), COMMIT, *(session.cleaning if session.cleaned is None else ())]
         opening = self._opening(following)
-        answers = exchange(session, ending, *opening)
+        answers = run_pipeline(session, ending, *opening)
         with named_refusals():
             raise_first_error(session, answers[: len(ending)])
         self._committed()
@@ -193,7 +193,7 @@ class BatchTransaction(LentSession):
         """Return what opens a transaction for the first of these, after a look at all of them if that is due."""
         if not claims:
             return ()
-        if claims[0].job_id in self.found and monotonic() - self._fetched < BELIEVED:
+        if claims[0].job_id in self.found and monotonic() - self._fetched < FETCH_BELIEVED_SECONDS:
             return (attempts.beginning(claims[0]),)
         return _fetching(claims)
 
@@ -252,7 +252,7 @@ def _fetching(claims: Batch) -> tuple[Sequence[Statement], ...]:
 
 def _taken(session: HandlerConnection, *transactions: Sequence[Statement]) -> list[PGresult]:
     """Send these and return their answers; raises what refuses any of them."""
-    answers = exchange(session, *transactions)
+    answers = run_pipeline(session, *transactions)
     with named_refusals():
         raise_first_error(session, answers)
     return answers

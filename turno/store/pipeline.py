@@ -17,7 +17,7 @@ Session = psycopg.Connection[Any]
 Statement: TypeAlias = tuple[LiteralString, Sequence[object]]
 
 
-def exchange(session: Session, *transactions: Sequence[Statement]) -> list[PGresult]:
+def run_pipeline(session: Session, *transactions: Sequence[Statement]) -> list[PGresult]:
     """Return the answer to each statement; after the first that is refused, no other of its transaction is run.
 
     Each of `transactions` is one, unless a BEGIN or a COMMIT in it says otherwise. A refusal is in its answer, see

@@ -17,7 +17,7 @@ from turno.jobs.registry import Registry
 from turno.maintenance.schedule import SWEEP
 from turno.process_name import process_name
 from turno.queues.exec.slots import Slot
-from turno.queues.interface import PLACE_VARIABLE
+from turno.queues.interface import SLOT_VARIABLE
 from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.child_main import ChildConfig
 from turno.runner.executor import Executor
@@ -48,16 +48,16 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     Like every worker it reads the settings itself: what forks its children must be forked before that.
     """
     registry = named_handlers(public_settings().handlers)
-    place = _place()
-    forks = ForkServer(_child_config(registry, keep=0, jobs=1), drop=partial(_drop, place))
+    slot = _slot()
+    forks = ForkServer(_child_config(registry, keep=0, jobs=1), drop=partial(_drop, slot))
     settings = read_settings()
     engine = supervisor_link(settings)
     # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
-    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP if place is not None else math.inf, steady=False)
+    sweeps = _sweeps(settings, registry, first=FIRST_SWEEP if slot is not None else math.inf, steady=False)
     return Supervisor(
         backend="exec",
         engine=engine,
-        source=ExecSource(engine=engine, registry=registry, job_id=job_id, place=place),
+        source=ExecSource(engine=engine, registry=registry, job_id=job_id, slot=slot),
         forks=forks,
         unlock=_unlock(settings, engine, registry),
         registry=registry,
@@ -131,11 +131,11 @@ def _polling(
     return PoolSource(engine=engine, hints=hints, registry=registry, queues=queues, backend=backend)
 
 
-def _drop(place: Slot | None = None) -> None:
+def _drop(slot: Slot | None = None) -> None:
     """Close, in the fork server, the descriptors that belong to the supervisor only."""
     discard()
-    if place is not None:
-        place.close()
+    if slot is not None:
+        slot.close()
 
 
 def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim, str], Claim]:
@@ -198,7 +198,7 @@ def _timings(settings: Settings) -> Timings:
     )
 
 
-def _place() -> Slot | None:
+def _slot() -> Slot | None:
     # Started by hand, a worker has no slot and asks for none.
-    handed = os.environ.pop(PLACE_VARIABLE, "")
+    handed = os.environ.pop(SLOT_VARIABLE, "")
     return Slot.inherited(handed) if handed else None

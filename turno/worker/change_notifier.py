@@ -14,7 +14,7 @@ from turno.store.outage import in_short
 
 log = logging.getLogger(__name__)
 
-REST = 20  # times what a notification took: so notifying takes at most a twentieth of the supervisor's time
+REST_FACTOR = 20  # times what a notification took: so notifying takes at most a twentieth of the supervisor's time
 SHORTEST_REST = 0.005  # seconds
 LONGEST_REST = 1.0  # seconds: one slow notification, such as behind a flood of them, delays the next no longer
 
@@ -47,4 +47,4 @@ class ChangeNotifier:
         except psycopg.Error as error:
             log.warning("live streams not notified: %s", in_short(error))
         done = monotonic()
-        self._rested_at = done + min(max(SHORTEST_REST, REST * (done - now)), LONGEST_REST)
+        self._rested_at = done + min(max(SHORTEST_REST, REST_FACTOR * (done - now)), LONGEST_REST)

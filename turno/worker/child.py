@@ -11,12 +11,12 @@ from uuid import UUID
 
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes
-from turno.runner.protocol import LARGEST_PACKET, LEAVING, MOVED, Word, packed
+from turno.runner.protocol import LARGEST_PACKET, LEAVING, PROGRESSED, Word, packed
 from turno.runner.shared_state import SharedState
 from turno.worker import crash_reasons
 
-LONG = 0.1  # seconds after which other jobs no longer wait for the child of this one
-SHOWN_AFTER = 0.05  # seconds after which people see that a job runs
+LONG_SECONDS = 0.1  # after which other jobs no longer wait for the child of this one
+SHOWN_AFTER_SECONDS = 0.05  # after which people see that a job runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Child:
         back: Batch = ()
         while packet := _packet(self.channel):
             word = Word.of(packet)
-            if word.kind == MOVED:
+            if word.kind == PROGRESSED:
                 reports.append(Report(self.claims[word.jobs : word.jobs + 1]))
                 continue
             done, back = self.claims[: word.jobs], self.claims[word.jobs :]
@@ -122,7 +122,7 @@ class Child:
     @property
     def long_from(self) -> float:
         """The moment from which what it runs is a long job, on the monotonic clock."""
-        return self.since + LONG
+        return self.since + LONG_SECONDS
 
     @property
     def more(self) -> bool:
@@ -156,7 +156,7 @@ class Child:
     def show_at(self) -> float:
         """The moment at which its present job is to be shown as running; infinite if none is, or it is shown."""
         token = self._current_token
-        return math.inf if token in (None, self._shown) else max(self.since + SHOWN_AFTER, self._show_at)
+        return math.inf if token in (None, self._shown) else max(self.since + SHOWN_AFTER_SECONDS, self._show_at)
 
     def shown(self, claim: Claim) -> None:
         """Note that the job is shown as running."""

@@ -131,7 +131,7 @@ def test_who_leaves_looks_once_more_after_giving_up_its_place(world: ExampleInst
     world.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until somebody has swept
     place = LastPlace(world, regained=regained)
     engine = EngineLink(lambda: world.engine)
-    source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, place=place)
+    source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=place)
     worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
     assert [claim.job_id for (claim,) in source.take(worker, 1)] == ([place.left] if regained else [])
     assert source.exhausted is not regained
@@ -160,9 +160,7 @@ class Idler:
         self.now = 0.0
         self.place = FreePlace()
         engine = EngineLink(lambda: world.engine)
-        self.source = ExecSource(
-            engine=engine, registry=REGISTRY, job_id=None, place=self.place, clock=lambda: self.now
-        )
+        self.source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=self.place, clock=lambda: self.now)
         self.worker = engine.run(tickets.start_worker, backend="exec", host="test", pid=1)
 
     def looks(self) -> list[UUID]:

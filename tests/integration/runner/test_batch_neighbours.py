@@ -17,14 +17,14 @@ from turno import crash_points
 from turno.jobs.handler import JobContext
 from turno.runner import executor, transaction
 from turno.runner.session import CLEAN, HandlerConnection
-from turno.store.pipeline import Statement, exchange
+from turno.store.pipeline import Statement, run_pipeline
 
 
 @pytest.fixture(autouse=True)
 def grouped(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     world.backend = "pool"
-    monkeypatch.setattr(executor, "TOGETHER", 60.0)  # whatever else the machine does
-    monkeypatch.setattr(transaction, "BELIEVED", 60.0)
+    monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # whatever else the machine does
+    monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", 60.0)
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
     yield
     RUNS.clear()
@@ -147,9 +147,9 @@ def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
 
     def counting(session: HandlerConnection, *units: Sequence[Statement]) -> list[PGresult]:
         messages.append(sum(map(len, units)))
-        return exchange(session, *units)
+        return run_pipeline(session, *units)
 
-    monkeypatch.setattr(transaction, "exchange", counting)
+    monkeypatch.setattr(transaction, "run_pipeline", counting)
     jobs = [world.enqueue({"how": "ok"}, handler=OddAlone) for _ in range(4)]
     (claims,) = claim_batches_here(world)
     execute_batch_here(world, claims)
@@ -175,7 +175,7 @@ def test_alone_what_one_leaves_in_the_session_is_cleaned_before_the_next(world: 
 def test_alone_the_next_is_looked_up_again_where_that_was_long_ago(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, believed: float
 ) -> None:
-    monkeypatch.setattr(transaction, "BELIEVED", believed)
+    monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", believed)
     cancel = "UPDATE background_jobs SET cancel_requested_at = now() WHERE payload ->> 'text' = 'G1'"
 
     def cancel_the_next(_job: JobContext) -> None:

@@ -31,7 +31,7 @@ from turno.testing.invariants import judge_of
 @pytest.fixture(autouse=True)
 def batched(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     world.backend = "pool"
-    monkeypatch.setattr(executor, "TOGETHER", 60.0)  # whatever else the machine does
+    monkeypatch.setattr(executor, "SHARED_SECONDS", 60.0)  # whatever else the machine does
     TRIES.clear()
     RUNS.clear()
     HOOKS.clear()
@@ -355,7 +355,7 @@ def test_alone_each_has_a_commit_of_its_own(world: ExampleInstallation) -> None:
 def test_who_takes_long_is_the_last_to_share_its_commit(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executor, "TOGETHER", 0.0)
+    monkeypatch.setattr(executor, "SHARED_SECONDS", 0.0)
     jobs = run(world, *["transaction"] * 3)
     assert len({job["result"]["transaction"] for job in jobs}) == 3
 

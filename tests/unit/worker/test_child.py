@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 
 from turno.jobs.claim import Batch, Claim
-from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, MOVED, Word, unpacked
+from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.shared_state import SharedState
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.child import SHOWN_AFTER, Child, Report
+from turno.worker.child import SHOWN_AFTER_SECONDS, Child, Report
 
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
 
@@ -79,7 +79,7 @@ def test_it_is_done_with_a_batch_and_takes_the_next(scene: Scene) -> None:
 def test_what_moved_has_not_ended(scene: Scene) -> None:
     batch = a_batch()
     scene.child.assign(batch)
-    assert scene.says(MOVED, 1) == ([Report(batch[1:2])], ())
+    assert scene.says(PROGRESSED, 1) == ([Report(batch[1:2])], ())
     assert scene.child.claims == batch
 
 
@@ -161,7 +161,7 @@ def test_each_job_that_is_long_is_shown_once(scene: Scene) -> None:
     assert scene.child.show_at == float("inf")
     for job in (0, 1):
         scene.works(job)
-        assert 0 < scene.child.show_at - monotonic() <= SHOWN_AFTER
+        assert 0 < scene.child.show_at - monotonic() <= SHOWN_AFTER_SECONDS
         assert scene.child.current == batch[job]
         scene.child.shown(batch[job])
         assert scene.child.show_at == float("inf")

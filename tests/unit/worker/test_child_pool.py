@@ -13,7 +13,7 @@ import pytest
 
 from turno.jobs.claim import Batch, Claim
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.worker.child import LONG, Child
+from turno.worker.child import LONG_SECONDS, Child
 from turno.worker.child_pool import ChildPool, FreeSlots
 from turno.worker.timings import PoolSize
 
@@ -42,7 +42,7 @@ class FakeChild:
 def at(slug: str, *, seconds: float = 10.0) -> FakeChild:
     login = HandlerLogin(slug=slug, schema="t_0123456789ab", role="r", epoch=0)
     claim = Claim(job_id=uuid4(), token=uuid4(), attempt=1, type="odd", version=1, tenant_id=1, login=login)
-    return FakeChild((claim,), long_from=monotonic() - seconds + LONG)
+    return FakeChild((claim,), long_from=monotonic() - seconds + LONG_SECONDS)
 
 
 def pool(*children: FakeChild, size: PoolSize = SIZE, idle_after: float = 60.0) -> ChildPool:
@@ -70,7 +70,7 @@ def test_with_all_at_long_jobs_there_is_room_for_others() -> None:
 def test_a_short_job_is_worth_waiting_for() -> None:
     busy = pool(at("a"), at("a", seconds=0.0))
     assert busy.free == FreeSlots(0)
-    assert 0 < busy.reserve_opens_at - monotonic() <= LONG
+    assert 0 < busy.reserve_opens_at - monotonic() <= LONG_SECONDS
 
 
 def test_the_reserve_is_bounded() -> None:

@@ -12,7 +12,7 @@ from turno import crash_points
 from turno.handed_secrets import handed_over
 from turno.jobs.job import JobRef
 from turno.queues.exec.slots import Slot, SlotFolder
-from turno.queues.interface import LAUNCHED, PLACE_VARIABLE
+from turno.queues.interface import LAUNCHED, SLOT_VARIABLE
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ExecQueue:
                     **self._environment,
                     "PYTHONPATH": os.pathsep.join(filter(None, (str(self._root), self._environment.get("PYTHONPATH")))),
                     "TURNO_DOTENV": "read",
-                    PLACE_VARIABLE: slot.handed,
+                    SLOT_VARIABLE: slot.handed,
                     **secrets,
                 },
                 stdin=subprocess.DEVNULL,

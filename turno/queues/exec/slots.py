@@ -1,7 +1,7 @@
 """Bounds the spawned workers of one host, over all its web processes: each holds the lock of one file.
 
 A lock belongs to the open file, which the worker inherits, so it is released however the worker ends. The file's text
-is the tenant whose job the worker runs. Some more places are in reserve, for tenants that have none.
+is the tenant whose job the worker runs. Some more slots are in reserve, for tenants that have none.
 """
 
 import fcntl
@@ -21,10 +21,10 @@ class UnsafeSlotFolder(TurnoError):
 
 
 class Slot:
-    """The place of one worker; `descriptor` is the locked file, which the worker inherits."""
+    """The slot of one worker; `descriptor` is the locked file, which the worker inherits."""
 
     def __init__(self, descriptor: int, path: Path, limit: int) -> None:
-        """`limit` is how many ordinary places there are."""
+        """`limit` is how many ordinary slots there are."""
         self.descriptor = descriptor
         self._path = path
         self._limit = limit
@@ -41,25 +41,25 @@ class Slot:
         return f"{self.descriptor}:{self._limit}"
 
     def use_for(self, tenant: str) -> None:
-        """Write down whose job is run in this place; nobody's if empty."""
+        """Write down whose job is run in this slot; nobody's if empty."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, tenant.encode(), 0)
 
     def ordinary(self) -> bool:
-        """Say whether anybody's job may be run here, not only one of a tenant that has no other place.
+        """Say whether anybody's job may be run here, not only one of a tenant that has no other slot.
 
-        A place in reserve is exchanged for an ordinary one, if one is free.
+        A slot in reserve is exchanged for an ordinary one, if one is free.
         """
         return self._path.name.startswith(ORDINARY) or self._move()
 
     def others(self) -> frozenset[str]:
-        """Return the tenants that have other places on this host."""
+        """Return the tenants that have other slots on this host."""
         folder = self._path.parent
         others = {*folder.glob(f"{ORDINARY}-*"), *folder.glob(f"{RESERVE}-*")} - {self._path}
         return frozenset(filter(None, map(_read, others)))
 
     def release(self) -> None:
-        """Give the place back."""
+        """Give the slot back."""
         self.use_for("")
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
@@ -70,14 +70,14 @@ class Slot:
         return _lock(self.descriptor)
 
     def close(self) -> None:
-        """Close this process's share; the place stays taken while another process has it open."""
+        """Close this process's share; the slot stays taken while another process has it open."""
         os.close(self.descriptor)
 
     def _move(self) -> bool:
-        for path in _places(self._path.parent, ORDINARY, self._limit):
+        for path in _paths(self._path.parent, ORDINARY, self._limit):
             if (descriptor := _open_locked(path)) is not None:
                 self.use_for("")
-                os.dup2(descriptor, self.descriptor)  # which closes the file of the place in reserve, and so frees it
+                os.dup2(descriptor, self.descriptor)  # which closes the file of the slot in reserve, and so frees it
                 os.close(descriptor)
                 self._path = path
                 return True
@@ -96,11 +96,11 @@ class SlotFolder:
         """Return a free slot for a tenant's job, or None if there is none for it; never waits."""
         self._prepare()
         taken = set()
-        for path in _places(self.folder, ORDINARY, self.limit):
+        for path in _paths(self.folder, ORDINARY, self.limit):
             if (slot := self._slot(path, tenant)) is not None:
                 return slot
             taken.add(_read(path))
-        for path in _places(self.folder, RESERVE, self.reserve):
+        for path in _paths(self.folder, RESERVE, self.reserve):
             if tenant in taken:
                 break
             if (slot := self._slot(path, tenant)) is not None:
@@ -122,7 +122,7 @@ class SlotFolder:
             raise UnsafeSlotFolder(f"{self.folder}: {UnsafeSlotFolder.__doc__}")
 
 
-def _places(folder: Path, kind: str, count: int) -> Iterator[Path]:
+def _paths(folder: Path, kind: str, count: int) -> Iterator[Path]:
     return (folder / f"{kind}-{number}" for number in range(count))
 
 
@@ -148,5 +148,5 @@ def _lock(descriptor: int) -> bool:
 
 
 def _read(path: Path) -> str:
-    """Return the tenant that has a place."""
+    """Return the tenant that has a slot."""
     return path.read_text(encoding="utf-8")

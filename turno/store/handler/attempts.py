@@ -13,7 +13,7 @@ from turno.errors import NotEnqueued
 from turno.jobs.claim import Claim
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
 from turno.jobs.handler import JobHandler
-from turno.store.pipeline import Statement, exchange, raise_first_error
+from turno.store.pipeline import Statement, raise_first_error, run_pipeline
 from turno.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
@@ -45,7 +45,7 @@ def beginning(claim: Claim) -> list[Statement]:
 
 def begin(session: Session, claim: Claim) -> None:
     """Open the handler's transaction and mark it as this attempt's."""
-    raise_first_error(session, exchange(session, beginning(claim)))
+    raise_first_error(session, run_pipeline(session, beginning(claim)))
 
 
 def start(session: Session, claim: Claim, worker: str, began: datetime) -> None:

@@ -23,7 +23,7 @@ class ExecSource(Source):
     """First the job named on the command line, then ready tickets of the exec backend, until nothing is due soon.
 
     A worker that was launched stays for up to a minute where something is due or a silent worker had a job, the last of
-    the installation to become idle and without its place on the host: no other may be launched before the next job is
+    the installation to become idle and without its slot on the host: no other may be launched before the next job is
     submitted.
     """
 
@@ -33,22 +33,22 @@ class ExecSource(Source):
         engine: EngineLink,
         registry: Registry,
         job_id: UUID | None,
-        place: Slot | None,
+        slot: Slot | None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._engine = engine
         self._registry = registry
         self._job_id = job_id
-        self._place = place
+        self._slot = slot
         self._clock = clock
-        self._idle_since: float | None = None  # and without a place since then
+        self._idle_since: float | None = None  # and without a slot since then
         self.types = registry.versions  # of any queue: a job that was named is taken wherever it waits
         kinds = [Kind(queue, *kind) for queue in registry.queues for kind in registry.versions]
         self._claimer = Claimer(backend="exec", kinds=kinds)
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
-        """Claim the named job, later others; the place on this host is given up before waiting or leaving."""
-        del without  # of exec the reserve is places on the host, not children
+        """Claim the named job, later others; the slot on this host is given up before waiting or leaving."""
+        del without  # of exec the reserve is slots on the host, not children
         if self.exhausted:
             return []
         if claims := self._named(worker) or self._at_work(worker, free):
@@ -66,27 +66,27 @@ class ExecSource(Source):
         return [] if claim is None else [(claim,)]
 
     def _at_work(self, worker: UUID, free: int) -> list[Batch]:
-        """Claim what waits; if nothing does, give up the place."""
+        """Claim what waits; if nothing does, give up the slot."""
         if self._idle_since is not None:
             return []
         if claims := self._waiting(worker, free):
             return claims
         self._idle_since = self._clock()
-        if self._place is not None:
-            self._place.release()
+        if self._slot is not None:
+            self._slot.release()
         return []
 
     def _look_again(self, worker: UUID, free: int) -> list[Batch]:
-        """Look once more after the place was given up: a dispatcher that found every place taken relies on us.
+        """Look once more after the slot was given up: a dispatcher that found every slot taken relies on us.
 
-        Its job was committed before it asked for a place, so one of us sees it.
+        Its job was committed before it asked for a slot, so one of us sees it.
         """
-        if self._place is None or not self._waits() or not self._place.regain():
+        if self._slot is None or not self._waits() or not self._slot.regain():
             return []
         if claims := self._waiting(worker, free):
             self._idle_since = None
             return claims
-        self._place.release()
+        self._slot.release()
         return []
 
     def poll_in(self) -> float:
@@ -97,20 +97,20 @@ class ExecSource(Source):
         def claim(without: Collection[str] = ()) -> list[Batch]:
             return self._engine.run(self._claimer.claim, worker, slots=free, without=without)
 
-        if self._place is None:
+        if self._slot is None:
             return claim()
-        # A dispatcher that finds every place taken reads whose jobs they run: it must not read the last job's.
-        self._place.use_for("")
-        ordinary, others = self._place.ordinary(), self._place.others()
+        # A dispatcher that finds every slot taken reads whose jobs they run: it must not read the last job's.
+        self._slot.use_for("")
+        ordinary, others = self._slot.ordinary(), self._slot.others()
         batches = claim(others)
         if not batches and others and ordinary:
             batches = claim()
         for (claimed,) in batches:
-            self._place.use_for(claimed.login.slug)
+            self._slot.use_for(claimed.login.slug)
         return batches
 
     def _stays(self, worker: UUID) -> bool:
-        if self._place is None or self._idle_since is None:
+        if self._slot is None or self._idle_since is None:
             return False
         idle_for = timedelta(seconds=self._clock() - self._idle_since)
         return self._engine.run(tickets.worth_staying, worker, idle_for=idle_for, at_most=STAY)
@@ -124,6 +124,6 @@ class ExecSource(Source):
         return bool(waiting)
 
     def drop_in_child(self) -> None:
-        """Close this process's copy of the place: it is the supervisor's."""
-        if self._place is not None:
-            self._place.close()
+        """Close this process's copy of the slot: it is the supervisor's."""
+        if self._slot is not None:
+            self._slot.close()
