@@ -17,6 +17,7 @@ from tests.problems import problem_of
 from turno.settings import Settings
 from turno.web.auth.principal import Principal
 from turno.web.pages.drawing import POLICY_IN_A_LAYOUT
+from turno.web.thread_shares import PLACES, ThreadShares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,6 +267,18 @@ def test_of_the_host_s_hooks_and_handlers_ours_need_nothing(service: Service) ->
     broken = browser(mounted(service, clock=lambda: 1 / 0))
     problem_of(broken.post(f"{AT}/api/jobs/greetings", json=valid_body() | {"run_at": in_an_hour()},
                            headers=NORTH | OURS), 500)  # fmt: skip
+
+
+def test_neither_limits_nor_shares_of_threads_concern_the_host_s_routes(service: Service) -> None:
+    settings = Settings(max_commands_per_minute_per_user=1)
+    ana, shares = browser(mounted(service, settings=settings)), ThreadShares(2)
+    assert submit(ana, OURS).status_code == 202
+    problem_of(submit(ana, OURS), 429)
+    assert shares.take(service.tenants["north"].id)
+    used_up: dict[str, Any] = {PLACES: shares}
+    problem_of(ana.get(f"{AT}/api/jobs", headers=NORTH, environ_overrides=used_up), 503)
+    for _ in range(3):
+        assert ana.post("/upload", data=b"x", environ_overrides=used_up).text == "1"
 
 
 # How it looks -----------------------------------------------------------------------------------------
