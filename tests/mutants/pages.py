@@ -318,6 +318,22 @@ MUTANTS = (
         (f"{MOUNTED}::test_on_a_server_whose_threads_it_would_take_half_of_them_are_streams_at_most",),
     ),
     Mutant(
+        "a host's colours are ours",
+        HOSTS,
+        "turno/web/static/tokens.css",
+        ".turno-page, .turno {\n  color-scheme",
+        ":root {\n  color-scheme",
+        ("tests/browser/test_mounted_pages.py::test_a_page_in_the_host_s_layout_is_live_and_its_forms_work",),
+    ),
+    Mutant(
+        "connections of another process are used",
+        "docs/mounting.md: once in each web process, after the fork",
+        "turno/web/security.py",
+        "    turno.before_request(_refuse_after_a_fork)\n",
+        "",
+        (f"{MOUNTED}::test_in_a_process_that_was_forked_after_it_was_made_it_says_so",),
+    ),
+    Mutant(
         "what a handler says of its type is said nowhere",
         "docs/pages.md: a type's words are its handler's",
         "turno/web/pages/catalogue.py",

@@ -1,5 +1,7 @@
 """What every request and answer of Turno's has: the host we answer for, a limit to the body, and headers."""
 
+import logging
+import os
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Response, g, request
@@ -9,6 +11,8 @@ from turno.web.errors import problem_document
 from turno.web.http.problems import Kind, Problem
 from turno.web.public_url import over_https
 from turno.web.services import services
+
+log = logging.getLogger(__name__)
 
 # A probe asks by the address of a process; what it is told depends on nobody.
 PROBES = "turno.health"
@@ -26,9 +30,19 @@ ONE_YEAR = "max-age=31536000"
 
 def install_security(turno: Blueprint) -> None:
     """Check every request of the blueprint, and add the headers to every answer that does not set them itself."""
+    turno.before_request(_refuse_after_a_fork)
     turno.before_request(_limit_the_body)
     turno.before_request(_refuse_other_hosts)
     turno.after_request(_complete)
+
+
+def _refuse_after_a_fork() -> Response | None:
+    """Say why nothing would work: the threads that keep connections open stayed in the process that made Turno."""
+    if services().process == os.getpid():
+        return None
+    told = "Turno was made before this process was forked: make it in each web process, so gunicorn without --preload."
+    log.error(told)
+    return problem_document(Problem(Kind.UNAVAILABLE, told))
 
 
 def _limit_the_body() -> None:

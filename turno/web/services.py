@@ -1,8 +1,9 @@
 """What the routes work with; handed in by wiring, found through the application that serves the request."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from os import getpid
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Request, current_app
@@ -58,6 +59,7 @@ class Services:
     principal: "AskPrincipal | None"
     sign_in: str | None
     layout: str | None
+    process: int = field(default_factory=getpid)  # which made it: its connections are no other's
 
 
 def services_of(app: Flask) -> Services:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -279,6 +280,15 @@ def test_neither_limits_nor_shares_of_threads_concern_the_host_s_routes(service:
     problem_of(ana.get(f"{AT}/api/jobs", headers=NORTH, environ_overrides=used_up), 503)
     for _ in range(3):
         assert ana.post("/upload", data=b"x", environ_overrides=used_up).text == "1"
+
+
+def test_in_a_process_that_was_forked_after_it_was_made_it_says_so(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ana, pid = browser(mounted(service)), os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    assert "--preload" in problem_of(ana.get(f"{AT}/readyz"), 503)["detail"]
+    assert ana.get("/invoices").status_code == 200
 
 
 # How it looks -----------------------------------------------------------------------------------------
