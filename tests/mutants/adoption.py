@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/integration/tenancy/test_adoption.py"
+REFUSALS = "tests/integration/tenancy/test_adoption_refusals.py"
+REFUSED = f"{REFUSALS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed"
 WAY_BACK = "tests/integration/tenancy/test_uninstall.py"
 GUEST = "promise 10: Turno is a guest, and leaves as it came"
 APART = "promise 5: no tenant can read or change another's data"
@@ -76,7 +78,7 @@ MUTANTS = (
         ADOPTION,
         "    for kind, one in rows:\n",
         "    for kind, one in ():\n",
-        (f"{TESTS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed[cluster-a table with a name of ours]",),
+        (f"{REFUSED}[cluster-a table with a name of ours]",),
     ),
     Mutant(
         "a schema that everybody may use is adopted",
@@ -84,7 +86,7 @@ MUTANTS = (
         ADOPTION,
         "    if everybody:\n",
         "    if False:\n",
-        (f"{TESTS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed[cluster-open to everybody]",),
+        (f"{REFUSED}[cluster-open to everybody]",),
     ),
     Mutant(
         "a superuser's schema is adopted",
@@ -92,7 +94,7 @@ MUTANTS = (
         ADOPTION,
         "    if is_superuser:\n",
         "    if False:\n",
-        (f"{TESTS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed[cluster-a superuser's schema]",),
+        (f"{REFUSED}[cluster-a superuser's schema]",),
     ),
     Mutant(
         "an uninstallation goes on while workers live",

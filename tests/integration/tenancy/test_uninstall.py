@@ -9,15 +9,17 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from tests.integration.tenancy.test_adoption import Host
+from tests.host_application import Host
 from turno.commands.main import main
+from turno.servers.wait import wait_until
+from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.provisioning.uninstall import StillInUse, uninstall
+from turno.tenancy.provisioning.uninstall import Removal, StillInUse, uninstall
 from turno.tenancy.schema_migrations.all_schemas import migrate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 OF_PUBLIC = """
 SELECT 'database', privilege_type FROM pg_database, aclexplode(coalesce(datacl, acldefault('d', datdba)))
@@ -31,14 +33,6 @@ ORDER BY 1, 2
 """
 
 
-@pytest.fixture
-def host(each_new_database: str) -> Iterator[Host]:
-    with psycopg.connect(each_new_database, autocommit=True) as admin:
-        made = Host(each_new_database, admin)
-        yield made
-        made.drop()
-
-
 def left(host: Host) -> list[tuple[Any, ...]]:
     """What of Turno is in the database or the cluster."""
     return host.admin.execute(
@@ -48,7 +42,9 @@ def left(host: Host) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
-def test_an_application_at_work_hears_no_refusal_until_turno_is_gone(host: Host) -> None:
+def test_an_application_at_work_hears_no_refusal_until_turno_is_gone(bare_host: Host) -> None:
+    host = bare_host
+
     def of_public() -> list[tuple[Any, ...]]:
         return host.admin.execute(OF_PUBLIC).fetchall()
 
@@ -88,7 +84,8 @@ def test_an_application_at_work_hears_no_refusal_until_turno_is_gone(host: Host)
     assert (host.rights, of_public()) == before
 
 
-def test_it_is_refused_while_workers_live_or_data_would_go(host: Host) -> None:
+def test_it_is_refused_while_workers_live_or_data_would_go(bare_host: Host) -> None:
+    host = bare_host
     install(host.admin, host.logins)
     add_company(host.admin, host.logins, "acme", "Acme")
     tenant = add_tenant(host.admin, host.logins, "own", "acme")
@@ -96,6 +93,10 @@ def test_it_is_refused_while_workers_live_or_data_would_go(host: Host) -> None:
     with pytest.raises(StillInUse, match="1 workers are alive: stop them"):
         uninstall(host.admin, host.logins)
     host.admin.execute("DELETE FROM turno.workers")
+    web = service_session(host.logins, host.logins.web, application="turno-web")
+    with web, pytest.raises(StillInUse, match=r"sessions of Turno are open \(turno-web\): stop the web"):
+        uninstall(host.admin, host.logins)
+    wait_until(lambda: not Removal.of(host.admin, host.logins).sessions, within=5)
     host.run("INSERT INTO {ours}.external_doubt DEFAULT VALUES", ours=tenant.schema)
     with pytest.raises(StillInUse, match=r"the tenants own hold data .* with --drop-tenants"):
         uninstall(host.admin, host.logins)
@@ -104,7 +105,8 @@ def test_it_is_refused_while_workers_live_or_data_would_go(host: Host) -> None:
     uninstall(host.admin, host.logins)
 
 
-def test_one_that_was_stopped_half_way_goes_on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_was_stopped_half_way_goes_on(bare_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = bare_host
     before = host.rights
     install(host.admin, host.logins)
     for slug in ("suc0001", "suc0002"):
@@ -121,7 +123,9 @@ def test_one_that_was_stopped_half_way_goes_on(host: Host, monkeypatch: pytest.M
     assert (host.rights, left(host)) == (before, [])
 
 
-def test_by_command_first_the_plan(host: Host) -> None:
+def test_by_command_first_the_plan(bare_host: Host) -> None:
+    host = bare_host
+
     def turno(*arguments: str, typed: str | None = None) -> Any:
         return CliRunner().invoke(main, arguments, env=host.environment, input=typed)
 

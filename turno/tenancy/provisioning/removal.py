@@ -29,18 +29,7 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     if tenant.owner_role in existing_roles(admin, roles):
         _end_sessions(admin, tenant)
         retry_when_locked(lambda: _drop_schema(admin, tenant))
-    with admin.transaction():
-        lock_roles(admin)
-        if (adopted := tenant_schema(admin, logins, tenant).adopted) is not None:
-            revoke_on_application(admin, adopted)
-            # It may be adopted by another tenant, whose rights a second removal of this one must not touch.
-            admin.execute(
-                "UPDATE turno.tenants SET adopted_schema = NULL, table_owner = NULL, table_rights = NULL WHERE id = %s",
-                [tenant.id],
-            )
-        for role in existing_roles(admin, roles):
-            grant_to_provisioner(admin, role)
-        drop_roles(admin, roles)
+    retry_when_locked(lambda: _drop_roles(admin, logins, tenant))
 
 
 def what_goes(admin: Connection[Any], roles: list[str]) -> list[str]:
@@ -128,6 +117,22 @@ def _refuse_dependents(admin: Connection[Any], tenant: Tenant) -> None:
     ).fetchall()
     for dependent, table in rows:
         raise CannotRemove(f"{tenant.slug}: {dependent} depends on {tenant.schema}.{table}; drop that first")
+
+
+def _drop_roles(admin: Connection[Any], logins: Logins, tenant: Tenant) -> None:
+    roles = _roles(tenant)
+    with admin.transaction():
+        lock_roles(admin)
+        if (adopted := tenant_schema(admin, logins, tenant).adopted) is not None:
+            revoke_on_application(admin, adopted)
+            # It may be adopted by another tenant, whose rights a second removal of this one must not touch.
+            admin.execute(
+                "UPDATE turno.tenants SET adopted_schema = NULL, table_owner = NULL, table_rights = NULL WHERE id = %s",
+                [tenant.id],
+            )
+        for role in existing_roles(admin, roles):
+            grant_to_provisioner(admin, role)
+        drop_roles(admin, roles)
 
 
 def _become_owner(admin: Connection[Any], tenant: Tenant) -> None:

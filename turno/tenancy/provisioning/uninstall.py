@@ -24,9 +24,10 @@ class StillInUse(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What an uninstallation would find: living workers, tenants whose own schemas hold rows, and open jobs."""
+    """What an uninstallation would find: who is at work, tenants whose own schemas hold rows, and open jobs."""
 
     workers: int
+    sessions: tuple[str, ...]
     open_jobs: int
     adopted: tuple[str, ...]
     holding_data: tuple[str, ...]
@@ -37,7 +38,8 @@ class Removal:
     def of(cls, admin: Connection[Any], logins: Logins) -> Self:
         """Read what is there; nothing is changed."""
         if not _installed(admin):
-            return cls(0, 0, (), (), group_rights(admin, logins), tuple(what_goes(admin, _all_roles(admin, logins))))
+            lines = what_goes(admin, _all_roles(admin, logins))
+            return cls(0, (), 0, (), (), group_rights(admin, logins), tuple(lines))
         (counts,) = admin.execute(
             "SELECT (SELECT count(*) FROM turno.workers WHERE alive_at > clock_timestamp() - interval '2 minutes'),"
             " (SELECT count(*) FROM turno.tickets)"
@@ -48,6 +50,7 @@ class Removal:
         own = [(slug, schema) for slug, schema, adopted in tenants if adopted is None]
         return cls(
             workers=counts[0],
+            sessions=_sessions(admin, logins),
             open_jobs=counts[1],
             adopted=tuple(adopted for _, _, adopted in tenants if adopted is not None),
             holding_data=tuple(slug for slug, schema in own if _holds_data(admin, schema)),
@@ -58,8 +61,9 @@ class Removal:
     @property
     def sentences(self) -> Iterator[str]:
         """The plan in words."""
-        if self.workers:
-            yield f"{self.workers} workers are alive: stop them first"
+        if self.workers or self.sessions:
+            named = ", ".join(self.sessions) or "none"
+            yield f"stop web and workers first: {self.workers} workers are alive, sessions are open: {named}"
         if self.holding_data:
             names = ", ".join(self.holding_data[:10]) + (" …" if len(self.holding_data) > 10 else "")  # noqa: PLR2004
             yield f"{len(self.holding_data)} tenants' own schemas hold data, which --drop-tenants drops: {names}"
@@ -77,6 +81,10 @@ class Removal:
         """Raise StillInUse while workers live, or where data of tenants would go without a word."""
         if self.workers:
             raise StillInUse(f"{self.workers} workers are alive: stop them, or wait two minutes after they were killed")
+        if self.sessions:
+            raise StillInUse(
+                f"sessions of Turno are open ({', '.join(self.sessions)}): stop the web and the workers first"
+            )
         if self.holding_data and not drop_tenants:
             raise StillInUse(
                 f"the tenants {', '.join(self.holding_data)} hold data in schemas of Turno: back them up, then "
@@ -109,6 +117,15 @@ def uninstall(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
 
 def _installed(admin: Connection[Any]) -> bool:
     return bool(admin.execute("SELECT to_regclass('turno.tenants') IS NOT NULL").fetchone() == (True,))
+
+
+def _sessions(admin: Connection[Any], logins: Logins) -> tuple[str, ...]:
+    rows = admin.execute(
+        "SELECT DISTINCT application_name FROM pg_stat_activity"
+        " WHERE datname = current_database() AND starts_with(usename, %s) ORDER BY 1",
+        [logins.role("")],
+    )
+    return tuple(name for (name,) in rows)
 
 
 def _all_roles(admin: Connection[Any], logins: Logins) -> list[str]:

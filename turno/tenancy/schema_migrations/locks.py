@@ -15,6 +15,7 @@ LOCK_TRIES = 5
 LOCK_TIMEOUT = "2s"
 LOCK_TIMEOUT_SECONDS = 2.0
 LOCK_POLL_SECONDS = 0.02
+CONCURRENT = "tuple concurrently updated"  # all that PostgreSQL says of it: there is no SQLSTATE of its own
 Result = TypeVar("Result")
 
 _ROLES = -1
@@ -62,10 +63,15 @@ def limit_lock_wait(admin: Connection[Any]) -> None:
 
 
 def retry_when_locked(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock."""
+    """Return what `work` returns; repeat it up to LOCK_TRIES times after a lock timeout or a deadlock.
+
+    Or where somebody changed the same row of the catalog in the same moment, as an application's own migration may.
+    """
     for attempt in range(1, LOCK_TRIES):
         try:
             return work()
-        except (errors.LockNotAvailable, errors.DeadlockDetected):
+        except (errors.LockNotAvailable, errors.DeadlockDetected, errors.InternalError_) as error:
+            if isinstance(error, errors.InternalError_) and CONCURRENT not in str(error):
+                raise
             time.sleep(random.uniform(0.1, 0.5) * attempt)  # noqa: S311 - only spreads the tries
     return work()
