@@ -13,7 +13,7 @@ from benchmarks.environment import KEY, open_environment
 from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from turno.store.engine import tickets
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -116,7 +116,7 @@ class Stage:
         self._set(stack, scene, url)
         self._engine = stack.enter_context(service_session(logins, logins.engine, application="bench-claim"))
         self._worker = tickets.start_worker(self._engine, backend="exec", host="bench", pid=1)
-        self._claimer = Claimer(backend="exec", kinds=[Kind("hot", "work", 1)])
+        self._claimer = Claimer(backend="exec", queues=["hot"], types=[("work", 1)])
         self._slots, self._size = slots, size
 
     def turn(self) -> list[float]:

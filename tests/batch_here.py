@@ -11,7 +11,7 @@ from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.runner.shared_state import SharedState
 from turno.store.engine import tickets
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import handler_session
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def worker_here(world: ExampleInstallation) -> UUID:
 
 def claimer_here() -> Claimer:
     """Return who claims what a resident worker does that knows the handlers of the tests."""
-    kinds = [Kind("hot", handler.type, handler.version) for handler in REGISTRY.handlers]
-    return Claimer(backend="pool", kinds=kinds)
+    return Claimer(backend="pool", queues=["hot"], types=[(one.type, one.version) for one in REGISTRY.handlers])
 
 
 def together(job_type: str) -> int:

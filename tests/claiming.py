@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 def claimer(*, queues: Sequence[str], types: Sequence[TypeVersion], backend: str) -> Claimer:
     """Return who claims these types in these queues, and has no turn yet."""
-    return Claimer(backend=backend, kinds=[Kind(queue, *kind) for queue, kind in product(queues, types)])
+    return Claimer(backend=backend, queues=queues, types=types)
 
 
 def claim(

@@ -74,8 +74,8 @@ MUTANTS = (
         "a batch is larger than its type's cap",
         "section 6: caps hold",
         CLAIM,
-        " AND coalesce(c.of_its_type <= c.type_room, true)",
-        "",
+        "OR c.type_room > (SELECT",
+        "OR c.type_room + 100 > (SELECT",
         (f"{TESTS}::test_a_cap_holds_for_batches[type]",),
     ),
     Mutant(

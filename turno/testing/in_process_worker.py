@@ -12,7 +12,7 @@ from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
 from turno.store.engine import tickets
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import handler_session
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class InProcessWorker:
         """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""
         ended: Counter[str] = Counter()
         worker, engine = self._worker(), self._world.engine
-        kinds = [Kind(queue, *kind) for queue in self._registry.queues for kind in self._registry.versions]
-        claimer = Claimer(backend=self._world.backend, kinds=kinds)
+        claimer = Claimer(backend=self._world.backend, queues=self._registry.queues, types=self._registry.versions)
         while batches := claimer.claim(engine, worker, slots=1):
             ended.update(self.execute(claim) for (claim,) in batches)
         tickets.stop_worker(engine, worker)

@@ -20,7 +20,7 @@ from turno.runner.session import HandlerConnection
 from turno.servers.wait import wait_until
 from turno.store.engine import recovery, tickets
 from turno.store.engine.claim_memory import ClaimMemory
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 from turno.store.handler import attempts
 from turno.store.operator import fairness
 from turno.tenancy.identity.session import handler_session, service_session
@@ -92,8 +92,7 @@ def more_tenants(world: ExampleInstallation, count: int, start_at: int = 1) -> l
 def claimer(types: Sequence[tuple[str, int]] = KNOWN) -> Claimer:
     """Return the worker's that knows these types, the same throughout a test."""
     if tuple(types) not in CLAIMERS:
-        kinds = [Kind("hot", *kind) for kind in types]
-        CLAIMERS[tuple(types)] = Claimer(backend="exec", kinds=kinds, clock=CLOCK)
+        CLAIMERS[tuple(types)] = Claimer(backend="exec", queues=["hot"], types=types, clock=CLOCK)
     return CLAIMERS[tuple(types)]
 
 

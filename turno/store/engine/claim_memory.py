@@ -50,12 +50,12 @@ class ClaimMemory:
 
     def learn(self, learned: Mapping[str, Any], now: float) -> None:
         """Remember what the claim sent at this moment had to walk over."""
-        for tenant, begins in (learned["marks"] or {}).items():
+        for tenant, begins in (learned.get("marks") or {}).items():
             key = learned["for"], "marks", int(tenant)
             # Who goes on from a mark does not make it younger: in time all is walked over anew.
             before = self._beliefs.get(key, Belief(None, now, now + MARK_BELIEVED))
             self._beliefs[key] = before._replace(value=begins)
-        for tenant, (following, entries) in (learned["empty"] or {}).items():
+        for tenant, (following, entries) in (learned.get("empty") or {}).items():
             until = now + min(EMPTY_BELIEVED, ENTRY_BELIEVED * entries)
             self._beliefs[learned["for"], "empty", int(tenant)] = Belief(following, now, until)
 

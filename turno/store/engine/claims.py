@@ -3,17 +3,16 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg.rows import namedtuple_row
 from psycopg.types.json import Jsonb
-from psycopg.types.numeric import Int2
 
 from turno.jobs.claim import Batch
 from turno.store.engine.claim_memory import ClaimMemory
-from turno.store.engine.tickets import claim_of
+from turno.store.engine.tickets import TypeVersion, claim_of, in_step
 
 Engine = psycopg.Connection[Any]
 PROMOTE_EVERY = 0.1  # seconds between two looks for what has become due
@@ -26,20 +25,21 @@ CLAIM = "SELECT * FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, 
 PROMOTE = "SELECT promoted, since, after FROM promote(%s, false, %s, %s)"
 
 
-class Kind(NamedTuple):
-    """What a worker runs: a type in its version, where it waits."""
-
-    queue: str
-    type: str
-    version: int
-
-
 class Claimer:
     """Claims for one worker, and remembers whose turn is next; before it claims it makes ready what has become due."""
 
-    def __init__(self, *, backend: str, kinds: Sequence[Kind], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        backend: str,
+        queues: Sequence[str],
+        types: Sequence[TypeVersion],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Each of the types is looked for in every one of the queues."""
         self._backend = backend
-        self._kinds = kinds
+        self._queues = list(queues)
+        self._types = list(types)
         self._clock = clock
         self._memory = ClaimMemory()
         self._promote_at = self._promote_all_at = clock()
@@ -61,7 +61,7 @@ class Claimer:
         is of one tenant, type and version; a job that a worker died with is alone in it. Fewer are found where tenants
         have less than their share; nothing only where nothing waits.
         """
-        if not self._kinds:
+        if not self._types:
             return []
         # After a silence a lone job is taken at once: what has become due comes first only where there is more to do.
         if self._found:
@@ -81,21 +81,21 @@ class Claimer:
         sizes: Callable[[str], int],
         without: Collection[str],
     ) -> list[Batch]:
-        queues, types, versions = zip(*self._kinds, strict=True)
-        together = [sizes(job_type) for job_type in types]
-        kinds = list(queues), list(types), [Int2(version) for version in versions], together
+        kinds = self._queues, *in_step(self._types), [sizes(name) for name, _ in self._types]
         for _ in range(PASSED_AT_MOST):
             sent = self._clock()
             rows = self._ask(engine, worker, self._backend, *kinds, slots=slots, without=without, now=sent)
-            learned = rows.pop().learned if rows and rows[-1].learned else None
-            if learned:
-                self._memory.learn(learned, sent)
-            if rows:
-                self._memory.tenant, self._memory.used = rows[0].next_tenant, rows[0].next_used
-                return list(_batches(rows, sizes))
-            if not learned or learned["passed"] is None:
+            claimed = [row for row in rows if row.learned is None]
+            passed = None
+            for row in rows[len(claimed) :]:
+                self._memory.learn(row.learned, sent)
+                passed = row.learned.get("passed") or passed
+            if claimed:
+                self._memory.tenant, self._memory.used = claimed[0].next_tenant, claimed[0].next_used
+                return list(_batches(claimed, sizes))
+            if passed is None:
                 break
-            self._memory.pass_over(learned["passed"])
+            self._memory.pass_over(passed)
         self._memory.found_nothing(self._clock())
         return []
 

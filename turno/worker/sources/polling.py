@@ -11,7 +11,7 @@ import psycopg
 from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
 from turno.store.engine import tickets
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 from turno.store.engine_link import Connection, EngineLink
 from turno.store.outage import in_short
 from turno.worker.batch_sizer import BatchSizer
@@ -59,8 +59,7 @@ class PoolSource(Source):
         self.queues = sorted({handler.queue for handler in handlers})
         self.types = [(handler.type, handler.version) for handler in handlers]
         # Each type in every queue served here: a job may wait in the queue that its type had when it was enqueued.
-        kinds = [Kind(queue, *kind) for queue in self.queues for kind in self.types]
-        self._claimer = Claimer(backend=backend, kinds=kinds)
+        self._claimer = Claimer(backend=backend, queues=self.queues, types=self.types)
         self._single = {handler.type for handler in handlers if handler.reads_company}
         self._sizes = BatchSizer()
         self._engine = engine

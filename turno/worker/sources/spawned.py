@@ -10,7 +10,7 @@ from turno.jobs.claim import Batch
 from turno.jobs.registry import Registry
 from turno.queues.exec.slots import Slot
 from turno.store.engine import tickets
-from turno.store.engine.claims import Claimer, Kind
+from turno.store.engine.claims import Claimer
 from turno.store.engine_link import EngineLink
 from turno.worker.sources.source import Source
 
@@ -43,8 +43,7 @@ class ExecSource(Source):
         self._clock = clock
         self._idle_since: float | None = None  # and without a slot since then
         self.types = registry.versions  # of any queue: a job that was named is taken wherever it waits
-        kinds = [Kind(queue, *kind) for queue in registry.queues for kind in registry.versions]
-        self._claimer = Claimer(backend="exec", kinds=kinds)
+        self._claimer = Claimer(backend="exec", queues=registry.queues, types=registry.versions)
 
     def take(self, worker: UUID, free: int, without: Collection[str] = ()) -> list[Batch]:
         """Claim the named job, later others; the slot on this host is given up before waiting or leaving."""

@@ -33,17 +33,18 @@ END $$;
 -- Claim for up to p_slots children: tenant after tenant from p_from on and around, each its weight's share of the slots,
 -- of which p_used are gone of the first one's; where fewer tenants wait than there are slots, each gets more. A slot is
 -- one ticket, or of a short type as many as p_sizes says. A tenant's best band goes first, with p_oldest the band whose
--- first ticket is oldest; within a band the oldest. p_queues, p_types, p_versions and p_sizes are in step: a type is
--- looked for in its own queue. Of the tenants p_without, by slug, none is claimed.
+-- first ticket is oldest; within a band the oldest. p_types, p_versions and p_sizes are in step, and each type is looked
+-- for in every queue. Of the tenants p_without, by slug, none is claimed.
 --
 -- What lies in front, dead entries that an old snapshot keeps or tickets that cannot be claimed here, is walked over once:
--- a last row says what was `learned`, and the caller passes it back as p_known while it believes it. `empty` says which
--- tenant comes next after this one, over how many entries; `marks` where a tenant's queues and bands begin; both are `for`
--- the types that were `closed`, paused or at their caps. `passed` is the last tenant looked at if others were taking all
+-- rows without a ticket say what was `learned`, and the caller passes it back as p_known while it believes it. `empty` says
+-- which tenant comes next after this one, over how many entries; `marks` where a tenant's queues and bands begin; both are
+-- `for` the types that were `closed`, paused or at their caps. `passed` is a tenant looked at where others were taking all
 -- that there was.
 --
--- The walk is lazy: each CTE is read only as far as the next one asks. OFFSET 0 keeps the planner from evaluating a LATERAL
--- subquery once for each of its columns.
+-- The walk is lazy: each CTE is read only as far as the next one asks, and in the order in which it was made. OFFSET 0 keeps
+-- the planner from evaluating a LATERAL subquery once for each of its columns. A claim of one ticket costs mostly what its
+-- plan's nodes cost to set up: sorts, hash tables and aggregates that are not needed are left out.
 CREATE OR REPLACE FUNCTION claim(
     p_worker uuid, p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_sizes integer[],
     p_slots integer, p_without text[], p_from integer, p_used integer, p_oldest boolean, p_known jsonb)
@@ -58,33 +59,40 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     walk CONSTANT regclass := 'tickets_by_tenant';  -- statistics count the entries that its scans read, dead ones as well
     began CONSTANT timestamptz := clock_timestamp();
-    first CONSTANT integer := coalesce(p_from, (SELECT floor(random() * (max(id) + 1))::integer FROM tenants), 0);
+    first integer := p_from;
+    names text[];  -- of the types that are open, with their versions; in step with it their sizes and rooms
+    sizes integer[];
     rooms bigint[];
     closed text;
     empty jsonb;
     marks jsonb;
-    marked integer[];
+    marked integer[] := '{}';
 BEGIN
     -- A claim may be lost with the server: what would know of it are sessions, and they are lost with it.
     PERFORM set_config('synchronous_commit', 'off', true);
     IF NOT worker_hold(p_worker) THEN
         RETURN;
     END IF;
-    rooms := ARRAY(SELECT (SELECT CASE WHEN j.paused_at IS NOT NULL THEN 0 WHEN j.cap IS NOT NULL THEN type_room(j.type) END
-                           FROM job_types j WHERE j.type = k.type)
-                   FROM unnest(p_types) WITH ORDINALITY AS k (type, nth) ORDER BY k.nth);
-    closed := array_to_string(
-        ARRAY(SELECT k.type FROM unnest(p_types, rooms) AS k (type, room) WHERE k.room <= 0), ' ');
+    SELECT array_agg(k.type || '/' || k.version) FILTER (WHERE k.open), array_agg(k.size) FILTER (WHERE k.open),
+           array_agg(k.room) FILTER (WHERE k.open), coalesce(string_agg(k.type, ' ') FILTER (WHERE NOT k.open), '')
+    INTO names, sizes, rooms, closed
+    FROM (SELECT t.*, j.room, coalesce(j.room > 0, true) AS open
+          FROM unnest(p_types, p_versions, p_sizes) AS t (type, version, size) CROSS JOIN LATERAL (
+              SELECT (SELECT CASE WHEN j.paused_at IS NOT NULL THEN 0 WHEN j.cap IS NOT NULL THEN type_room(j.type) END
+                      FROM job_types j WHERE j.type = t.type) AS room OFFSET 0) AS j) AS k;
+    IF names IS NULL THEN
+        RETURN;
+    END IF;
+    IF first IS NULL THEN
+        SELECT coalesce(floor(random() * (max(id) + 1))::integer, 0) INTO first FROM tenants;
+    END IF;
     empty := p_known -> closed -> 'empty';
     marks := p_known -> closed -> 'marks';
-    marked := ARRAY(SELECT k::integer FROM jsonb_object_keys(marks) AS k ORDER BY 1);
+    IF marks IS NOT NULL THEN
+        marked := ARRAY(SELECT k::integer FROM jsonb_object_keys(marks) AS k ORDER BY 1);
+    END IF;
     RETURN QUERY
-    WITH RECURSIVE served AS MATERIALIZED (
-        SELECT k.queue, array_agg(k.type || '/' || k.version) AS names, array_agg(k.size) AS sizes,
-               array_agg(k.room) AS rooms
-        FROM unnest(p_queues, p_types, p_versions, p_sizes, rooms) AS k (queue, type, version, size, room)
-        WHERE coalesce(k.room > 0, true) GROUP BY k.queue
-    ), lap AS (  -- the tenants that have work, in order, around once
+    WITH RECURSIVE lap AS (  -- the tenants that have work, in order, around once
         SELECT 0 AS place, first - 1 AS tenant_id, NULL::integer AS after, false AS wrapped, 0::bigint AS walked
         UNION ALL
         SELECT l.place + 1, coalesce(n.tenant_id, -1), l.tenant_id, l.wrapped OR n.tenant_id IS NULL,
@@ -95,11 +103,11 @@ BEGIN
         LEFT JOIN LATERAL (
             SELECT (empty ->> l.tenant_id::text)::integer AS tenant_id WHERE empty ? l.tenant_id::text
             UNION ALL
-            (SELECT s.tenant_id FROM served q CROSS JOIN LATERAL (
-                 SELECT r.tenant_id FROM tickets r
-                 WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id > l.tenant_id
-                   AND r.tenant_id < coalesce(c.stop, 2147483647) AND (r.type || '/' || r.version) = ANY (q.names)
-                 ORDER BY r.tenant_id LIMIT 1) AS s ORDER BY s.tenant_id LIMIT 1)
+            SELECT min(s.tenant_id) FROM unnest(p_queues) AS q (queue) CROSS JOIN LATERAL (
+                SELECT r.tenant_id FROM tickets r
+                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id > l.tenant_id
+                  AND r.tenant_id < coalesce(c.stop, 2147483647) AND (r.type || '/' || r.version) = ANY (names)
+                ORDER BY r.tenant_id LIMIT 1) AS s HAVING min(s.tenant_id) IS NOT NULL
             UNION ALL
             SELECT c.stop WHERE c.stop IS NOT NULL
             LIMIT 1) AS n ON true
@@ -108,18 +116,18 @@ BEGIN
         SELECT l.place, n.*, h.*, o.room, CASE WHEN n.id = p_from THEN p_used ELSE 0 END AS used
         FROM lap l CROSS JOIN LATERAL (
             SELECT n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.adopted_schema, n.weight, n.cap FROM tenants n
-            WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without)) AS n
+            WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without) OFFSET 0) AS n
         CROSS JOIN LATERAL (SELECT pg_stat_get_xact_tuples_returned(walk) AS before, marks -> n.id::text AS mark OFFSET 0) AS c
         CROSS JOIN LATERAL (
             SELECT array_agg(b.queue) AS queues, array_agg(b.band) AS bands, array_agg(b.head) AS heads,
                    (array_agg(b.size) FILTER (WHERE b.head IS NOT NULL))[1] AS size,
                    pg_stat_get_xact_tuples_returned(walk) - c.before AS walked
             FROM (SELECT q.queue, b.band, t.run_at::timestamptz AS head, t.size
-                  FROM served q CROSS JOIN unnest('{0,1,2}'::smallint[]) AS b (band) LEFT JOIN LATERAL (
-                      SELECT r.run_at, q.sizes[array_position(q.names, r.type || '/' || r.version)] AS size
+                  FROM unnest(p_queues) AS q (queue) CROSS JOIN unnest('{0,1,2}'::smallint[]) AS b (band) LEFT JOIN LATERAL (
+                      SELECT r.run_at, sizes[array_position(names, r.type || '/' || r.version)] AS size
                       FROM tickets r
                       WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = n.id
-                        AND r.priority = b.band AND (r.type || '/' || r.version) = ANY (q.names)
+                        AND r.priority = b.band AND (r.type || '/' || r.version) = ANY (names)
                         AND r.run_at >= coalesce((c.mark ->> (q.queue || '/' || b.band))::timestamptz, '-infinity')
                       ORDER BY r.run_at, r.job_id LIMIT 1) AS t ON true
                   ORDER BY CASE WHEN NOT p_oldest THEN b.band END, t.run_at) AS b
@@ -132,9 +140,10 @@ BEGIN
     ), visit AS MATERIALIZED (
         SELECT f.*, t.laps * f.weight + greatest(0, least(f.weight, t.rest - f.before)) - f.used AS slots,
                t.rest < f.before + f.weight AND t.rest > 0 AS ends, t.rest - f.before AS ends_after
-        FROM (SELECT f.*, sum(f.weight) OVER (ORDER BY f.place) - f.weight AS before FROM found f) AS f CROSS JOIN turn t
-    ), stop AS (  -- where the next claim goes on
-        (SELECT v.id AS next_tenant, v.ends_after::integer AS next_used FROM visit v WHERE v.ends ORDER BY v.place LIMIT 1)
+        FROM (SELECT f.*, sum(f.weight) OVER (ROWS UNBOUNDED PRECEDING) - f.weight AS before FROM found f) AS f
+        CROSS JOIN turn t
+    ), stop AS MATERIALIZED (  -- where the next claim goes on
+        (SELECT v.id AS next_tenant, v.ends_after::integer AS next_used FROM visit v WHERE v.ends LIMIT 1)
         UNION ALL
         (SELECT v.id + 1, 0 FROM visit v ORDER BY v.place DESC LIMIT 1)
         LIMIT 1
@@ -142,45 +151,45 @@ BEGIN
         SELECT row_number() OVER () AS nth, v.*, g.*
         FROM visit v CROSS JOIN LATERAL (
             SELECT one.* FROM unnest(v.queues, v.bands, v.heads) AS b (queue, band, head)
-            CROSS JOIN LATERAL (SELECT q.* FROM served q WHERE q.queue = b.queue OFFSET 0) AS q
             CROSS JOIN LATERAL (
-                SELECT r.ctid AS at, r.type, q.rooms[array_position(q.names, r.type || '/' || r.version)] AS type_room,
+                SELECT r.ctid AS at, r.type, rooms[array_position(names, r.type || '/' || r.version)] AS type_room,
                        CASE WHEN r.crashes > 0 THEN 1.0::float8
-                            ELSE 1.0::float8 / q.sizes[array_position(q.names, r.type || '/' || r.version)] END AS cost
+                            ELSE 1.0::float8 / sizes[array_position(names, r.type || '/' || r.version)] END AS cost
                 FROM tickets r
                 WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = b.queue AND r.tenant_id = v.id
-                  AND r.priority = b.band AND r.run_at >= b.head AND (r.type || '/' || r.version) = ANY (q.names)
+                  AND r.priority = b.band AND r.run_at >= b.head AND (r.type || '/' || r.version) = ANY (names)
                   AND (r.crashes = 0 OR r.run_at = b.head)
                 ORDER BY r.run_at, r.job_id
                 FOR UPDATE SKIP LOCKED) AS one
             LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g
         WHERE v.slots > 0
     ), counted AS (
-        SELECT p.*, sum(p.cost) OVER (PARTITION BY p.place ORDER BY p.nth) AS spent,
-               row_number() OVER (PARTITION BY p.type ORDER BY p.nth) AS of_its_type
-        FROM picked p
+        SELECT p.*, sum(p.cost) OVER (PARTITION BY p.place ORDER BY p.nth) AS spent FROM picked p
     ), taken AS (
         UPDATE tickets t
         SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
         FROM counted c
-        WHERE t.ctid = c.at AND c.spent <= c.slots + 0.001 AND coalesce(c.of_its_type <= c.type_room, true)
+        WHERE t.ctid = c.at AND c.spent <= c.slots + 0.001
+          AND (c.type_room IS NULL
+               OR c.type_room > (SELECT count(*) FROM picked p WHERE p.type = c.type AND p.nth < c.nth))
         RETURNING c.nth, c.slots, t.crashes, t.job_id, t.token, t.attempt, t.type::text, t.version, c.id, c.slug,
                   c.schema, c.handler_role, c.login_epoch, c.adopted_schema
-    ), learned AS (
-        SELECT (SELECT jsonb_object_agg(l.after, jsonb_build_array(
-                       coalesce(nullif(l.tenant_id, -1), (SELECT max(id) + 1 FROM tenants)), l.walked))
-                FROM (SELECT * FROM lap LIMIT (SELECT CASE WHEN count(*) = p_slots THEN max(place) + 1 END FROM found)) AS l
-                WHERE l.walked > 100) AS empty,
-               (SELECT jsonb_object_agg(f.id, (
-                    SELECT jsonb_object_agg(b.queue || '/' || b.band, coalesce(b.head, began - interval '2 s'))
-                    FROM unnest(f.queues, f.bands, f.heads) AS b (queue, band, head)))
-                FROM found f WHERE f.walked > 100) AS marks,
-               (SELECT id FROM found WHERE NOT EXISTS (SELECT FROM taken) ORDER BY place DESC LIMIT 1) AS passed
     )
     (SELECT s.next_tenant, s.next_used, t.slots, t.crashes, t.job_id, t.token, t.attempt, t.type, t.version, t.id, t.slug, t.schema,
             t.handler_role, t.login_epoch, t.adopted_schema, NULL::jsonb FROM taken t CROSS JOIN stop s ORDER BY t.nth)
     UNION ALL
     SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           jsonb_build_object('for', closed, 'empty', l.empty, 'marks', l.marks, 'passed', l.passed)
-    FROM learned l WHERE num_nonnulls(l.empty, l.marks, l.passed) > 0;
+           jsonb_build_object('for', closed, 'empty', jsonb_build_object(l.after, jsonb_build_array(
+               coalesce(nullif(l.tenant_id, -1), (SELECT max(id) + 1 FROM tenants)), l.walked)))
+    FROM (SELECT * FROM lap LIMIT (SELECT CASE WHEN count(*) = p_slots THEN max(place) + 1 END FROM found)) AS l
+    WHERE l.walked > 100
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           jsonb_build_object(
+               'for', closed,
+               'passed', CASE WHEN NOT EXISTS (SELECT FROM taken) THEN f.id END,
+               'marks', CASE WHEN f.walked > 100 THEN jsonb_build_object(f.id, (
+                   SELECT jsonb_object_agg(b.queue || '/' || b.band, coalesce(b.head, began - interval '2 s'))
+                   FROM unnest(f.queues, f.bands, f.heads) AS b (queue, band, head))) END)
+    FROM found f WHERE f.walked > 100 OR NOT EXISTS (SELECT FROM taken);
 END $$;
