@@ -13,6 +13,7 @@ from benchmarks.benchmark import Benchmark, Options
 NAMES = (
     "adopt",
     "dispatch",
+    "enqueue",
     "http",
     "spawn",
     "invoicing",

@@ -46,10 +46,13 @@ class PgQueuer:
     ) -> None:
         self._ending.close()
 
-    def turn(self, times: int) -> list[float]:
-        """Enqueue so many jobs, each after the one before has ended, and return the milliseconds of each."""
+    def turn(self, times: int, how: str = "") -> list[float]:
+        """Enqueue so many jobs, each after the one before has ended, and return the milliseconds of each.
+
+        How: "beside" a row of the caller's in its transaction, or all "together", which is one number.
+        """
         assert self._process.stdin is not None  # noqa: S101 - opened with a pipe
-        print(times, file=self._process.stdin, flush=True)
+        print(times, how, file=self._process.stdin, flush=True)
         took: list[float] = self._answer()
         return took
 

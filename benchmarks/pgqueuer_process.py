@@ -1,7 +1,8 @@
 """Run by PgQueuer's own Python: `URL [BELL [work]]`.
 
 Reads how many jobs to enqueue and answers with the milliseconds of each: of its enqueueing, or, with a bell, until its
-first line. With `work` it is the worker, and rings that bell.
+first line. `20 beside` measures a transaction that writes a row of its own, too; `20 together` one call for all of them.
+With `work` it is the worker, and rings that bell.
 """
 
 from __future__ import annotations
@@ -32,16 +33,23 @@ async def main(url: str, bell: str = "", role: str = "") -> None:
         return
     queries = Queries.from_asyncpg_connection(connection)
     await queries.install()
+    await connection.execute("CREATE TABLE sales (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
     print(json.dumps(version("pgqueuer")), flush=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as rings:
         if bell:
             rings.bind(bell)
             rings.settimeout(60)
         for line in sys.stdin:
-            took = [
-                await _pick_up(connection, queries, rings) if bell else await _enqueue(queries)
-                for _ in range(int(line))
-            ]
+            times, *how = line.split()
+            if how == ["together"]:
+                took = [await _enqueue_together(queries, int(times))]
+            elif how == ["beside"]:
+                took = [await _enqueue_beside(connection, queries) for _ in range(int(times))]
+            else:
+                took = [
+                    await _pick_up(connection, queries, rings) if bell else await _enqueue(queries)
+                    for _ in range(int(times))
+                ]
             print(json.dumps(took), flush=True)
     await connection.close()
 
@@ -61,6 +69,20 @@ async def work(connection: asyncpg.Connection, bell: str) -> None:
 async def _enqueue(queries: Queries) -> float:
     start = time.perf_counter()
     await queries.enqueue("job", PAYLOAD)
+    return (time.perf_counter() - start) * 1000
+
+
+async def _enqueue_together(queries: Queries, times: int) -> float:
+    start = time.perf_counter()
+    await queries.enqueue(["job"] * times, [PAYLOAD] * times, [0] * times)
+    return (time.perf_counter() - start) * 1000
+
+
+async def _enqueue_beside(connection: asyncpg.Connection, queries: Queries) -> float:
+    start = time.perf_counter()
+    async with connection.transaction():
+        await connection.execute("INSERT INTO sales DEFAULT VALUES")
+        await queries.enqueue("job", PAYLOAD)
     return (time.perf_counter() - start) * 1000
 
 

@@ -49,7 +49,7 @@ def enqueue(
 ) -> Enqueued:
     """Enqueue one job with a payload that was checked; raises NotEnqueued."""
     ((job_id, is_new),) = _ask(connection, ENQUEUE, tenant, handler, payload, options=options, key=key, user=user)
-    return Enqueued(UUID(str(job_id)), is_new)
+    return Enqueued(_uuid(job_id), is_new)
 
 
 def enqueue_many(
@@ -65,7 +65,12 @@ def enqueue_many(
     """Enqueue jobs with payloads that were checked, by one statement; raises NotEnqueued."""
     given = None if keys is None else list(keys)
     rows = _ask(connection, ENQUEUE_MANY, tenant, handler, payloads, options=options, key=given, user=user)
-    return [Enqueued(UUID(str(job_id)), is_new) for job_id, is_new in rows]
+    return [Enqueued(_uuid(job_id), is_new) for job_id, is_new in rows]
+
+
+def _uuid(job_id: Any) -> UUID:
+    # A driver that SQLAlchemy was given may say it as text.
+    return job_id if isinstance(job_id, UUID) else UUID(str(job_id))
 
 
 def _ask(

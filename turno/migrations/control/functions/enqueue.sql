@@ -7,6 +7,9 @@ CREATE OR REPLACE FUNCTION enqueue(
     OUT job_id uuid, OUT is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 BEGIN
+    IF jsonb_typeof(payload) IS DISTINCT FROM 'object' THEN
+        PERFORM not_enqueued('TU012', 'a payload is a JSON object', 'name its fields: {"month": "2026-06"}');
+    END IF;
     SELECT e.job_id, e.is_new INTO job_id, is_new
     FROM jobs_accept(tenant, type, ARRAY[payload], run_at, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
                      unique_for, user_id, version) AS e;
@@ -50,16 +53,15 @@ BEGIN
         PERFORM not_enqueued('TU012', format('unique_for %L is too short or too long', p_unique_for),
                              'say a time above 0 of at most a year');
     END IF;
-    IF cardinality(p_keys) <> cardinality(p_payloads) THEN
-        PERFORM not_enqueued('TU012', format('%s keys for %s payloads', cardinality(p_keys), cardinality(p_payloads)),
-                             'give each payload its key, or none a key');
-    END IF;
-    IF EXISTS (SELECT FROM unnest(p_keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
-        PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
-                             'choose another key');
-    END IF;
-    IF EXISTS (SELECT FROM unnest(p_payloads) AS p WHERE jsonb_typeof(p) IS DISTINCT FROM 'object') THEN
-        PERFORM not_enqueued('TU012', 'a payload is a JSON object', 'name its fields: {"month": "2026-06"}');
+    IF p_keys IS NOT NULL THEN
+        IF cardinality(p_keys) <> cardinality(p_payloads) THEN
+            PERFORM not_enqueued('TU012', format('%s keys for %s payloads', cardinality(p_keys), cardinality(p_payloads)),
+                                 'give each payload its key, or none a key');
+        END IF;
+        IF EXISTS (SELECT FROM unnest(p_keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
+            PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
+                                 'choose another key');
+        END IF;
     END IF;
     FOR made IN EXECUTE format('SELECT * FROM %I.jobs_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)', own.schema)
         USING p_type, coalesce(p_version, known.version), known.queue::text, backend_now(own.id),

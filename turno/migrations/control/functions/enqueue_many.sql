@@ -7,6 +7,9 @@ CREATE OR REPLACE FUNCTION enqueue_many(
 RETURNS TABLE (job_id uuid, is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
 BEGIN
+    IF jsonb_typeof(payloads) IS DISTINCT FROM 'array' OR payloads @? '$[*] ? (@.type() <> "object")' THEN
+        PERFORM not_enqueued('TU012', 'payloads are a JSON array of objects', 'name their fields: [{"month": "2026-06"}]');
+    END IF;
     RETURN QUERY SELECT e.job_id, e.is_new FROM jobs_accept(
         tenant, type,
         ARRAY(SELECT p.payload FROM jsonb_array_elements(payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n),

@@ -15,8 +15,9 @@ DECLARE
     keys text[] := p_keys;
     hashes bytea[];
     fresh record;  -- those that stand for no job yet
-    made_n bigint[] := '{}';
-    made_id uuid[] := '{}';
+    wanted integer := cardinality(p_payloads);
+    made_n bigint[];
+    made_id uuid[];
     refused text;
 BEGIN
     IF keys IS NULL AND p_unique_for IS NOT NULL THEN
@@ -26,26 +27,35 @@ BEGIN
         hashes := ARRAY(SELECT asked_hash(p.payload, p_priority, p_run_at, NULL)
                         FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
         PERFORM key_expire(p_user, p_type, keys, p_unique_for);
+        -- Looked up key by key: joined, all that the user has might be read.
+        SELECT array_agg(w.n ORDER BY w.n) AS n, array_agg(w.payload ORDER BY w.n) AS payloads,
+               array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes
+        INTO fresh
+        FROM unnest(p_payloads, keys, hashes) WITH ORDINALITY AS w (payload, key, hash, n)
+        WHERE (SELECT j.id FROM background_jobs j
+               WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = w.key) IS NULL;
+        wanted := coalesce(cardinality(fresh.n), 0);
     END IF;
-    SELECT array_agg(w.n ORDER BY w.n) AS n, array_agg(w.payload ORDER BY w.n) AS payloads,
-           array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes
-    INTO fresh
-    FROM unnest(p_payloads, keys, hashes) WITH ORDINALITY AS w (payload, key, hash, n)
-    WHERE NOT EXISTS (SELECT FROM background_jobs j
-                      WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = w.key);
-    IF fresh.n IS NOT NULL THEN
+    IF wanted > 0 THEN
         IF p_run_at NOT BETWEEN clock_timestamp() - interval '1 day' AND clock_timestamp() + interval '366 days' THEN
             refused := 'run_at';
         ELSIF p_pending_limit IS NOT NULL
-              AND (cardinality(fresh.n) > p_pending_limit
-                   OR quota_reached(p_user, p_pending_limit - cardinality(fresh.n) + 1)) THEN
+              AND (wanted > p_pending_limit OR quota_reached(p_user, p_pending_limit - wanted + 1)) THEN
             refused := 'quota';
         END IF;
         IF refused IS NOT NULL THEN
-            RETURN QUERY SELECT f, NULL::uuid, refused FROM unnest(fresh.n) AS f;
+            RETURN QUERY SELECT 1::bigint, NULL::uuid, refused;
             RETURN;
         END IF;
-        SELECT coalesce(array_agg(fresh.n[i.n]), '{}'), array_agg(i.job_id) INTO made_n, made_id
+    END IF;
+    IF keys IS NULL THEN
+        RETURN QUERY SELECT i.n, i.job_id, 'accepted' FROM jobs_insert(
+            p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, p_payloads, NULL, NULL,
+            p_user, due, NULL, NULL, NULL, NULL) AS i;
+        RETURN;
+    END IF;
+    IF wanted > 0 THEN
+        SELECT array_agg(fresh.n[i.n]), array_agg(i.job_id) INTO made_n, made_id
         FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, fresh.payloads, fresh.keys, fresh.hashes,
             p_user, due, NULL, NULL, NULL, NULL) AS i;
@@ -57,7 +67,8 @@ BEGIN
     SELECT w.n, j.id, CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END
     FROM unnest(keys, hashes) WITH ORDINALITY AS w (key, hash, n)
     LEFT JOIN unnest(made_n) AS m (n) ON m.n = w.n
-    JOIN background_jobs j ON j.user_id = p_user AND j.type = p_type AND j.idempotency_key = w.key
+    CROSS JOIN LATERAL (SELECT b.id, b.payload_hash FROM background_jobs b
+                        WHERE b.user_id = p_user AND b.type = p_type AND b.idempotency_key = w.key OFFSET 0) AS j
     WHERE m.n IS NULL
     ORDER BY 1;
 END $$;
