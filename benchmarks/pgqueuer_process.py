@@ -1,7 +1,7 @@
 """Run by PgQueuer's own Python: `URL [BELL [work]]`.
 
 Reads how many jobs to enqueue and answers with the milliseconds of each: of its enqueueing, or, with a bell, until its
-first line. `20 beside` measures a transaction that writes a row of its own, too; `20 together` one call for all of them.
+first line. `20 beside` measures a transaction that writes a row of its own, too; `20 together` one call for them all.
 With `work` it is the worker, and rings that bell.
 """
 

@@ -49,6 +49,14 @@ MUTANTS = (
         (f"{TESTS}::test_no_login_of_turno_s_own_is_a_host[handler]",),
     ),
     Mutant(
+        "a customer's role gives another customer jobs",
+        HOST,
+        DOOR,
+        "IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN",
+        "IF false THEN",
+        (f"{TESTS}::test_for_an_adopted_schema_only_those_enqueue_who_may_use_it",),
+    ),
+    Mutant(
         "a key of code's stands for two requests",
         ONE_KEY,
         MANY,

@@ -24,6 +24,11 @@ OTHER_NAMES = {
     "PR_SET_PDEATHSIG",
     "DUMMY",
     "LC_MESSAGES",
+    "ERP_DATABASE_URL",
+    "PHP_EOL",
+    "ATTR_ERRMODE",
+    "ERRMODE_EXCEPTION",
+    "JSON_THROW_ON_ERROR",
     # Flask's and WSGI's own.
     "APPLICATION_ROOT",
     "MAX_CONTENT_LENGTH",

@@ -39,11 +39,13 @@ RABBITMQ = SystemPackage(
 )
 CHROMIUM = SystemPackage(name="chromium", marker="chromium", programs=("chromium", "chromium-browser", "google-chrome"))
 TYPESCRIPT = SystemPackage(name="node-typescript", marker="typescript", programs=("tsc",))
+# Its driver for PostgreSQL is a package of its own, without a program.
+PHP = SystemPackage(name="php-cli php-pgsql", marker="php", programs=("php",))
 # The oldest server that is supported, beside the one that is embedded.
 POSTGRES_15 = SystemPackage(
     name="postgresql-15", marker="postgres15", programs=("/usr/lib/postgresql/15/bin/postgres",)
 )
-WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT, POSTGRES_15)
+WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT, PHP, POSTGRES_15)
 
 
 def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:
@@ -86,7 +88,7 @@ def no_service_starts(policy: Path = POLICY) -> Iterator[None]:
 def _apt_get(action: str, packages: Sequence[SystemPackage] = ()) -> bool:
     options = ["--yes", "--no-install-recommends"] if packages else []
     done = subprocess.run(
-        ["apt-get", "--quiet", *options, action, *(package.name for package in packages)],
+        ["apt-get", "--quiet", *options, action, *(name for package in packages for name in package.name.split())],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         stdin=subprocess.DEVNULL,
         check=False,

@@ -128,6 +128,8 @@ def _told(error: psycopg.Error) -> str | None:
     if (error.sqlstate or "").startswith("TU"):
         return f"{said}: {hint}"
     if error.sqlstate == NOT_ALLOWED:
+        if hint is not None:
+            return f"{said}: {hint}"
         return f"{said}: this connection's role may not enqueue; `turno host add ROLE` lets it"
     if error.sqlstate in NOT_INSTALLED:
         return f"{said}: Turno is not in this database, or older than its library; run `turno migrate`"

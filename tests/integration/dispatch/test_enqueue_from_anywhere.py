@@ -274,6 +274,29 @@ def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], worl
             erp.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(*table)))
 
 
+def test_for_an_adopted_schema_only_those_enqueue_who_may_use_it(
+    world: ExampleInstallation, erp: psycopg.Connection[Any], role: str
+) -> None:
+    """An application that keeps its customers apart by roles of its own: no role gives another customer jobs."""
+    usage = sql.SQL("{} USAGE ON SCHEMA customer {} {}")
+    world.admin.execute("CREATE SCHEMA customer")
+    world.rows(
+        "UPDATE turno.tenants SET adopted_schema = 'customer', table_owner = %s, table_rights = 'write'"
+        " WHERE slug = 'suc0001'", role,
+    )  # fmt: skip
+    try:
+        with pytest.raises(turno.NotEnqueued, match=f"{role} may not use the schema customer: GRANT USAGE"):
+            turno.enqueue(erp, "suc0001", BatchInvoicing, ORDERS)
+        erp.rollback()
+        world.admin.execute(usage.format(sql.SQL("GRANT"), sql.SQL("TO"), sql.Identifier(role)))
+        assert turno.enqueue(erp, "suc0001", BatchInvoicing, ORDERS).is_new
+        erp.rollback()
+    finally:
+        none = "adopted_schema = NULL, table_owner = NULL, table_rights = NULL"
+        world.rows(f"UPDATE turno.tenants SET {none} WHERE slug = 'suc0001'")  # noqa: S608
+        world.admin.execute("DROP SCHEMA customer")
+
+
 # SQL alone -------------------------------------------------------------------------------------------
 
 

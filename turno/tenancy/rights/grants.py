@@ -134,7 +134,7 @@ _CLAIM_STEPS = frozenset({"due_of_each", "goes_before", "make_ready", "tenant_ro
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
 
 # Called by `enqueue` and `enqueue_many` alone.
-_ENQUEUE_STEPS = frozenset({"jobs_accept", "not_enqueued", "backend_now"})
+_ENQUEUE_STEPS = frozenset({"jobs_accept", "not_enqueued", "backend_now", "caller_may_use"})
 
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.

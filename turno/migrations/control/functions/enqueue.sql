@@ -40,6 +40,10 @@ BEGIN
         PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(p_tenant, 60)),
                              'make it by `turno tenant add`, or see `turno tenant list`');
     END IF;
+    IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN
+        PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
+                             format('GRANT USAGE ON SCHEMA %I to who enqueues for %s', own.adopted_schema, own.slug));
+    END IF;
     SELECT * INTO known FROM handlers h WHERE h.type = p_type;
     IF NOT FOUND THEN
         PERFORM not_enqueued('TU011', format('no handler has the type %L', left(p_type, 60)),
@@ -98,6 +102,13 @@ BEGIN
         PERFORM pg_notify('turno_jobs', '');
     END IF;
 END $$;
+
+-- Whether whoever called may use a schema of the application's: so who may not reach a customer's tables gives it no jobs.
+-- Who that is nobody can forge: the login, or what it became by SET ROLE.
+CREATE OR REPLACE FUNCTION caller_may_use(p_schema text) RETURNS boolean LANGUAGE sql STABLE
+RETURN (SELECT has_schema_privilege(session_user, n.oid, 'USAGE')
+               OR has_schema_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, n.oid, 'USAGE')
+        FROM pg_catalog.pg_namespace n WHERE n.nspname = p_schema::name) IS TRUE;
 
 -- The backend of a tenant's next job, as far as the database knows: what was set at run time, else that of whoever is
 -- alive, residents first.

@@ -1,0 +1,163 @@
+"""A running application adopts Turno as docs/adopting.md says, enqueues from its own code, and lets it go again."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tests.acceptance.turno_process import OURS
+from tests.installation import ROOT
+from turno.servers.system_packages import PHP
+from turno.servers.wait import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXAMPLES = ROOT / "examples"
+SELL = """
+import sys
+from app import create_app
+client = create_app().test_client()
+print(client.post(f"/{sys.argv[1]}/sales", json={"month": "2026-06", "total": sys.argv[2]}).get_json()["job"])
+"""
+STANDING = """
+SELECT n.nspname, c.relname, pg_get_userbyid(c.relowner),
+       coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", c.relowner))::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname ~ '^suc' ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True)
+class PlainHost:
+    """The example in a folder of its own, with its database and its database's role."""
+
+    folder: Path
+    url: str
+    role: str
+    admin: psycopg.Connection[Any]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in (*OURS, "HANDLERS", "MIGRATIONS")}
+        own = {"DATABASE_URL": self.url, "MASTER_KEY": "the plain host's own key, 32 or more letters"}
+        # Only turno and the application: nothing of this checkout's own application is there.
+        return kept | own | {
+            "ERP_DATABASE_URL": make_conninfo(self.url, user=self.role, password="x"),
+            "QUEUE_BACKEND": "pool",
+            "POOL_MAX_CHILDREN": "1",
+            "PYTHONPATH": str(self.folder / "installed"),
+        }  # fmt: skip
+
+    def run(self, *command: str, **variables: str) -> str:
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment | variables, capture_output=True, text=True, check=False,
+            timeout=90,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def turno(self, *arguments: str) -> str:
+        return self.run(sys.executable, "-m", "turno.commands.main", *arguments)
+
+    def sell(self, branch: str, total: str) -> str:
+        return self.run(sys.executable, "-c", SELL, branch, total).strip()
+
+    def standing(self) -> list[tuple[Any, ...]]:
+        return self.admin.execute(STANDING).fetchall()
+
+
+@pytest.fixture
+def host(each_new_database: str, tmp_path: Path) -> Iterator[PlainHost]:
+    folder = tmp_path / "erp"
+    shutil.copytree(EXAMPLES / "plain_host", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "installed").mkdir()
+    (folder / "installed" / "turno").symlink_to(ROOT / "turno")
+    role = f"erp_{secrets.token_hex(4)}"
+    with psycopg.connect(each_new_database, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(sql.Identifier(role)))
+        admin.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO {}").format(
+            sql.Identifier(admin.info.dbname), sql.Identifier(role)))  # fmt: skip
+        admin.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+        admin.execute((folder / "schema.sql").read_text().encode())
+        admin.execute("RESET ROLE")
+        yield PlainHost(folder, each_new_database, role, admin)
+        admin.execute("DROP SCHEMA suc0001, suc0002 CASCADE")
+        admin.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(role)))
+
+
+@pytest.fixture
+def adopted(host: PlainHost) -> PlainHost:
+    host.turno("migrate", "--yes")
+    host.turno("tenant", "add", "--from", "tenants.csv")
+    return host
+
+
+def test_a_running_application_has_its_first_job_done_and_takes_turno_out_again(host: PlainHost) -> None:
+    before = host.standing()
+    host.turno("migrate", "--yes")
+    host.turno("tenant", "add", "--from", "tenants.csv")
+    host.sell("suc0001", "100")
+    host.sell("suc0001", "42.50")
+    host.sell("suc0002", "7")
+    with pool_of(host):
+        totals = "SELECT (SELECT total FROM suc0001.reports), (SELECT total FROM suc0002.reports)"
+        assert wait_until(lambda: _text(host.admin.execute(totals).fetchone()) == ("142.50", "7"), within=60)
+    host.turno("uninstall", "--yes")
+    assert host.standing() == before
+    assert host.admin.execute("SELECT FROM pg_namespace WHERE nspname = 'turno' OR nspname ~ '^t_'").rowcount == 0
+
+
+def _text(row: Any) -> tuple[str, ...]:
+    return tuple(str(one) for one in row)
+
+
+class pool_of:  # noqa: N801 - read as the words `with pool of`
+    """A resident worker for the length of a block."""
+
+    def __init__(self, host: PlainHost) -> None:
+        self._host = host
+
+    def __enter__(self) -> None:
+        command = [sys.executable, "-m", "turno.commands.main", "pool"]
+        self._process = subprocess.Popen(
+            command, cwd=self._host.folder, env=self._host.environment, stderr=subprocess.DEVNULL
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def php() -> Path:
+    program = PHP.find()
+    if program is None:
+        pytest.fail("PHP is not installed: install php-cli and php-pgsql, or let `turno test` do it")
+    return program
+
+
+@pytest.mark.deep
+def test_php_enqueues_in_its_own_transaction(adopted: PlainHost, php: Path) -> None:
+    script = str(EXAMPLES / "php" / "enqueue.php")
+    server = conninfo_to_dict(adopted.url)
+    dsn = f"pgsql:host={server['host']};port={server.get('port', 5432)};dbname={server['dbname']}"
+    first = adopted.run(str(php), script, dsn, adopted.role, "x").strip()
+    assert re.fullmatch("[0-9a-f-]{36}", first)
+    assert adopted.run(str(php), script, dsn, adopted.role, "x").strip() == first
+    (schema,) = adopted.admin.execute("SELECT schema FROM turno.tenants WHERE slug = 'suc0001'").fetchone() or ("",)
+    jobs = sql.SQL("SELECT id::text, type, payload, idempotency_key FROM {}").format(
+        sql.Identifier(schema, "background_jobs")
+    )
+    assert adopted.admin.execute(jobs).fetchall() == [(first, "monthly_report", {"month": "2026-06"}, "report-2026-06")]
