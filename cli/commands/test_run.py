@@ -24,6 +24,7 @@ STATIC_CHECKS = {
 FAIL_UNDER = 85
 TESTS_FAILED = 1  # pytest's exit status for failed tests and nothing worse
 FEW = 5
+SLOWEST = 40  # tests of the whole suite whose seconds are told
 CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
 # Names of tests may have spaces; what went wrong follows after a dash.
 FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?: - .*)?$")
@@ -89,7 +90,8 @@ def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str], *, whole
     colour = ["--color=yes"] if sys.stdout.isatty() else []
     # Many tests wait for processes, most of all in the whole suite: more workers than cores keep the cores busy.
     workers = (os.cpu_count() or 1) + (2 if whole else 1)
-    return ["-n", str(workers), "--dist", "loadfile", *colour, *without, *arguments]
+    durations = ["--durations", str(SLOWEST)] if whole else []
+    return ["-n", str(workers), "--dist", "loadfile", *durations, *colour, *without, *arguments]
 
 
 class Ended(NamedTuple):

@@ -68,7 +68,7 @@ MUTANTS = (
         SUPERVISOR,
         "            known |= child.tokens\n",
         "            known |= {claim.token for claim in child.claims[:1]}\n",
-        (f"{TURNS}::test_a_heartbeat_leaves_what_waits_in_its_place",),
+        ("tests/unit/worker/test_held_claims.py::test_what_waits_behind_the_first_of_a_batch_is_known",),
     ),
     Mutant(
         "the time limit of one job ends the next",

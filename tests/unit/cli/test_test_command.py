@@ -119,7 +119,8 @@ def test_pytest_gets_a_worker_for_each_core_and_the_callers_word_is_last() -> No
     arguments = pytest_arguments(["rabbitmq", "root"], ["-m", "mine"])
     assert arguments[:4] == ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile"]
     assert arguments[-4:] == ["-m", "not rabbitmq and not root", "-m", "mine"]
-    assert pytest_arguments([], [], whole=True)[1] == str((os.cpu_count() or 1) + 2)
+    whole = pytest_arguments([], [], whole=True)
+    assert whole == ["-n", str((os.cpu_count() or 1) + 2), "--dist", "loadfile", "--durations", "40"]
 
 
 def test_the_closing_line_is_found_below_colours_and_above_what_follows() -> None:

@@ -1,0 +1,41 @@
+"""What a worker holds by the tickets and knows nothing of is given back, and nothing else."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID, uuid4
+
+from turno.worker.heartbeat import Pulse
+from turno.worker.supervisor import Supervisor
+
+
+class Rescuer:
+    def __init__(self) -> None:
+        self.tokens = {uuid4()}
+        self.given_back: list[UUID] = []
+
+    def reply_lost(self, claim: Any) -> None:
+        self.given_back.append(claim.token)
+
+
+def a_claim(token: UUID | None = None) -> Any:
+    return SimpleNamespace(token=token or uuid4(), job_id=uuid4())
+
+
+def test_what_waits_behind_the_first_of_a_batch_is_known() -> None:
+    at_work, behind, waiting, unheard = (a_claim() for _ in range(4))
+    supervisor: Any = object.__new__(Supervisor)
+    supervisor._worker = uuid4()
+    supervisor._rescuer = rescuer = Rescuer()
+    supervisor._distributor = SimpleNamespace(tokens={waiting.token})
+    claims = (at_work, behind)
+    supervisor._children = [
+        SimpleNamespace(claims=claims, current=at_work, tokens={claim.token for claim in claims}),
+        SimpleNamespace(claims=(), current=None, tokens=set()),
+    ]
+    pending = a_claim(*rescuer.tokens)
+    held = (at_work, behind, waiting, pending, unheard)
+    supervisor._heartbeat = SimpleNamespace(beat=lambda _worker: Pulse(held=held))
+    supervisor._beat()
+    assert rescuer.given_back == [unheard.token]
