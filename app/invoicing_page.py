@@ -34,7 +34,7 @@ LARGEST_BATCH = 10_000  # orders, as the handler takes them; what is left is lis
 LARGEST_ID = 2**63 - 1
 LARGEST_POINT = 99_999
 LONGEST_SEARCH = 255
-MOST_DIGITS = 19
+MAX_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +118,6 @@ def _all_found(visit: Visit) -> list[int]:
 
 def _whole(text: str, low: int, high: int) -> int:
     """Return a whole number of the form; raises Problem 400."""
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and low <= int(text) <= high):
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and low <= int(text) <= high):
         raise form_is_wrong([])
     return int(text)

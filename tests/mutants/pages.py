@@ -185,7 +185,7 @@ MUTANTS = (
         "whatever somebody sent is offered to be sent again",
         "a problem's page repeats no more than a form of ours",
         "turno/web/pages/problem_page.py",
-        " and len(fields) <= MOST_FIELDS",
+        " and len(fields) <= MAX_FORM_FIELDS",
         "",
         (f"{PROBLEMS}::test_only_a_form_of_this_session_is_offered_again",),
     ),

@@ -149,7 +149,7 @@ MUTANTS = (
         "every problem of a body is told",
         HELD,
         "turno/web/http/problems.py",
-        "list(errors[:MOST_LISTED])",
+        "list(errors[:MAX_LISTED_PROBLEMS])",
         "list(errors)",
         (f"{LARGE}::test_fields_that_nobody_knows_are_cut_with_their_number",),
     ),

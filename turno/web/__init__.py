@@ -26,7 +26,6 @@ from turno.web.api.streams import streams
 from turno.web.api.submit import submissions
 from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
-from turno.web.http.payloads import Payloads
 from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
 from turno.web.pages.catalogue import catalogues
@@ -100,7 +99,6 @@ def install(
     if url_prefix and not PREFIX.fullmatch(url_prefix):
         raise ValueError(f"url_prefix must be a path such as /jobs, without a slash at its end, not {url_prefix!r}")
     handlers = registry.handlers
-    payloads = Payloads(handlers)
     app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,
@@ -112,9 +110,8 @@ def install(
         readiness=readiness,
         clock=clock,
         tokens=None if principal else TokenCheck(settings),
-        payloads=payloads,
         catalogues=catalogues(locale, handlers),
-        published=published(build_document(ROUTES, handlers, payloads)),
+        published=published(build_document(ROUTES, handlers)),
         prefix=url_prefix,
         principal=principal,
         sign_in=sign_in,

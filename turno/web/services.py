@@ -14,7 +14,6 @@ from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.http.payloads import Payloads
 
 if TYPE_CHECKING:
     from turno.web.auth.principal import Principal
@@ -52,7 +51,6 @@ class Services:
     readiness: Readiness | None
     clock: Clock
     tokens: "TokenCheck | None"
-    payloads: Payloads
     catalogues: "Catalogues"
     published: Published
     prefix: str

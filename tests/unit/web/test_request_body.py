@@ -10,7 +10,7 @@ import pytest
 from flask import Flask, request
 
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.request_body import DEEPEST, LARGEST_WHOLE_NUMBER, read_json_object
+from turno.web.http.request_body import LARGEST_WHOLE_NUMBER, MAX_DEPTH, read_json_object
 
 LIMIT = 200_000
 
@@ -95,9 +95,9 @@ def test_what_cannot_be_kept_is_refused(body: bytes, word: str) -> None:
 
 
 def test_depth_has_an_exact_limit() -> None:
-    assert json.dumps(read(nested(DEEPEST - 1))) == nested(DEEPEST - 1).replace(":", ": ")
+    assert json.dumps(read(nested(MAX_DEPTH - 1))) == nested(MAX_DEPTH - 1).replace(":", ": ")
     with pytest.raises(Problem, match="nested"):
-        read(nested(DEEPEST))
+        read(nested(MAX_DEPTH))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from turno.web.auth import wrong_tokens
-from turno.web.auth.wrong_tokens import WINDOW, WrongTokens
+from turno.web.auth.wrong_tokens import WINDOW_SECONDS, WrongTokens
 
 
 def test_an_address_may_try_again_in_the_next_minute() -> None:
@@ -13,8 +13,8 @@ def test_an_address_may_try_again_in_the_next_minute() -> None:
     wrong = WrongTokens(2, clock=lambda: now)
     assert [wrong.count("a"), wrong.count("a"), wrong.count("b")] == [None, None, None]
     now = 20.0
-    assert wrong.count("a") == WINDOW - 20
-    now = WINDOW
+    assert wrong.count("a") == WINDOW_SECONDS - 20
+    now = WINDOW_SECONDS
     assert wrong.count("a") is None
 
 
@@ -32,7 +32,7 @@ def test_without_a_limit_nothing_is_kept() -> None:
 
 
 def test_ever_new_addresses_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wrong_tokens, "MOST_ADDRESSES", 3)
+    monkeypatch.setattr(wrong_tokens, "MAX_ADDRESSES", 3)
     wrong = WrongTokens(1, clock=lambda: 0.0)
     counted = [wrong.count(f"address {number}") for number in range(5)]
-    assert counted == [None, None, None, None, WINDOW]
+    assert counted == [None, None, None, None, WINDOW_SECONDS]

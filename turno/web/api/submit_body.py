@@ -16,7 +16,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.store.api import jobs as stored
 from turno.web.http.large_body import one_at_a_time
-from turno.web.http.payloads import model_adapter, shape_problems
+from turno.web.http.payloads import check, model_adapter, shape_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, described
 from turno.web.http.request_body import read_json_object
@@ -98,9 +98,9 @@ def _checked(handler: type[JobHandler[Any]], body: dict[str, Any]) -> tuple[Subm
     try:
         wanted = model_adapter(SubmitBody).validate_python(body)
     except ValidationError as error:
-        problems = shape_problems(error, within=())
+        problems = shape_problems(error)
     if "payload" in body:
-        payload, found = services().payloads.check(handler, body["payload"])
+        payload, found = check(handler, body["payload"])
         problems += found
     return wanted, payload, problems
 

@@ -23,5 +23,5 @@ def read_body(request: Request, kind: type[B]) -> B:
         with one_at_a_time(request):
             body: B = model_adapter(kind).validate_json(json.dumps(read_json_object(request)), strict=True)
     except ValidationError as error:
-        raise invalid(shape_problems(error, within=())) from error
+        raise invalid(shape_problems(error)) from error
     return body

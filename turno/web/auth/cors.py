@@ -7,7 +7,7 @@ from turno.web.services import services
 HEADERS = "Authorization, Content-Type, Idempotency-Key, If-None-Match, X-Correlation-Id, X-Schema, traceparent"
 EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
 METHODS = "GET, POST, PATCH"
-TEN_MINUTES = "600"
+PREFLIGHT_SECONDS = "600"
 # Anybody may load the client library: it is the same for all and knows nothing.
 CLIENT = "turno-client.js"
 
@@ -27,7 +27,7 @@ def _preflight() -> Response | None:
         headers={
             "Access-Control-Allow-Methods": METHODS,
             "Access-Control-Allow-Headers": HEADERS,
-            "Access-Control-Max-Age": TEN_MINUTES,
+            "Access-Control-Max-Age": PREFLIGHT_SECONDS,
         },
     )
 

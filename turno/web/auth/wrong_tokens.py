@@ -8,8 +8,8 @@ from threading import Lock
 
 log = logging.getLogger(__name__)
 
-WINDOW = 60.0  # seconds
-MOST_ADDRESSES = 10_000  # that are told apart within a window
+WINDOW_SECONDS = 60.0  # seconds
+MAX_ADDRESSES = 10_000  # that are told apart within a window
 OTHERS = "other addresses"
 
 
@@ -34,8 +34,8 @@ class WrongTokens:
             now = self._clock()
             if now >= self._over_at:
                 self._seen.clear()
-                self._over_at = now + WINDOW
-            if address not in self._seen and len(self._seen) >= MOST_ADDRESSES:
+                self._over_at = now + WINDOW_SECONDS
+            if address not in self._seen and len(self._seen) >= MAX_ADDRESSES:
                 address = OTHERS
             self._seen[address] += 1
             seen, left = self._seen[address], self._over_at - now

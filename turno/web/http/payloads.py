@@ -1,6 +1,6 @@
 """Check payloads, bodies and queries against dataclasses, and document them from the same declaration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from turno.errors import InvalidPayload
 from turno.jobs.handler import JobHandler
-from turno.jobs.payload_check import LONGEST_FIELD, STRICT, check_payload, payload_adapter, problems_of
+from turno.jobs.payload_check import LONGEST_FIELD, STRICT, check_payload, problems_of
 from turno.web.http.problems import FieldProblem
 
 
@@ -21,29 +21,19 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 model_adapter: Callable[[Any], TypeAdapter[Any]] = cache(_adapter)
 
 
-class Payloads:
-    """Knows how the payload of each handler is checked."""
-
-    def __init__(self, handlers: Sequence[type[JobHandler[Any]]]) -> None:
-        self._adapters = {handler.type: payload_adapter(handler) for handler in handlers}
-
-    def adapter(self, job_type: str) -> TypeAdapter[Any]:
-        """Return the adapter of a type's payload."""
-        return self._adapters[job_type]
-
-    def check(self, handler: type[JobHandler[Any]], value: Any) -> tuple[Any, list[FieldProblem]]:
-        """Return the payload in its canonical JSON form, or everything that is wrong with it."""
-        try:
-            return check_payload(handler, value), []
-        except InvalidPayload as error:
-            return None, [_field_problem(one, within=("payload",)) for one in error.problems]
+def check(handler: type[JobHandler[Any]], value: Any) -> tuple[Any, list[FieldProblem]]:
+    """Return a payload in its canonical JSON form, or everything that is wrong with it."""
+    try:
+        return check_payload(handler, value), []
+    except InvalidPayload as error:
+        return None, [_field_problem(one, "payload") for one in error.problems]
 
 
-def shape_problems(error: ValidationError, *, within: tuple[str, ...]) -> list[FieldProblem]:
-    """Return what does not fit a dataclass, each with its field's path, which begins with `within`."""
-    return [_field_problem(one, within=within) for one in problems_of(error)]
+def shape_problems(error: ValidationError) -> list[FieldProblem]:
+    """Return what does not fit a dataclass, each with its field's path."""
+    return [_field_problem(one) for one in problems_of(error)]
 
 
-def _field_problem(problem: dict[str, str], *, within: tuple[str, ...]) -> FieldProblem:
+def _field_problem(problem: dict[str, str], *within: str) -> FieldProblem:
     path = ".".join(filter(None, (*within, problem["field"])))
     return FieldProblem(path[:LONGEST_FIELD] or "body", problem["problem"])

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 TYPE_ROOT = "/docs#"
 # Listed in one answer: somebody mends these first, and what lists all of a large body is larger than the body.
-MOST_LISTED = 100
+MAX_LISTED_PROBLEMS = 100
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class Problem(Exception):
 
 
 def invalid(errors: Sequence[FieldProblem]) -> Problem:
-    """Return the 400 that lists the wrong fields, MOST_LISTED at most, and says how many more there are."""
+    """Return the 400 that lists the wrong fields, MAX_LISTED_PROBLEMS at most, and says how many more there are."""
     what = "one field is" if len(errors) == 1 else f"{len(errors)} fields are"
-    listed = list(errors[:MOST_LISTED])
-    if len(errors) > MOST_LISTED:
-        listed.append(FieldProblem("body", f"has {len(errors) - MOST_LISTED} more problems like these"))
+    listed = list(errors[:MAX_LISTED_PROBLEMS])
+    if len(errors) > MAX_LISTED_PROBLEMS:
+        listed.append(FieldProblem("body", f"has {len(errors) - MAX_LISTED_PROBLEMS} more problems like these"))
     return Problem(Kind.INVALID_REQUEST, f"Nothing was done: {what} not valid; see errors.", errors=listed)
 
 

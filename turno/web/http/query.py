@@ -89,7 +89,7 @@ def read_query(given: MultiDict[str, str], kind: type[Any], *, others_ignored: b
     try:
         query = model_adapter(kind).validate_python(values)
     except ValidationError as error:
-        found = shape_problems(error, within=())
+        found = shape_problems(error)
         problems += [FieldProblem(one.field.partition(".")[0], one.problem) for one in found]
     if problems:
         raise invalid(problems)

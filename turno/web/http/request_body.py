@@ -10,7 +10,7 @@ from werkzeug.exceptions import RequestEntityTooLarge
 
 from turno.web.http.problems import Kind, Problem
 
-DEEPEST = 64
+MAX_DEPTH = 64
 LARGEST_WHOLE_NUMBER = 2**63 - 1
 LONGEST_NUMBER = 400
 
@@ -94,7 +94,7 @@ def _constant(text: str) -> NoReturn:
 def _require_storable(value: Any) -> None:
     """Walk the value without recursion: its depth was chosen by the caller."""
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         below: list[Any] = []
         for item in level:
             if isinstance(item, dict):
@@ -121,7 +121,7 @@ def _require_text(text: str) -> None:
 
 
 def _too_deep() -> NoReturn:
-    _refuse(f"The body is nested more than {DEEPEST} levels deep.")
+    _refuse(f"The body is nested more than {MAX_DEPTH} levels deep.")
 
 
 def _refuse(detail: str) -> NoReturn:

@@ -8,12 +8,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from turno.jobs.handler import JobHandler
+from turno.jobs.payload_check import payload_adapter
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.api.submit_body import SubmitBody
 from turno.web.auth.csrf import SAFE
 from turno.web.errors import MEDIA_TYPE
-from turno.web.http.payloads import Payloads, model_adapter
-from turno.web.http.problems import TYPE_ROOT, Kind
+from turno.web.http.payloads import model_adapter
+from turno.web.http.problems import TYPE_ROOT, Kind, Problem
 from turno.web.http.request_headers import CORRELATION_ID, IDEMPOTENCY_KEY
 from turno.web.openapi.examples import example_of
 from turno.web.routes import Answer, Operation, Routes
@@ -84,16 +85,14 @@ REQUEST_HEADERS: dict[str, Document] = {
 }
 
 
-def build_document(
-    blueprints: Sequence[Routes], handlers: Sequence[type[JobHandler[Any]]], payloads: Payloads
-) -> Document:
+def build_document(blueprints: Sequence[Routes], handlers: Sequence[type[JobHandler[Any]]]) -> Document:
     """Return the document of the routes of these blueprints."""
     routes = [
         _Described(blueprint, endpoint, operation)
         for blueprint in blueprints
         for endpoint, operation in blueprint.operations.items()
     ]
-    refs, schemas = _schemas([route.operation for route in routes], handlers, payloads)
+    refs, schemas = _schemas([route.operation for route in routes], handlers)
     paths: dict[str, Document] = {}
     for described in routes:
         for path, body in _addresses(described, handlers, refs, schemas):
@@ -124,15 +123,13 @@ class _Described:
 Refs = dict[Any, Document]
 
 
-def _schemas(
-    operations: Sequence[Operation], handlers: Sequence[type[JobHandler[Any]]], payloads: Payloads
-) -> tuple[Refs, Document]:
+def _schemas(operations: Sequence[Operation], handlers: Sequence[type[JobHandler[Any]]]) -> tuple[Refs, Document]:
     """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
     bodies = {answer.body for operation in operations for answer in operation.answers.values() if answer.body}
     inputs: list[Any] = [
         (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)
     ]
-    inputs += [(handler.type, "validation", payloads.adapter(handler.type)) for handler in handlers]
+    inputs += [(handler.type, "validation", payload_adapter(handler)) for handler in handlers]
     taken = {operation.body for operation in operations if operation.body}
     inputs += [(body, "validation", model_adapter(body)) for body in sorted(taken, key=lambda b: b.__name__)]
     refs, shared = TypeAdapter.json_schemas(inputs, ref_template=SCHEMAS + "{model}")
@@ -251,13 +248,8 @@ def _problem(kinds: list[Kind]) -> Document:
 
 
 def _example(kind: Kind) -> Document:
-    return {
-        "type": TYPE_ROOT + kind.slug,
-        "title": kind.title,
-        "status": kind.status,
-        "detail": "A sentence that says what to do.",
-        "instance": "urn:uuid:0192d3a4-5b6c-7d8e-9f01-23456789abcd",
-    }
+    instance = "urn:uuid:0192d3a4-5b6c-7d8e-9f01-23456789abcd"
+    return Problem(kind, "A sentence that says what to do.").document("") | {"instance": instance}
 
 
 def _taken_body(body: Document, schemas: Document) -> Document:

@@ -5,14 +5,14 @@ from turno.web.auth.principal import Principal
 from turno.web.services import services
 
 # An operator may choose any branch; a list of thousands is no choice, so beyond this they are typed.
-MOST_LISTED = 50
+MAX_BRANCHES_LISTED = 50
 
 
 def branches_of(principal: Principal) -> tuple[str, ...]:
     """Return the slugs of the active branches that the user may choose, in order; an operator's first few."""
     if principal.operator and not principal.tenants:
-        return tuple(sorted(tenant.slug for tenant in services().directory.list_active())[:MOST_LISTED])
-    return tuple(slug for slug in sorted(principal.tenants)[:MOST_LISTED] if _open(principal, slug))
+        return tuple(sorted(tenant.slug for tenant in services().directory.list_active())[:MAX_BRANCHES_LISTED])
+    return tuple(slug for slug in sorted(principal.tenants)[:MAX_BRANCHES_LISTED] if _open(principal, slug))
 
 
 def _open(principal: Principal, slug: str) -> bool:

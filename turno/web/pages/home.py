@@ -20,7 +20,7 @@ from turno.web.pages.visit import Visit, reading
 home = Pages("home", __name__)
 
 JOBS_SHOWN = 20
-MOST_ACTIVE = 5
+MAX_UNDER_WAY = 5
 REASONS_SHOWN = 5  # of a row that is open; its page has the others
 OPEN = (Status.PENDING, Status.RUNNING)
 SHOWN: Mapping[str, tuple[Status, ...]] = {
@@ -90,7 +90,7 @@ def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: Ho
 
     Where the list was filtered, an ended job has its place there.
     """
-    active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MOST_ACTIVE)
+    active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MAX_UNDER_WAY)
     found = [view for view in job_views(reader, stored_jobs.search(reader, active), visit) if view.active]
     wanted = None if query.show else query.job
     if wanted and wanted not in [view.body.job_id for view in found]:

@@ -11,6 +11,7 @@ from flask import request
 from turno.dispatch.dispatcher import Submission
 from turno.store.api import jobs
 from turno.web.api.submit import run_now
+from turno.web.http.payloads import check
 from turno.web.http.problems import Problem, invalid
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
 from turno.web.pages.visit import Visit, reading
@@ -46,7 +47,7 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
     Where background jobs are switched off, the work is done within the request.
     """
     handler = services().registry.handler(job_type)
-    checked, problems = services().payloads.check(handler, dict(payload))
+    checked, problems = check(handler, dict(payload))
     if problems:
         return Submitted("none")
     wanted = Submission(

@@ -14,7 +14,7 @@ from turno.web.unknown_address import UNKNOWN
 PAGE = "text/html"
 # What may well succeed when it is asked for once more.
 PASSING = frozenset({429, 500, 503})
-MOST_FIELDS = 100  # of a form of ours; more is nothing that a page of ours has sent
+MAX_FORM_FIELDS = 100  # of a form of ours; more is nothing that a page of ours has sent
 
 
 def answer_error(error: Exception) -> Response:
@@ -60,6 +60,6 @@ def _again() -> tuple[str | None, list[tuple[str, str]]]:
     if request.method == "GET":
         return asked_address(), []
     fields = list(request.form.items(multi=True))
-    if g.get("turno_may_be_sent_again", False) and len(fields) <= MOST_FIELDS:
+    if g.get("turno_may_be_sent_again", False) and len(fields) <= MAX_FORM_FIELDS:
         return asked_path(), fields
     return None, []
