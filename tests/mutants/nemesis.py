@@ -33,7 +33,8 @@ class Cut(NamedTuple):
             path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
 
 
-DOC_END = '."""\n'
+OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
+MOVE = "        return self._until_done(\n            lambda: self._engine.run(\n                tickets.move_unserved"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "token": (
@@ -42,16 +43,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         Cut(TENANT, " AND t.token = ANY (p_tokens)", ""),
     ),
     "sweep": (
-        Cut(
-            MAINTENANCE,
-            f"that nobody took for a while{DOC_END}",
-            f"that nobody took for a while{DOC_END}        return 0\n",
-        ),
-        Cut(
-            MAINTENANCE,
-            f"that nobody serves any more{DOC_END}",
-            f"that nobody serves any more{DOC_END}        return 0\n",
-        ),
+        Cut(MAINTENANCE, OFFER, f"        return 0\n{OFFER}"),
+        Cut(MAINTENANCE, MOVE, f"        return 0\n{MOVE}"),
     ),
     "rescue": (
         Cut(
@@ -66,8 +59,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         # The look for an earlier job, under the user's lock, would find most of them.
         Cut(
             TENANT,
-            "        IF p_idempotency_key IS NOT NULL THEN\n            SELECT id",
-            "        IF false THEN\n            SELECT id",
+            "        IF p_key IS NOT NULL THEN\n            PERFORM key_expire",
+            "        IF false THEN\n            PERFORM key_expire",
         ),
     ),
     "savepoint": (
