@@ -130,7 +130,7 @@ def test_a_minority_refuses_and_comes_back_by_itself(scene: Scene) -> None:
         assert posting.goes_on()
         assert scene.hears_again()
         scene.lan.join()
-        assert wait_until(node.answers, within=180)
+        assert wait_until(node.answers, within=180), (node.folder / "node.log").read_text(errors="replace")[-4000:]
         assert posting.goes_on()
     assert all_done(scene.world, posting.jobs)
 
