@@ -41,8 +41,8 @@ WITH jobs AS (
     RETURNING *
 ), attempts AS (
     INSERT INTO background_job_attempts
-        (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
-    SELECT id, 1, gen_random_uuid(), gen_random_uuid(), 1, started_at, finished_at, 'completed' FROM jobs
+        (job_id, attempt, token, worker, backend_pid, backend_start, started_at, finished_at, outcome)
+    SELECT id, 1, gen_random_uuid(), gen_random_uuid(), 1, started_at, started_at, finished_at, 'completed' FROM jobs
 ), events AS (
     INSERT INTO background_job_events (job_id, old_status, new_status, attempt)
     SELECT id, old, new, attempt FROM jobs,
