@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 TESTS = "tests/integration/tenancy/test_adoption.py"
 REFUSALS = "tests/integration/tenancy/test_adoption_refusals.py"
 REFUSED = f"{REFUSALS}::test_what_cannot_be_adopted_is_said_and_nothing_is_changed"
+COMMANDS = "tests/integration/tenancy/test_adoption_commands.py"
 WAY_BACK = "tests/integration/tenancy/test_uninstall.py"
 GUEST = "promise 10: Turno is a guest, and leaves as it came"
 APART = "promise 5: no tenant can read or change another's data"
@@ -119,5 +120,37 @@ MUTANTS = (
         "            execute_if_allowed(admin, statement)\n",
         "            del statement\n",
         (f"{WAY_BACK}::test_an_application_at_work_hears_no_refusal_until_turno_is_gone[cluster]",),
+    ),
+    Mutant(
+        "a handler finds Turno's tables before the application's",
+        GUEST,
+        "turno/tenancy/identity/tenant.py",
+        '(self.adopted_schema, self.schema, "pg_temp")',
+        '(self.schema, self.adopted_schema, "pg_temp")',
+        (f"{TESTS}::test_handlers_work_in_the_adopted_schema_by_unqualified_names[cluster]",),
+    ),
+    Mutant(
+        "a claim does not bring the adopted schema",
+        GUEST,
+        "turno/migrations/control/functions/claim.sql",
+        "t.handler_role, t.login_epoch, t.adopted_schema, NULL::jsonb FROM",
+        "t.handler_role, t.login_epoch, NULL, NULL::jsonb FROM",
+        (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema[cluster-worker]",),
+    ),
+    Mutant(
+        "an uninstallation goes on while the web is connected",
+        GUEST,
+        UNINSTALL,
+        "        if self.sessions:\n            raise",
+        "        if False:\n            raise",
+        (f"{WAY_BACK}::test_it_is_refused_while_workers_live_or_data_would_go[cluster]",),
+    ),
+    Mutant(
+        "a renamed schema is not named",
+        GUEST,
+        GRANTS,
+        'nspname = %s", [adopted.name]).rowcount:\n',
+        'nspname = %s", [adopted.name]).rowcount < 0:\n',
+        (f"{REFUSALS}::test_a_schema_that_was_renamed_is_named_and_followed[cluster]",),
     ),
 )
