@@ -73,6 +73,14 @@ MUTANTS = (
         (f"{TESTS}::test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job",),
     ),
     Mutant(
+        "a key is looked for among all of its user's jobs",
+        "promise 7: the cost does not grow with the backlog",
+        MANY,
+        "j.idempotency_key BETWEEN w.key AND w.key\n               ORDER BY j.idempotency_key LIMIT 1) IS NULL;",
+        "j.idempotency_key = w.key LIMIT 1) IS NULL;",
+        (f"{TESTS}::test_a_key_costs_no_more_beside_many_jobs[for ever]",),
+    ),
+    Mutant(
         "unique for a while is unique for ever",
         ONE_KEY,
         INSERT,

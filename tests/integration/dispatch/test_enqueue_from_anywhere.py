@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 import turno
 from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.installation import ExampleInstallation
+from tests.integration.store.test_lookups import tuples
 from turno.errors import UnknownJobType
 from turno.servers.wait import wait_until
 from turno.tenancy.rights.host_rights import hosts, join_host
@@ -158,7 +159,9 @@ def test_options_and_fields_keep_apart(world: ExampleInstallation, erp: psycopg.
     assert world.ticket(job_id)["state"] == "scheduled"  # type: ignore[index]
 
 
-def test_ten_thousand_are_one_statement(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
+def test_many_are_one_statement_and_answered_in_their_order(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
     payloads = [{"order_ids": [number + 1], "point_of_sale": 1} for number in range(1000)]
     made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads)
     erp.commit()
@@ -183,6 +186,25 @@ def test_of_many_with_keys_each_key_is_one_job_and_a_conflict_stops_all(
     assert len(jobs(world)) == 3
     with pytest.raises(turno.NotEnqueued, match="1 keys for 2 payloads"):
         turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9"])
+
+
+@pytest.mark.parametrize("unique_for", [None, 60], ids=["for ever", "for a while"])
+def test_a_key_costs_no_more_beside_many_jobs(world: ExampleInstallation, unique_for: int | None) -> None:
+    """Plans are made where there is nothing, as after an installation, and are kept."""
+    session = world.admin
+    world.rows("ANALYZE background_jobs")
+
+    def read(name: str) -> int:
+        payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(1, 4)]
+        keys = [f"{name}-{number}" for number in range(3)]
+        with session.transaction():
+            before = tuples(session)
+            turno.enqueue_many(session, "suc0001", BatchInvoicing, payloads, keys=keys, unique_for=unique_for)
+            return tuples(session) - before
+
+    alone = max(read(str(number)) for number in range(7))
+    turno.enqueue_many(session, "suc0001", BatchInvoicing, [ORDERS] * 2000, keys=[f"k{n}" for n in range(2000)])
+    assert read("beside") < alone + 200
 
 
 def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any]) -> None:

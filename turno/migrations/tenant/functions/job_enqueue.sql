@@ -25,7 +25,9 @@ BEGIN
         IF p_key IS NOT NULL THEN
             PERFORM key_expire(p_user, p_type, ARRAY[p_key], p_unique_for);
             SELECT * INTO first FROM background_jobs
-            WHERE user_id = p_user AND type = p_type AND idempotency_key = p_key;
+            -- As a range, in the order of its own index: see jobs_enqueue.
+            WHERE user_id = p_user AND type = p_type AND idempotency_key BETWEEN p_key AND p_key
+            ORDER BY idempotency_key LIMIT 1;
             IF FOUND THEN
                 job_id := first.id;
                 verdict := CASE WHEN first.payload_hash = asked THEN 'replayed' ELSE 'conflict' END;

@@ -27,13 +27,15 @@ BEGIN
         hashes := ARRAY(SELECT asked_hash(p.payload, p_priority, p_run_at, NULL)
                         FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
         PERFORM key_expire(p_user, p_type, keys, p_unique_for);
-        -- Looked up key by key: joined, all that the user has might be read.
+        -- Key by key, each as a range in the order of its own index: by equality, a plan that was made while the table was
+        -- empty would take the index of users, and read all that one has.
         SELECT array_agg(w.n ORDER BY w.n) AS n, array_agg(w.payload ORDER BY w.n) AS payloads,
                array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes
         INTO fresh
         FROM unnest(p_payloads, keys, hashes) WITH ORDINALITY AS w (payload, key, hash, n)
         WHERE (SELECT j.id FROM background_jobs j
-               WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = w.key) IS NULL;
+               WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key BETWEEN w.key AND w.key
+               ORDER BY j.idempotency_key LIMIT 1) IS NULL;
         wanted := coalesce(cardinality(fresh.n), 0);
     END IF;
     IF wanted > 0 THEN
@@ -68,7 +70,8 @@ BEGIN
     FROM unnest(keys, hashes) WITH ORDINALITY AS w (key, hash, n)
     LEFT JOIN unnest(made_n) AS m (n) ON m.n = w.n
     CROSS JOIN LATERAL (SELECT b.id, b.payload_hash FROM background_jobs b
-                        WHERE b.user_id = p_user AND b.type = p_type AND b.idempotency_key = w.key OFFSET 0) AS j
+                        WHERE b.user_id = p_user AND b.type = p_type AND b.idempotency_key BETWEEN w.key AND w.key
+                        ORDER BY b.idempotency_key LIMIT 1) AS j
     WHERE m.n IS NULL
     ORDER BY 1;
 END $$;
