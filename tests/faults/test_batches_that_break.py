@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import OddBatched, OddBatchedHurried
+from tests.misbehaving_handlers import OddBatched, OddBatchedHurried, OddSmall
 from turno.servers.wait import wait_until
 
 
@@ -105,6 +105,16 @@ def test_one_that_kills_its_worker_is_the_only_one_to_be_counted(world: ExampleI
     assert wait_until(lambda: ended(world, jobs), within=30)
     assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed", "failed", "completed"]
     assert of_jobs(world, jobs, "crashes") == [0, 3, 0, 3, 0]
+
+
+@pytest.mark.deep
+def test_one_that_leaks_all_memory_is_the_only_one_to_be_counted(world: ExampleInstallation) -> None:
+    jobs = [world.enqueue({"how": how}, handler=OddSmall) for how in ("ok", "exhaust_memory", "ok")]
+    start(world)
+    assert wait_until(lambda: ended(world, jobs), within=30)
+    assert of_jobs(world, jobs, "status") == ["completed", "failed", "completed"]
+    assert "out of memory" in world.job(jobs[1])["reason"]
+    assert of_jobs(world, jobs, "crashes") == [0, 3, 0]
 
 
 def test_the_time_limit_is_each_one_s_and_its_neighbours_are_not_counted(world: ExampleInstallation) -> None:

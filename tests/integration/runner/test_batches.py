@@ -97,6 +97,19 @@ def test_a_batch_is_one_turn(world: ExampleInstallation) -> None:
     assert order in (["suc0001", "suc0002"] * 2, ["suc0002", "suc0001"] * 2)
 
 
+def test_short_and_long_jobs_of_two_tenants_have_as_many_turns(world: ExampleInstallation) -> None:
+    """It is time that is shared out: a long job is a turn, and so are as many short ones as take no longer."""
+    for _ in range(16):
+        world.enqueue({"how": "ok"}, handler=OddBatched)
+    for _ in range(4):
+        world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other)
+    mine = claimer_here()
+    turns = [batch for _ in range(2) for batch in claim_batches_here(world, slots=2, claimer=mine)]
+    assert sorted((batch[0].login.slug, len(batch)) for batch in turns) == [
+        ("suc0001", 8), ("suc0001", 8), ("suc0002", 1), ("suc0002", 1),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("whose", ["tenant", "type"])
 def test_a_cap_holds_for_batches(world: ExampleInstallation, whose: str) -> None:
     put(world, *["ok"] * 8)
