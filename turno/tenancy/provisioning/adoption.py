@@ -67,11 +67,11 @@ def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
     relations, functions = seen_by_handlers()
     rows = admin.execute(
         """
-        SELECT 'table', c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-        WHERE n.nspname = %(name)s AND c.relname = ANY (%(relations)s)
+        SELECT 'table', relname FROM pg_catalog.pg_class
+        WHERE relnamespace = to_regnamespace(%(name)s) AND relname = ANY (%(relations)s)
         UNION ALL
-        SELECT 'function', p.proname FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-        WHERE n.nspname = %(name)s AND p.proname = ANY (%(functions)s) ORDER BY 1, 2
+        SELECT 'function', proname FROM pg_catalog.pg_proc
+        WHERE pronamespace = to_regnamespace(%(name)s) AND proname = ANY (%(functions)s) ORDER BY 1, 2
         """,
         {"name": name, "relations": sorted(relations), "functions": sorted(functions)},
     ).fetchall()
@@ -80,9 +80,9 @@ def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
             f"the {kind} {one} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
         )
     there = admin.execute(
-        "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE n.nspname = %s AND c.relkind IN ('r', 'p', 'f', 'v', 'm')",
-        [name],
+        "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s)"
+        " AND relkind IN ('r', 'p', 'f', 'v', 'm')",
+        [name, list(wanted.rights.listed)],
     ).fetchall()
     for missing in sorted(wanted.rights.listed.keys() - {relation for (relation,) in there}):
         raise CannotAdopt(f"the schema {name} has no table {missing}, on which handlers should have rights; correct it")

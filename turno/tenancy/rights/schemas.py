@@ -71,8 +71,10 @@ def shared_schemas(admin: Connection[Any], logins: Logins) -> tuple[str, ...]:
     """Return the schemas that every tenant's handlers may read: those that the group of handlers may use."""
     rows = admin.execute(
         """
-        SELECT n.nspname FROM pg_catalog.pg_namespace n, aclexplode(n.nspacl) a
-        WHERE a.grantee = to_regrole(%s) AND a.privilege_type = 'USAGE' ORDER BY 1
+        SELECT n.nspname FROM pg_catalog.pg_shdepend d
+        JOIN pg_catalog.pg_namespace n ON n.oid = d.objid AND d.classid = 'pg_namespace'::regclass
+        WHERE d.refclassid = 'pg_authid'::regclass AND d.refobjid = to_regrole(%s) AND d.deptype = 'a'
+          AND d.dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) ORDER BY 1
         """,
         [logins.handlers],
     )
