@@ -28,8 +28,8 @@ NOT_WEB = Guard("GRANT {a_b} TO {r_a}", "REVOKE {a_b} FROM {r_a}")
 NOT_ENGINE = Guard("GRANT {engine} TO {r_a}", "REVOKE {engine} FROM {r_a}")
 NO_SUPERUSER = Guard("ALTER ROLE {r_a} SUPERUSER", "ALTER ROLE {r_a} NOSUPERUSER")
 NO_PROGRAMS = Guard(
-    "ALTER ROLE {r_a} INHERIT; GRANT pg_execute_server_program TO {r_a} {inherit}",
-    "ALTER ROLE {r_a} NOINHERIT; REVOKE pg_execute_server_program FROM {r_a}",
+    "GRANT pg_execute_server_program TO {r_a} {inherit}",
+    "REVOKE pg_execute_server_program FROM {r_a}",
 )
 OUT_OF_B = Guard(
     "GRANT USAGE ON SCHEMA {b} TO {r_a}; GRANT ALL ON ALL TABLES IN SCHEMA {b} TO {r_a};"
