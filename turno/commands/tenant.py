@@ -44,7 +44,7 @@ def tenant() -> None:
 @click.option("--rights", default=WRITE, show_default=True, help="read, write, or orders:write,customers:read.")
 @click.option("--from", "source", metavar="FILE|PLACE", help="Adopt what a CSV file, or module:function, lists.")
 @click.option("--from-query", "query", metavar="SQL", help="Adopt what a query lists, with a CSV file's columns.")
-@click.option("--jobs", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="At a time.")
+@click.option("--jobs", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="At a time.")
 def add(slug: str | None, company: str | None, source: str | None, query: str | None, **options: Any) -> int:
     """Make the tenant SLUG with its schema and roles, or go on where that was stopped.
 
