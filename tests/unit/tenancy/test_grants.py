@@ -5,7 +5,7 @@ import pytest
 from turno.tenancy.rights.grants import CONTROL, TENANT, CatalogObject, Kind, Matrix, Right, Role
 from turno.tenancy.rights.roles_page import render
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "roles.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "roles.md"
 WRITES = {"INSERT", "UPDATE", "DELETE"}
 
 
