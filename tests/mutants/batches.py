@@ -224,10 +224,18 @@ MUTANTS = (
     Mutant(
         "a session that ends fails the jobs of a batch for good",
         "promise 1: a job answered 202 is never lost",
-        "turno/runner/session.py",
-        "self.ended = error.sqlstate in NOT_OURS",
-        "self.ended = True",
+        TRANSACTION,
+        "refused and refused.sqlstate in NOT_OURS",
+        "refused",
         (f"{NEIGHBOURS}::test_a_session_that_ends_between_two_jobs_fails_none_for_good",),
+    ),
+    Mutant(
+        "a transaction that one job made read-only is another's",
+        "issue 14: only its own job suffers",
+        TRANSACTION,
+        " SET LOCAL transaction_read_only = off;",
+        "",
+        (f"{NEIGHBOURS}::test_a_transaction_that_one_makes_read_only_counts_against_itself",),
     ),
     Mutant(
         "a session is given back in its transaction",

@@ -29,8 +29,6 @@ CLEAN: tuple[Statement, ...] = (
     ("DEALLOCATE ALL", ()),
     (UNCHANGED, ()),
 )
-# By which the savepoint of a job is refused in a transaction that is not the executor's.
-NOT_OURS = {"22012", "3B001", "25P01"}
 UNLOCK: Statement = ("SELECT pg_advisory_unlock_all()", ())
 MAY_LOCK: LiteralString = "SELECT has_function_privilege('pg_advisory_unlock_all()', 'EXECUTE')"
 
@@ -47,8 +45,8 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
     may_lock = False
     # What is sent before the first statement of a job: its savepoint. None once it was, or if there is none.
     before: bytes | None = None
-    # Whether that was refused because the transaction is not the executor's any more.
-    ended = False
+    # Why that was refused, which is none of this job's doing.
+    refused: psycopg.Error | None = None
 
     def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         """Run a statement, the job's savepoint before the first; raises HandlerMisuse while this is refused."""
@@ -61,9 +59,8 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
             for answer in super().wait(_answers(self.pgconn)):
                 if answer.status == ExecStatus.FATAL_ERROR:
                     gen.close()
-                    error = error_from_result(answer, self.info.encoding)
-                    self.ended = error.sqlstate in NOT_OURS
-                    raise error
+                    self.refused = error_from_result(answer, self.info.encoding)
+                    raise self.refused
         return super().wait(gen, *arguments, **options)
 
     @property

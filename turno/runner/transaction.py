@@ -29,11 +29,15 @@ if TYPE_CHECKING:
 FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, in which its other jobs are begun without another one
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
+# By which the savepoint of a job is refused in a transaction that is not the executor's.
+NOT_OURS = {"22012", "3B001", "25P01"}
 # Only where the mark is still the one before, else by zero: whoever ended the transaction behind our back is found out.
-# What that job has left in the session would meet this one's: settings, cursors, and names of prepared statements.
+# What that job has left in the session would meet this one's: settings, cursors, and names of prepared statements. A
+# transaction that its first job made read-only cannot be made another, which is refused.
 NEXT = (
     "SELECT 1 / (current_setting('turno.attempt', true) IS NOT DISTINCT FROM '{}')::integer;"
-    " SAVEPOINT job; CLOSE ALL; DEALLOCATE ALL; RESET ALL; SELECT set_config('turno.attempt', '{}', true)"
+    " SAVEPOINT job; SET LOCAL transaction_read_only = off; CLOSE ALL; DEALLOCATE ALL; RESET ALL;"
+    " SELECT set_config('turno.attempt', '{}', true)"
 )
 
 
@@ -67,7 +71,8 @@ class BatchTransaction(LentSession):
     @property
     def broken(self) -> Exception | None:
         """Return why what was kept cannot be committed, where that is not the present job's doing."""
-        return HandlerMisuse(ENDED) if self._session.ended else self._broken
+        refused = self._session.refused
+        return HandlerMisuse(ENDED) if refused and refused.sqlstate in NOT_OURS else refused or self._broken
 
     # One transaction, from its fetch to its commit ---------------------------------------------
 

@@ -105,8 +105,16 @@ def test_a_session_that_ends_between_two_jobs_fails_none_for_good(
     monkeypatch.setattr(crash_points, "reach", end_sessions)
     jobs = run(world, "ok", "ok", "ok")
     assert len(ended) == 1
-    assert statuses(world, jobs) == ["completed", "pending", "completed"]
-    assert [world.job(job_id)["errors"] for job_id in jobs] == [0, 1, 0]
+    assert statuses(world, jobs) == ["completed"] * 3
+    assert [world.job(job_id)["errors"] for job_id in jobs] == [0, 0, 0]
+
+
+def test_a_transaction_that_one_makes_read_only_counts_against_itself(world: ExampleInstallation) -> None:
+    HOOKS["G0"] = lambda job: job.connection.execute("SET TRANSACTION READ ONLY")
+    jobs = run(world, "hook", "ok", "ok")
+    assert statuses(world, jobs) == ["pending", "completed", "completed"]
+    assert [world.job(job_id)["errors"] for job_id in jobs] == [1, 0, 0]
+    assert world.job(jobs[0])["error"]["class"] == "ReadOnlySqlTransaction"
 
 
 def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world: ExampleInstallation) -> None:
