@@ -116,7 +116,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_finish.sql",
         "    PERFORM assert_attempt(p_mark);\n",
         "",
-        (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
+        (f"{TESTS}::test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end",),
     ),
     Mutant(
         "the next job marks whatever transaction there is",

@@ -265,6 +265,13 @@ def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: Ex
     assert RUNS[jobs[2]["id"]] == 2  # its first statement was refused
 
 
+def test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end(
+    world: ExampleInstallation,
+) -> None:
+    jobs = run(world, "ok", "commit_and_begin")
+    assert [(job["status"], job["error"]["class"]) for job in jobs] == [("failed", "HandlerMisuse")] * 2
+
+
 @pytest.mark.parametrize("how", ["raw_commit", "raw_rollback", "release_savepoint"])
 def test_one_that_ends_the_transaction_doubles_nothing(world: ExampleInstallation, how: str) -> None:
     jobs = run(world, "ok", "error", "ok", how, "ok")
