@@ -110,7 +110,10 @@ def test_a_session_that_ends_between_two_jobs_fails_none_for_good(
 
 
 def test_a_transaction_that_one_makes_read_only_counts_against_itself(world: ExampleInstallation) -> None:
-    HOOKS["G0"] = lambda job: job.connection.execute("SET TRANSACTION READ ONLY")
+    def only_read(job: JobContext) -> None:
+        job.connection.execute("SET TRANSACTION READ ONLY")
+
+    HOOKS["G0"] = only_read
     jobs = run(world, "hook", "ok", "ok")
     assert statuses(world, jobs) == ["pending", "completed", "completed"]
     assert [world.job(job_id)["errors"] for job_id in jobs] == [1, 0, 0]
