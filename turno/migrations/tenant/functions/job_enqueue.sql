@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION job_enqueue(
     p_idempotency_key text, p_correlation_id text, p_trace_context text, p_parent uuid, p_pending_limit integer,
     p_day_limits bigint[] DEFAULT NULL, p_unique_for interval DEFAULT NULL)
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     own_tenant integer := turno.tenant_of(current_user);
     due timestamptz := coalesce(p_run_at, clock_timestamp());

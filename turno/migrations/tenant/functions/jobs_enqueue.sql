@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION jobs_enqueue(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
     p_payloads jsonb[], p_keys text[], p_user text, p_run_at timestamptz, p_unique_for interval, p_pending_limit integer)
 RETURNS TABLE (n bigint, job_id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET row_security = on AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
+SET plan_cache_mode = force_generic_plan SET row_security = on AS $$
 #variable_conflict use_column
 DECLARE
     due timestamptz := coalesce(p_run_at, clock_timestamp());
