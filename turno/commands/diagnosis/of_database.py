@@ -99,4 +99,4 @@ def sessions_of_a_host(settings: Settings) -> int:
         return web + 3 * (settings.exec_max_processes + settings.reserve_children) + 1
     children = settings.pool_max_children + settings.reserve_children
     own = 3 if settings.queue_backend == "rabbitmq" else 2
-    return web + settings.web_workers + own + children * (1 + settings.pool_sessions_per_child)
+    return web + settings.web_workers + own + children * (2 + settings.pool_sessions_per_child)

@@ -63,7 +63,11 @@ def test_what_a_setting_names_is_looked_for(changed: dict[str, str], told: str) 
 
 @pytest.mark.parametrize(
     ("backend", "sessions"),
-    [("exec", 2 * (8 + 2) + 3 * (4 + 1) + 1), ("pool", 2 * (8 + 3) + 2 + 5 * 5), ("rabbitmq", 2 * (8 + 3) + 3 + 5 * 5)],
+    [
+        ("exec", 2 * (8 + 2) + 3 * (4 + 1) + 1),
+        ("pool", 2 * (8 + 3) + 2 + 5 * (2 + 4)),
+        ("rabbitmq", 2 * (8 + 3) + 3 + 5 * (2 + 4)),
+    ],
 )
 def test_sessions_are_counted_as_the_documentation_counts_them(backend: str, sessions: int) -> None:
     settings = Settings.read({"WEB_WORKERS": "2", "WEB_THREADS": "8", "QUEUE_BACKEND": backend})
