@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import sys
+import traceback
 from typing import Any
 
 PRELOADED = (
@@ -61,9 +62,11 @@ def run(request: dict[str, Any]) -> None:
     status = 70  # as sysexits.h has it: the run itself is at fault
     try:
         status = int(pytest.main(request["arguments"]))
+    except BaseException:  # noqa: BLE001 - printed, and told by the exit status
+        traceback.print_exc()
+    finally:
         sys.stdout.flush()
         sys.stderr.flush()
-    finally:
         os._exit(status)
 
 

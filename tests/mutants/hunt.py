@@ -45,13 +45,18 @@ class Verdict:
 
 
 def hunt(mutant: Mutant, prepared: PreparedCheckout) -> Verdict:
-    """Run the mutant's tests one after another without its guard; every one of them must fail."""
+    """Run the mutant's tests one after another without its guard; every one of them must fail.
+
+    A run that says nothing, for example because the machine was too crowded for it to start, is repeated once.
+    """
     began = monotonic()
     fate, output = Fate.KILLED, ""
     try:
         with prepared.without_guard(mutant):
             for test in mutant.tests:
                 ended = prepared.run([test])
+                if _fate(ended) is Fate.BROKEN:
+                    ended = prepared.run([test])
                 fate, output = _fate(ended), f"{ended.output}\npytest's exit status: {ended.status}"
                 if fate is not Fate.KILLED:
                     break
@@ -71,6 +76,12 @@ def _fate(ended: Ended) -> Fate:
 
 
 def what_fails_with_every_guard(tests: Sequence[str], prepared: PreparedCheckout) -> str:
-    """Run these tests once with every guard in place; return pytest's words if they do not all pass."""
-    ended = prepared.run(tests, patience=900)
-    return "" if ended.status == pytest.ExitCode.OK else ended.output
+    """Run these tests with every guard in place; return pytest's words if they do not all pass.
+
+    Waits are short in these runs, so tests may fail on a crowded machine: they are run again before they count.
+    """
+    for _ in range(2):
+        ended = prepared.run(tests, patience=900)
+        if ended.status == pytest.ExitCode.OK:
+            return ""
+    return ended.output

@@ -90,7 +90,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         OLDEST,
         ") AS one",
-        (f"{CLAIMING}::test_eight_claimers_never_take_the_same_ticket",),
+        (f"{CLAIMING}::test_a_ticket_that_is_being_claimed_is_not_claimed_again",),
     ),
     Mutant(
         "a claim waits for a ticket that somebody holds",

@@ -11,6 +11,7 @@ from tests import claiming
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
+from turno.servers.wait import wait_until
 from turno.store.engine import tickets
 from turno.tenancy.identity.session import service_session
 
@@ -113,6 +114,27 @@ def test_a_tenant_of_which_others_take_everything_is_passed(world: ExampleInstal
         assert [[one.job_id for one in batch] for batch in claimer.claim(world.engine, worker(world), slots=1)] == [
             [free]
         ]
+
+
+def test_a_ticket_that_is_being_claimed_is_not_claimed_again(world: ExampleInstallation) -> None:
+    """The second claimer neither takes it nor waits to see whether the first one keeps it."""
+    world.enqueue({"order_ids": [1]})
+    others_worker = worker(world)
+
+    def second_claim() -> list[Claim]:
+        with service_session(world.logins, world.logins.engine, application="second") as engine:
+            return claiming.claim(
+                engine, others_worker, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=1
+            )
+
+    waits = "SELECT FROM pg_stat_activity WHERE application_name = 'second' AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as pool:
+        with world.engine.transaction():
+            assert len(claim(world, 1)) == 1
+            second = pool.submit(second_claim)
+            assert wait_until(lambda: second.done() or bool(world.admin.execute(waits).fetchall()), within=20)
+            done = second.done()
+        assert (done, second.result()) == (True, [])
 
 
 def test_eight_claimers_never_take_the_same_ticket(world: ExampleInstallation) -> None:
