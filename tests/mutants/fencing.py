@@ -82,10 +82,10 @@ MUTANTS = (
     Mutant(
         "abandoning does not ask for the claim",
         PROMISE,
-        "turno/migrations/tenant/functions/job_abandon.sql",
+        "turno/migrations/tenant/functions/job_end_cancelled.sql",
         HOLD + "    PERFORM attempt_end(p_job, 'cancelled', NULL);",
         "    PERFORM attempt_end(p_job, 'cancelled', NULL);",
-        (f"{ZOMBIE}[abandon]",),
+        (f"{ZOMBIE}[cancel]",),
     ),
     Mutant(
         "the attempt's mark is not compared",

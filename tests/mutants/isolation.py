@@ -243,8 +243,8 @@ MUTANTS = (
         "a handler may call an inner function",
         APART,
         GRANTS,
-        '        "job_abandon": _WORKING,\n',
-        '        "job_abandon": _WORKING,\n        "job_end": _WORKING,\n',
+        '        "job_end_cancelled": _WORKING,\n',
+        '        "job_end_cancelled": _WORKING,\n        "job_end": _WORKING,\n',
         (f"{REFUSED}[an inner function]",),
     ),
     Mutant(

@@ -65,7 +65,7 @@ def list_jobs(
     limit: int,
 ) -> None:
     """List jobs, newest first."""
-    wanted = stored.JobFilter(user_id=user, statuses=statuses, types=types, parked=needs_review, limit=limit)
+    wanted = stored.JobFilter(user_id=user, statuses=statuses, types=types, needs_review=needs_review, limit=limit)
     with session_of(tenant) as session:
         rows = session.read(lambda reader: stored.search(reader, wanted))
     if json_wanted:

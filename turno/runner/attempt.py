@@ -174,10 +174,10 @@ class Attempt:
             case Release(run_at, outcome, reason):
                 return attempts.release(session, claim, outcome, reason, run_at)
             case CancelJob(reason):
-                return attempts.abandon(session, claim, reason)
+                return attempts.cancel(session, claim, reason)
             case AwaitReview(key, reason, error):
                 log.warning("a person must decide: %s", reason, extra=claim.log_fields)
-                return effects.park(session, claim, key, reason, error)
+                return effects.await_review(session, claim, key, reason, error)
 
 
 def _in_this_process(handle: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ WRITES: dict[str, Write] = {
     "fail": lambda session, claim: attempts.fail(session, claim, "no", {}, timedelta(0)),
     "fail for good": lambda session, claim: attempts.fail(session, claim, "no", {}, None),
     "release": lambda session, claim: attempts.release(session, claim, "released", "no", datetime.now(UTC)),
-    "abandon": lambda session, claim: attempts.abandon(session, claim, "no"),
+    "cancel": lambda session, claim: attempts.cancel(session, claim, "no"),
 }
 
 

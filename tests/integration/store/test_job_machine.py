@@ -49,7 +49,7 @@ WRITES: dict[str, Write] = {
     "fail": lambda session, claim: attempts.fail(session, claim, "zombie", {}, NOW),
     "fail for good": lambda session, claim: attempts.fail(session, claim, "zombie", {}, None),
     "release": lambda session, claim: attempts.release(session, claim, "released", "zombie", datetime.now(UTC)),
-    "abandon": lambda session, claim: attempts.abandon(session, claim, "zombie"),
+    "cancel": lambda session, claim: attempts.cancel(session, claim, "zombie"),
 }
 # How a job of a batch may end in its transaction, and what may happen to the batch meanwhile.
 ENDS: dict[str, Write] = {
@@ -60,7 +60,7 @@ ENDS: dict[str, Write] = {
 MEANWHILE = ("nothing", "nothing", "cancelled", "one rescued", "all rescued", "a claim lost", "rolled back")
 MOST = 4  # jobs a batch
 # What needs an open attempt besides the token.
-OF_AN_ATTEMPT = ("fail", "fail for good", "release", "abandon")
+OF_AN_ATTEMPT = ("fail", "fail for good", "release", "cancel")
 
 
 def said(row: dict[str, Any]) -> tuple[UUID | None, str]:
@@ -349,8 +349,8 @@ class JobMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held(started=True))
     @rule(held=STARTED)
-    def abandon(self, held: Held) -> None:
-        assert attempts.abandon(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
+    def cancel_by_handler(self, held: Held) -> None:
+        assert attempts.cancel(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
 
     # Batches ----------------------------------------------------------------------------------
 

@@ -21,12 +21,12 @@ class JobFilter:
     user_id: str | None = None
     statuses: Sequence[str] = ()
     types: Sequence[str] = ()
-    parked: bool = False  # only those that wait for a person
+    needs_review: bool = False  # only those that wait for a person
     before: UUID | None = None
     limit: int = 50
 
 
-# run_at is NULL where it is infinite, that is for a job parked until a person decides: Python has no such date.
+# run_at is NULL where it is infinite, that is for a job that waits until a person decides: Python has no such date.
 # run_seconds adds up the attempts, so that waiting for a retry does not count as running.
 # lacks says what is missing for a job that has waited for longer than it takes to be found.
 JOB: LiteralString = """
@@ -81,7 +81,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         WHERE (%(user)s::text IS NULL OR j.user_id = %(user)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
-          AND (NOT %(parked)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
+          AND (NOT %(needs_review)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
         ORDER BY j.id DESC LIMIT %(limit)s
         """,
@@ -89,7 +89,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
             "user": wanted.user_id,
             "statuses": list(wanted.statuses),
             "types": list(wanted.types),
-            "parked": wanted.parked,
+            "needs_review": wanted.needs_review,
             "before": wanted.before,
             "limit": wanted.limit,
         },

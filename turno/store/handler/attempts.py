@@ -77,9 +77,9 @@ def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: d
     return _status(session, "SELECT job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at)
 
 
-def abandon(session: Session, claim: Claim, reason: str) -> str:
+def cancel(session: Session, claim: Claim, reason: str) -> str:
     """End the job as cancelled."""
-    _status(session, "SELECT job_abandon(%s, %s, %s)", claim, reason)
+    _status(session, "SELECT job_end_cancelled(%s, %s, %s)", claim, reason)
     return "cancelled"
 
 

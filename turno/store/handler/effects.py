@@ -72,9 +72,9 @@ def call_returned(session: Session, claim: Claim) -> None:
     _value(session, "SELECT effect_call_returned(%s, %s)", claim)
 
 
-def park(session: Session, claim: Claim, key: str, reason: str, error: dict[str, Any]) -> str:
+def await_review(session: Session, claim: Claim, key: str, reason: str, error: dict[str, Any]) -> str:
     """End the attempt and let the job wait for a person; returns the job's status."""
-    return str(_value(session, "SELECT job_park(%s, %s, %s, %s, %s)", claim, key, reason, Jsonb(error)))
+    return str(_value(session, "SELECT job_await_review(%s, %s, %s, %s, %s)", claim, key, reason, Jsonb(error)))
 
 
 def _value(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:

@@ -78,7 +78,7 @@ def index(call: Call) -> Response:
         user_id=_listed_user(call),
         statuses=call.query.status,
         types=call.query.type,
-        parked=call.query.needs_review,
+        needs_review=call.query.needs_review,
         before=call.query.cursor,
         limit=call.query.limit + 1,
     )

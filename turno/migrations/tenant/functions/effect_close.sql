@@ -1,22 +1,22 @@
 CREATE OR REPLACE FUNCTION effect_close(p_key text, p_intent uuid, p_state text, p_result jsonb, p_by text) RETURNS uuid[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    parked uuid[];
+    waiters uuid[];
 BEGIN
-    SELECT waiting INTO parked FROM external_effects WHERE key = p_key AND state = 'intended' AND token = p_intent FOR UPDATE;
+    SELECT waiting INTO waiters FROM external_effects WHERE key = p_key AND state = 'intended' AND token = p_intent FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     UPDATE external_effects
     SET state = p_state, result = p_result, waiting = '{}', settled_at = clock_timestamp(), settled_by = p_by
     WHERE key = p_key;
-    IF parked = '{}' THEN
-        RETURN parked;
+    IF waiters = '{}' THEN
+        RETURN waiters;
     END IF;
     WITH woken AS (
         UPDATE background_jobs
         SET run_at = clock_timestamp(), error = NULL, reason = format('%s was settled as %s by %s', p_key, p_state, p_by)
-        WHERE id = ANY (parked) AND status = 'pending' AND run_at = 'infinity'
+        WHERE id = ANY (waiters) AND status = 'pending' AND run_at = 'infinity'
         RETURNING id, run_at, attempt, reason
     ), told AS (
         INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
@@ -26,8 +26,8 @@ BEGIN
         FROM woken WHERE n.job_id = woken.id AND n.kind = 'needs_review' AND n.read_at IS NULL
     ), ready AS (
         UPDATE turno.tickets t SET state = 'ready', run_at = woken.run_at FROM woken
-        WHERE t.job_id = ANY (parked) AND t.job_id = woken.id
+        WHERE t.job_id = ANY (waiters) AND t.job_id = woken.id
     )
-    SELECT coalesce(array_agg(id), '{}') INTO parked FROM woken;
-    RETURN parked;
+    SELECT coalesce(array_agg(id), '{}') INTO waiters FROM woken;
+    RETURN waiters;
 END $$;

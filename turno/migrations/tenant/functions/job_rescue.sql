@@ -58,7 +58,7 @@ BEGIN
         RETURN 'cancelled';
     ELSIF counts AND job.crashes >= 2 AND doubt IS NOT NULL THEN
         -- Failing would hide that something outside may have happened.
-        PERFORM job_await_review(p_job, doubt, format('%s is in doubt: %s', doubt, p_cause), crash, 1);
+        PERFORM job_requeue_for_review(p_job, doubt, format('%s is in doubt: %s', doubt, p_cause), crash, 1);
         RETURN 'pending';
     ELSIF counts AND job.crashes >= 2 THEN
         UPDATE background_jobs SET crashes = crashes + 1 WHERE id = p_job;

@@ -1,4 +1,5 @@
-CREATE OR REPLACE FUNCTION job_abandon(p_job uuid, p_token uuid, p_reason text) RETURNS void
+-- The handler said that its job is pointless: it ends as cancelled.
+CREATE OR REPLACE FUNCTION job_end_cancelled(p_job uuid, p_token uuid, p_reason text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
     PERFORM claim_hold(p_job, p_token);
