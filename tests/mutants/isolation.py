@@ -243,8 +243,8 @@ MUTANTS = (
         "a handler may call an inner function",
         APART,
         GRANTS,
-        '        "job_end_cancelled": _WORKING,\n',
-        '        "job_end_cancelled": _WORKING,\n        "job_end": _WORKING,\n',
+        '"job_end_cancelled": _roles("handler"),',
+        '"job_end_cancelled": _roles("handler"), "job_end": _roles("handler"),',
         (f"{REFUSED}[an inner function]",),
     ),
     Mutant(

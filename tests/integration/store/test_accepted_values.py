@@ -26,7 +26,8 @@ from turno.store.engine import broker, recovery, tickets
 from turno.store.handler import attempts, effects
 from turno.store.operator import fairness, routing
 from turno.tenancy.identity.session import as_api, handler_session, service_session
-from turno.tenancy.rights.grants import TENANT, Role
+from turno.tenancy.rights.grants import TENANT
+from turno.tenancy.rights.matrix import Role
 from turno.web.api.job_body import error_body, job_body
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from tests.installation import ExampleInstallation
 from turno.tenancy.catalog.check import check
 from turno.tenancy.catalog.finding import Finding
 from turno.tenancy.identity.session import service_session
-from turno.tenancy.rights.grants import CONTROL, TENANT, Kind
+from turno.tenancy.rights.grants import CONTROL, TENANT
+from turno.tenancy.rights.matrix import Kind
 from turno.tenancy.rights.privileges import live_objects
 
 # What was done, and a part of what must be said about it; names in braces are this world's.

@@ -17,7 +17,7 @@ from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.rights import grants
-from turno.tenancy.rights.grants import CatalogObject, Kind
+from turno.tenancy.rights.matrix import CatalogObject, Kind
 from turno.tenancy.rights.privileges import live_objects
 from turno.tenancy.schema_migrations import ledger
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback, status

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from turno.tenancy.rights.grants import CONTROL, TENANT, CatalogObject, Kind, Matrix, Right, Role
+from turno.tenancy.rights.grants import CONTROL, TENANT
+from turno.tenancy.rights.matrix import CatalogObject, Kind, Matrix, Right, Role
 from turno.tenancy.rights.roles_page import render
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "roles.md"

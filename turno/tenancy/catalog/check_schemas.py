@@ -16,7 +16,7 @@ from turno.tenancy.rights.application_grants import (
     wrong_defaults,
 )
 from turno.tenancy.rights.apply_grants import differences
-from turno.tenancy.rights.grants import CatalogObject, Kind, Policy
+from turno.tenancy.rights.matrix import CatalogObject, Kind, Policy
 from turno.tenancy.rights.privileges import Ace, LiveObject, live_objects
 from turno.tenancy.rights.schemas import Schema
 

@@ -8,7 +8,8 @@ from psycopg import Connection
 
 from turno.tenancy.identity.tenant import SCHEMA
 from turno.tenancy.rights.adopted import TableRights
-from turno.tenancy.rights.grants import TENANT, Role
+from turno.tenancy.rights.grants import TENANT
+from turno.tenancy.rights.matrix import Role
 
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 RESERVED = ("public", "turno", "information_schema")

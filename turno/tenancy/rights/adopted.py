@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from turno.tenancy.rights.grants import Kind
+from turno.tenancy.rights.matrix import Kind
 from turno.tenancy.rights.privileges import Ace, LiveObject
 
 READ, WRITE = "read", "write"

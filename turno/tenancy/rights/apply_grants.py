@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from psycopg import Connection, sql
 
-from turno.tenancy.rights.grants import CatalogObject, Kind
+from turno.tenancy.rights.matrix import CatalogObject, Kind
 from turno.tenancy.rights.privileges import PUBLIC, Ace, LiveObject, live_objects
 from turno.tenancy.rights.schemas import Schema
 

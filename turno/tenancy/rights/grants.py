@@ -1,63 +1,6 @@
 """Who may do what: the one list. What it does not name is revoked from everybody but the owner."""
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple
-
-
-class Role(StrEnum):
-    """A part that one role of the database plays; `schemas.py` says which role plays it where."""
-
-    OWNERS = "owners"
-    HANDLER = "handler"
-    API = "api"
-    REPORT = "report"
-    ENGINE = "engine"
-    WEB = "web"
-    OPERATOR = "operator"
-    HOST = "host"
-    CONTROL = "control"
-
-
-class Kind(StrEnum):
-    """A kind of thing that rights are given on. An identity column's sequence needs none."""
-
-    SCHEMA = "schema"
-    FUNCTION = "function"
-    TABLE = "table"
-    VIEW = "view"
-    SEQUENCE = "sequence"
-    IDENTITY = "identity"
-
-
-class CatalogObject(NamedTuple):
-    """Something in a schema, by kind and name; functions have no namesakes here."""
-
-    kind: Kind
-    name: str
-
-
-class Policy(NamedTuple):
-    """One row-level policy as the server prints it: what it is for, and its two conditions."""
-
-    command: str
-    using: str | None
-    check: str | None
-
-
-class Right(NamedTuple):
-    """One privilege of one role on one thing, or on one column of it."""
-
-    thing: CatalogObject
-    column: str | None
-    role: Role
-    privilege: str
-
-
-Roles = frozenset[Role]
-Rights = Mapping[Role, frozenset[str]]
+from turno.tenancy.rights.matrix import Kind, Matrix, Policy, Rights, Role, Roles
 
 
 def _may(**rights: str) -> Rights:
@@ -68,63 +11,8 @@ def _roles(words: str) -> Roles:
     return frozenset(Role(word) for word in words.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """The rights within one schema.
-
-    `relations` names every table of the system, also those that nobody but the owner may touch; `others` are
-    the rights on what is not named, by kind. `invokers` are the functions that run as their caller. Row-level
-    security is on where `policies`, by table and name, has an entry, and nowhere else.
-    """
-
-    usage: Roles
-    functions: Mapping[str, Roles]
-    relations: Mapping[str, Rights]
-    columns: Mapping[tuple[str, str], Rights] = field(default_factory=dict)
-    others: Mapping[Kind, Rights] = field(default_factory=dict)
-    invokers: frozenset[str] = frozenset()
-    policies: Mapping[tuple[str, str], Policy] = field(default_factory=dict)
-
-    @property
-    def digest(self) -> str:
-        """Changes whenever a right does, so that a schema knows the matrix it was last granted by."""
-        rights = sorted(map(str, self.rights(self._all_things())))
-        return hashlib.sha256("\n".join(rights).encode()).hexdigest()
-
-    def rights(self, things: Iterable[CatalogObject]) -> Iterator[Right]:
-        """Yield every right that should exist on these things of the schema."""
-        for thing in things:
-            yield from _each(thing, None, self._on(thing))
-            for (relation, column), rights in self.columns.items():
-                if relation == thing.name:
-                    yield from _each(thing, column, rights)
-
-    def _all_things(self) -> Iterator[CatalogObject]:
-        yield CatalogObject(Kind.SCHEMA, "")
-        yield from (CatalogObject(Kind.FUNCTION, name) for name in self.functions)
-        yield from (CatalogObject(Kind.TABLE, name) for name in self.relations)
-        yield from (CatalogObject(kind, "") for kind in self.others)
-
-    def _on(self, thing: CatalogObject) -> Rights:
-        match thing.kind:
-            case Kind.SCHEMA:
-                return dict.fromkeys(self.usage, frozenset({"USAGE"}))
-            case Kind.FUNCTION:
-                return dict.fromkeys(self.functions.get(thing.name, ()), frozenset({"EXECUTE"}))
-            case Kind.IDENTITY:
-                return {}
-            case _:
-                return self.relations.get(thing.name, self.others.get(thing.kind, {}))
-
-
-def _each(thing: CatalogObject, column: str | None, rights: Rights) -> Iterator[Right]:
-    for role, privileges in rights.items():
-        yield from (Right(thing, column, role, privilege) for privilege in privileges)
-
-
 _OWN_ROWS = "(tenant_id = ( SELECT tenant_of(CURRENT_USER) AS tenant_of))"
 _READ_WRITE = "SELECT INSERT UPDATE DELETE"
-_WORKING = _roles("handler")
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 
 # Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
@@ -217,17 +105,17 @@ CONTROL = Matrix(
 TENANT = Matrix(
     usage=_roles("handler api report engine control"),
     functions={
-        "job_start": _WORKING,
-        "job_progress": _WORKING,
-        "job_items": _WORKING,
-        "job_checkpoint": _WORKING,
-        "jobs_fetch": _WORKING,
-        "jobs_finish": _WORKING,
-        "jobs_held": _WORKING,
-        "job_fail": _WORKING,
-        "job_release": _WORKING,
-        "job_end_cancelled": _WORKING,
-        "job_cancel_requested": _WORKING,
+        "job_start": _roles("handler"),
+        "job_progress": _roles("handler"),
+        "job_items": _roles("handler"),
+        "job_checkpoint": _roles("handler"),
+        "jobs_fetch": _roles("handler"),
+        "jobs_finish": _roles("handler"),
+        "jobs_held": _roles("handler"),
+        "job_fail": _roles("handler"),
+        "job_release": _roles("handler"),
+        "job_end_cancelled": _roles("handler"),
+        "job_cancel_requested": _roles("handler"),
         "job_hold": _roles("handler"),
         "job_await_review": _roles("handler"),
         "effect_intend": _roles("handler"),

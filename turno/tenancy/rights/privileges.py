@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from psycopg import Connection
 
-from turno.tenancy.rights.grants import CatalogObject, Kind
+from turno.tenancy.rights.matrix import CatalogObject, Kind
 
 PUBLIC = "PUBLIC"
 

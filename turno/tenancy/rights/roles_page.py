@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from turno.tenancy.rights.grants import CONTROL, TENANT, Kind, Matrix, Rights, Role
+from turno.tenancy.rights.grants import CONTROL, TENANT
+from turno.tenancy.rights.matrix import Kind, Matrix, Rights, Role
 
 INTRODUCTION = """\
 # Who may do what

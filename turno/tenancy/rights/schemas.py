@@ -10,7 +10,8 @@ from psycopg.rows import TupleRow
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.rights.adopted import Adopted, TableRights
-from turno.tenancy.rights.grants import CONTROL, TENANT, Matrix, Role
+from turno.tenancy.rights.grants import CONTROL, TENANT
+from turno.tenancy.rights.matrix import Matrix, Role
 
 CONTROL_SCHEMA = "turno"
 # What every function's path is pinned to: temporary objects come last, or they would shadow ours.
