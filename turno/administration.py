@@ -22,7 +22,7 @@ from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Administration:
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         """Take the settings from these variables, or from the environment; raises InvalidSettings."""
         self._settings = read_settings() if variables is None else Settings.read(variables)
-        self._logins = logins(self._settings)
+        self._logins = logins_of(self._settings)
         self._connect = provisioner(self._settings)
         self._migrations = migrations(self._settings)
 

@@ -16,8 +16,7 @@ from turno.errors import TurnoError
 from turno.settings import BACKENDS
 from turno.store.engine import workers
 from turno.store.operator import routing
-from turno.tenancy.identity.session import service_session
-from turno.wiring.shared import backend_defaults, logins
+from turno.wiring.shared import backend_defaults, operator_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +93,5 @@ def _whom(tenant: str | None, percent: int | None) -> str:
 @contextmanager
 def _operator() -> Iterator[tuple[Connection[Any], routing.Defaults]]:
     settings = read_settings()
-    known = logins(settings)
-    with service_session(known, known.operator, application="turno-cli") as session:
+    with operator_session(settings) as session:
         yield session, backend_defaults(settings)

@@ -9,7 +9,7 @@ from turno.tenancy.provisioning.access import reset_report_login
 from turno.tenancy.provisioning.provision import add_company
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 
 
 @click.group()
@@ -24,7 +24,7 @@ def add(slug: str, name: str | None) -> None:
     """Add the company SLUG, or leave it as it is."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
-        added = add_company(admin, logins(settings), slug, name or slug)
+        added = add_company(admin, logins_of(settings), slug, name or slug)
     click.echo(f"company {added.slug}: {added.name}")
 
 
@@ -34,5 +34,5 @@ def reset(slug: str) -> None:
     """Set a new password for the reports' login of the company SLUG, for example after somebody changed it."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
-        epoch = reset_report_login(admin, logins(settings), slug)
+        epoch = reset_report_login(admin, logins_of(settings), slug)
     click.echo(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

@@ -9,7 +9,7 @@ from turno.errors import TurnoError
 from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 
 
 class UnknownRole(TurnoError):
@@ -34,5 +34,5 @@ def add(role: str) -> None:
         if role not in known:
             named = ", ".join(known) or "none"
             raise UnknownRole(f"there is no role {role[:60]!r} of an application; those of this server are: {named}")
-        join_host(admin, logins(settings), known[role])
+        join_host(admin, logins_of(settings), known[role])
     click.echo(f"{role} has what PUBLIC had before Turno was installed")

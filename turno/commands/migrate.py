@@ -17,7 +17,7 @@ from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_righ
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -56,13 +56,13 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
     if (options["slugs"] or options["application"]) and not back:
         raise click.UsageError("--tenant and --application say what to take back: give --rollback or --to with them")
     settings = read_settings()
-    known, connect, files = logins(settings), provisioner(settings), migrations(settings)
+    logins, connect, files = logins_of(settings), provisioner(settings), migrations(settings)
     if status:
         with opened(connect) as admin:
-            return print_standings(all_schemas.status(admin, known, migrations=files))
+            return print_standings(all_schemas.status(admin, logins, migrations=files))
     if check:
         with opened(connect) as admin:
-            return print_findings(check_catalog(admin, known))
+            return print_findings(check_catalog(admin, logins))
     progress = Report(dry_run=options["dry_run"], back=back)
     shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress, "migrations": files}
     if back:
@@ -71,17 +71,17 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         steps, slugs = rollback or 1, list(options["slugs"]) or None
         of_application = options["application"]
         return report(
-            all_schemas.rollback(connect, known, steps=steps, to=to, slugs=slugs, application=of_application, **shared)
+            all_schemas.rollback(connect, logins, steps=steps, to=to, slugs=slugs, application=of_application, **shared)
         )
     if options["plan"]:
         return show(_plan(settings))
     if not options["dry_run"]:
         _ask(settings, agreed=options["yes"])
         with opened(connect) as admin:
-            progress.control(install(admin, known, shared=settings.shared_schemas))
+            progress.control(install(admin, logins, shared=settings.shared_schemas))
             _announce(admin, settings)
     canary, redefine = options["canary"], options["redefine"]
-    return report(all_schemas.migrate(connect, known, canary=canary, redefine=redefine, **shared))
+    return report(all_schemas.migrate(connect, logins, canary=canary, redefine=redefine, **shared))
 
 
 def show(plan: InstallationPlan) -> int:
@@ -96,7 +96,7 @@ def show(plan: InstallationPlan) -> int:
 def _plan(settings: Settings) -> InstallationPlan:
     with PlanningConnection.connect(settings.provisioner_url, autocommit=True) as admin:
         return InstallationPlan.of(
-            admin, logins(settings), migrations=migrations(settings), shared=settings.shared_schemas
+            admin, logins_of(settings), migrations=migrations(settings), shared=settings.shared_schemas
         )
 
 

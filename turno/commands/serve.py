@@ -6,7 +6,7 @@ import click
 
 from turno.environment import read_settings
 from turno.http_server.web_server import WebServer
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 from turno.without_secrets import WEB_NEEDS, seal
 
 
@@ -17,5 +17,5 @@ def serve() -> None:
     settings = read_settings().require("database_url", "master_key")
     if not settings.web_app:  # which may have a login of its own
         settings.require("jwt_key")
-    logins(settings)
+    logins_of(settings)
     WebServer(settings).run()

@@ -11,8 +11,7 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.store.operator.troubles import troubles
-from turno.tenancy.identity.session import service_session
-from turno.wiring.shared import logins
+from turno.wiring.shared import operator_session
 
 if TYPE_CHECKING:
     from turno.store.operator.troubles import Trouble
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 def status(*, everything: bool, json_wanted: bool) -> int:
     """Say in a sentence whether anything is wrong: for whom, since when, what to type. Exit status 1 if so."""
     settings = read_settings()
-    known = logins(settings)
-    with service_session(known, known.operator, application="turno-cli") as operator:
+    with operator_session(settings) as operator:
         found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))
     if json_wanted:
         click.echo(as_json([one._asdict() for one in found]))

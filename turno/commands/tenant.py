@@ -15,7 +15,6 @@ from turno.named import load
 from turno.settings import PLACE
 from turno.store.operator import fairness
 from turno.tenancy.identity.directory import Directory
-from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
 from turno.tenancy.provisioning.adopt_many import Added, adopt_many, from_file, from_query, from_rows
 from turno.tenancy.provisioning.adoption import Adoption
@@ -25,7 +24,7 @@ from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
 from turno.tenancy.rights.adopted import WRITE, TableRights
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import migrations, provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of, operator_session
 
 STEP = 100  # tenants of a list between two lines that say how far it is
 
@@ -59,12 +58,12 @@ def add(slug: str | None, company: str | None, source: str | None, query: str | 
         raise click.UsageError("--company says which company the tenant is a branch of")
     adoption = schema and Adoption(schema, options["owner"], TableRights.parse(options["rights"]))
     settings = read_settings()
-    known = logins(settings)
+    logins = logins_of(settings)
     company = company or slug
     with opened(provisioner(settings)) as admin:
         if name or (adoption and company == slug):
-            add_company(admin, known, company, name or company)
-        added = add_tenant(admin, known, slug, company, migrations=migrations(settings), adoption=adoption or None)
+            add_company(admin, logins, company, name or company)
+        added = add_tenant(admin, logins, slug, company, migrations=migrations(settings), adoption=adoption or None)
     place = f"{added.schema} beside {schema}" if schema else added.schema
     click.echo(f"tenant {added.slug} of {added.company}: schema {place}")
     return 0
@@ -89,7 +88,7 @@ def _add_listed(source: str | None, query: str | None, *, jobs: int) -> int:
         elif ended % STEP == 0 or ended == total:
             click.echo(f"{ended}/{total} {added.listed.slug}")
 
-    done = adopt_many(connect, logins(settings), listed, jobs=jobs, migrations=migrations(settings), progress=show)
+    done = adopt_many(connect, logins_of(settings), listed, jobs=jobs, migrations=migrations(settings), progress=show)
     failed = sum(1 for one in done if one.error)
     before = len(listed) - len(done)
     click.echo(f"{len(done) - failed} tenants added, {before} were there, {failed} refused")
@@ -100,8 +99,7 @@ def _add_listed(source: str | None, query: str | None, *, jobs: int) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_tenants(*, as_json: bool) -> None:
     """List the active tenants."""
-    known = logins(read_settings())
-    with service_session(known, known.operator, application="turno-cli") as connection:
+    with operator_session(read_settings()) as connection:
         found = Directory(lambda: connection).list_active()
     headers = ("slug", "company", "schema", "state")
     rows = [(t.slug, t.company, t.schema, t.state) for t in found]
@@ -115,8 +113,7 @@ def list_tenants(*, as_json: bool) -> None:
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def shares(*, json_wanted: bool) -> None:
     """Show whether each tenant gets its turn: its waits of the last quarter of an hour, its share and its fair one."""
-    known = logins(read_settings())
-    with service_session(known, known.operator, application="turno-cli") as connection:
+    with operator_session(read_settings()) as connection:
         rows = fairness.shares(connection)
     if json_wanted:
         click.echo(as_json(rows))
@@ -137,13 +134,13 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     settings = read_settings()
     if dry_run:
         with opened(provisioner(settings)) as admin:
-            for line in what_removal_takes(admin, logins(settings), slug):
+            for line in what_removal_takes(admin, logins_of(settings), slug):
                 click.echo(line)
         return
     if not yes:
         click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
     with opened(provisioner(settings)) as admin:
-        remove_tenant(admin, logins(settings), slug)
+        remove_tenant(admin, logins_of(settings), slug)
     click.echo(f"tenant {slug} was removed")
 
 
@@ -153,7 +150,7 @@ def reset(slug: str) -> None:
     """Set a new password for the handlers' login of the tenant SLUG, for example after somebody changed it."""
     settings = read_settings()
     with opened(provisioner(settings)) as admin:
-        epoch = reset_login(admin, logins(settings), slug)
+        epoch = reset_login(admin, logins_of(settings), slug)
     click.echo(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
 
 
@@ -178,7 +175,6 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
 @click.argument("slug")
 def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
-    known = logins(read_settings())
-    with service_session(known, known.operator, application="turno-cli") as connection:
+    with operator_session(read_settings()) as connection:
         revoke_tokens(connection, slug)
     click.echo(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")

@@ -11,7 +11,7 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
-from turno.wiring.shared import backend_defaults, logins, queue_named
+from turno.wiring.shared import backend_defaults, logins_of, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,8 +39,8 @@ class TenantSession:
 def session_of(slug: str) -> Iterator[TenantSession]:
     """Open a session on the active tenant with this slug; raises UnknownTenant."""
     settings = read_settings()
-    known = logins(settings)
-    with service_session(known, known.web, application="turno-cli") as connection:
+    logins = logins_of(settings)
+    with service_session(logins, logins.web, application="turno-cli") as connection:
 
         def lend() -> nullcontext[Connection[Any]]:
             return nullcontext(connection)

@@ -8,7 +8,7 @@ from turno.environment import read_settings
 from turno.tenancy.provisioning.uninstall import Removal, uninstall
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 
 
 @click.command("uninstall")
@@ -21,9 +21,9 @@ def command(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
     PUBLIC gets back what it had. Refused while workers are alive. Repeat it if it was stopped half-way.
     """
     settings = read_settings()
-    known = logins(settings)
+    logins = logins_of(settings)
     with opened(provisioner(settings)) as admin:
-        removal = Removal.of(admin, known)
+        removal = Removal.of(admin, logins)
         for sentence in removal.sentences:
             click.echo(f"- {sentence}")
         if plan:
@@ -33,5 +33,5 @@ def command(*, plan: bool, drop_tenants: bool, yes: bool) -> None:
         removal.check(drop_tenants=drop_tenants)
         if not yes:
             click.confirm("Remove Turno from this database? Nothing brings its jobs back", abort=True)
-        uninstall(admin, known, drop_tenants=drop_tenants)
+        uninstall(admin, logins, drop_tenants=drop_tenants)
     click.echo("Turno is no longer in this database")

@@ -10,8 +10,7 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
 from turno.store.engine import workers as stored
-from turno.tenancy.identity.session import service_session
-from turno.wiring.shared import logins
+from turno.wiring.shared import operator_session
 
 HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")
 
@@ -30,8 +29,7 @@ def workers(*, json_wanted: bool) -> None:
     Each may run RESERVE_CHILDREN jobs more than it has children, for tenants that none of these works for.
     """
     settings = read_settings()
-    known = logins(settings)
-    with service_session(known, known.operator, application="turno-cli") as connection:
+    with operator_session(settings) as connection:
         rows = stored.listed(connection)
         steady = stored.swept_steadily(connection)
     for row in rows:

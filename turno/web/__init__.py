@@ -23,7 +23,7 @@ from turno.web.api.jobs import jobs
 from turno.web.api.notifications import notifications
 from turno.web.api.stream_tickets import stream_tickets
 from turno.web.api.streams import streams
-from turno.web.api.submit import submissions
+from turno.web.api.submit import job_submission
 from turno.web.auth.cors import install_cors
 from turno.web.auth.tokens import TokenCheck
 from turno.web.openapi.docs import docs, published
@@ -41,7 +41,7 @@ from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Ser
 from turno.web.unknown_address import install_unknown_address
 
 ROUTES = (
-    submissions,
+    job_submission,
     jobs,
     job_commands,
     job_history,

@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
 MIN_ANSWER_SECONDS = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
 
 
-def logins(settings: Settings) -> Logins:
+def logins_of(settings: Settings) -> Logins:
     """Return the installation's logins; raises InvalidSettings if they cannot be derived."""
     settings.require("database_url", "master_key")
     try:
@@ -50,28 +50,34 @@ def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], 
 
     Where `server_version` tells it, what only newer servers have is pinned, too.
     """
-    known = logins(settings)
+    logins = logins_of(settings)
 
     def log_in(login: HandlerLogin) -> HandlerConnection:
         return handler_session(
-            known, login, application="turno-handler", kind=HandlerConnection, server_version=server_version()
+            logins, login, application="turno-handler", kind=HandlerConnection, server_version=server_version()
         )
 
     return Sessions(log_in, keep=keep)
 
 
+def operator_session(settings: Settings) -> TimeoutConnection:
+    """Log in as the operator: counts of all tenants, and no payload of any."""
+    logins = logins_of(settings)
+    return service_session(logins, logins.operator, application="turno-cli")
+
+
 def engine_link(settings: Settings) -> EngineLink:
     """Return a connection as the engine, opened at first use."""
-    known = logins(settings)
-    return EngineLink(lambda: service_session(known, known.engine, application="turno-engine"))
+    logins = logins_of(settings)
+    return EngineLink(lambda: service_session(logins, logins.engine, application="turno-engine"))
 
 
 def supervisor_link(settings: Settings, application: str = "turno-engine") -> EngineLink:
     """Return an engine connection with an answer timeout below DEAD_AFTER_SECONDS: a dead link is noticed in time."""
-    known = logins(settings)
+    logins = logins_of(settings)
 
     def connect() -> TimeoutConnection:
-        connection = service_session(known, known.engine, application=application)
+        connection = service_session(logins, logins.engine, application=application)
         connection.answer_within = max(MIN_ANSWER_SECONDS, settings.dead_after_seconds / 2)
         return connection
 
@@ -104,8 +110,8 @@ def secrets_named(settings: Settings, names: Sequence[str]) -> dict[str, str]:
 
 def pool_queue(settings: Settings, name: str = "pool") -> PoolQueue:
     """Return a backend that wakes resident workers, or the relay, through a connection of its own."""
-    known = logins(settings)
-    link = EngineLink(lambda: service_session(known, known.web, application="turno-hints"))
+    logins = logins_of(settings)
+    link = EngineLink(lambda: service_session(logins, logins.web, application="turno-hints"))
     return PoolQueue(notify=lambda: link.run(tickets.wake), hang_up=link.close, name=name)
 
 

@@ -32,7 +32,7 @@ from turno.web.api.stream_events import StreamEvents, close_event
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Inline, services_of
 from turno.web.thread_shares import ThreadShares
-from turno.wiring.shared import backend_defaults, inline_runner, logins, queue_named
+from turno.wiring.shared import backend_defaults, inline_runner, logins_of, queue_named
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
 # does not answer, and the caller should hear of that soon.
@@ -41,12 +41,9 @@ POOL_TIMEOUT_SECONDS = 2.0
 # that is back would not be noticed for as long.
 POOL_RECONNECT_SECONDS = 2.0
 SPARE_DESCRIPTORS = 1000
-
-
 # Milliseconds. One session reads for all streams of a process: a tenant whose tables are locked must not hold it up.
 HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
-HUB_ANSWERS_WITHIN = 5.0
-
+HUB_ANSWERS_WITHIN = 5.0  # seconds
 
 OpenQueue = Callable[[str], QueueInterface]
 
@@ -148,8 +145,10 @@ def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
 
 def stream_hub(settings: Settings, root: str = "") -> Hub:
     """Return what feeds this process's streams, over one session of its own; links in them begin with `root`."""
-    known = logins(settings)
-    conninfo = known.conninfo(known.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS)
+    logins = logins_of(settings)
+    conninfo = logins.conninfo(
+        logins.web, search_path="turno,pg_temp", application="turno-watch", timeouts=HUB_TIMEOUTS
+    )
 
     def connect() -> TimeoutConnection:
         connection = TimeoutConnection.connect(conninfo, autocommit=True, connect_timeout=3)
@@ -177,9 +176,9 @@ def allow_descriptors(wanted: int) -> None:
 
 def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
     """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
-    known = logins(settings)
+    logins = logins_of(settings)
     pool: ConnectionPool[TimeoutConnection] = ConnectionPool(
-        known.conninfo(known.web, search_path="turno,pg_temp", application="turno-web", timeouts=WEB_TIMEOUTS),
+        logins.conninfo(logins.web, search_path="turno,pg_temp", application="turno-web", timeouts=WEB_TIMEOUTS),
         connection_class=TimeoutConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
         # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.

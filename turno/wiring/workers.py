@@ -28,7 +28,7 @@ from turno.store.engine import tickets
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import open_session, unlocked
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.wiring.shared import ROOT, liveness, logins, maintenance, secrets_named, supervisor_link, without_secrets
+from turno.wiring.shared import ROOT, liveness, logins_of, maintenance, secrets_named, supervisor_link, without_secrets
 from turno.without_secrets import CONSUMERS_NEED
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
@@ -139,12 +139,12 @@ def _drop(slot: Slot | None = None) -> None:
 
 
 def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Callable[[Claim, str], Claim]:
-    known = logins(settings)
+    logins = logins_of(settings)
 
     @lru_cache(maxsize=4096)
     def unlock(login: HandlerLogin, name: str, server_version: int) -> HandlerLogin:
         # A rescue finds a dead worker's sessions by this name.
-        return unlocked(known, login, application=f"turno-handler {name}", server_version=server_version)
+        return unlocked(logins, login, application=f"turno-handler {name}", server_version=server_version)
 
     def unlock_all(claim: Claim, name: str) -> Claim:
         claim = replace(claim, login=unlock(claim.login, name, engine.server_version))
@@ -180,13 +180,13 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
 
 
 def _child_config(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> ChildConfig:
-    lent = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
+    cache = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         worker = process_name(os.getppid())
-        return Executor(registry=registry, sessions=lent, worker=worker, callbacks=callbacks).execute(batch)
+        return Executor(registry=registry, sessions=cache, worker=worker, callbacks=callbacks).execute(batch)
 
-    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=lent.close_idle)
+    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=cache.close_idle)
 
 
 def _timings(settings: Settings) -> Timings:

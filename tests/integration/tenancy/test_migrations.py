@@ -17,7 +17,7 @@ from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.rights import grants
-from turno.tenancy.rights.matrix import CatalogObject, Kind
+from turno.tenancy.rights.matrix import CatalogObject, Kind, Matrix
 from turno.tenancy.rights.privileges import live_objects
 from turno.tenancy.schema_migrations import ledger
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback, status
@@ -400,7 +400,7 @@ def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
 
 
 def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = grants.Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
+    other = Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
     monkeypatch.setattr("turno.tenancy.rights.schemas.TENANT", other)
     assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
     assert [outcome.redefined for outcome in place.migrate()] == [True] * 3

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from turno.commands.diagnosis.advice import Advice
 from turno.store.operator.troubles import troubles
 from turno.tenancy.catalog.check import check
-from turno.tenancy.identity.session import service_session
 from turno.tenancy.rights.host_rights import hosts, public_rights
 from turno.tenancy.schema_migrations.all_schemas import status
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.provisioner import migrations, provisioner
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of, operator_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,8 +35,7 @@ def of_database(settings: Settings, explained: Callable[[BaseException], str | N
                 return
             yield from _rights(admin, settings)
             yield from _sessions(admin, settings)
-        known = logins(settings)
-        with service_session(known, known.operator, application="turno-cli") as operator:
+        with operator_session(settings) as operator:
             for one in troubles(operator, timedelta(seconds=settings.dead_after_seconds)):
                 yield Advice(one.sentence, f"run `{one.command}`")
     except Exception as error:
@@ -51,7 +49,7 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         version = admin.info.parameter_status("server_version")
         yield Advice(f"PostgreSQL {version} is too old", "upgrade the server to 15 or newer", fatal=True)
         return
-    standings = status(admin, logins(settings), migrations=migrations(settings))
+    standings = status(admin, logins_of(settings), migrations=migrations(settings))
     if not standings[0].at:
         if public_rights(admin) and (others := len(hosts(admin))):
             what = f"Turno is not installed, and {others} other roles live here: they keep what they can do"
@@ -69,7 +67,7 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
 
 
 def _rights(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
-    findings = check(admin, logins(settings))
+    findings = check(admin, logins_of(settings))
     for finding in findings[:SHOWN]:
         yield Advice(str(finding), "run `turno migrate`")
     if len(findings) > SHOWN:

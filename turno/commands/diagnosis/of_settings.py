@@ -11,7 +11,7 @@ from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
 from turno.settings import Settings
 from turno.wiring.provisioner import migrations
-from turno.wiring.shared import logins
+from turno.wiring.shared import logins_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ def of_settings(variables: Mapping[str, str]) -> Iterator[Advice]:
     except InvalidSettings as wrong:
         yield from (Advice(problem, CORRECT, fatal=True) for problem in wrong.problems)
         return
-    yield from _loaded(lambda: logins(settings))
+    yield from _loaded(lambda: logins_of(settings))
     yield from _loaded(lambda: migrations(settings))
     yield from _loaded(lambda: named_handlers(settings.handlers))
     if settings.queue_backend == "rabbitmq" and not settings.rabbitmq_url:

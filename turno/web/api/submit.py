@@ -20,7 +20,7 @@ from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)
-submissions = Routes("submissions", __name__, tag="jobs")
+job_submission = Routes("job_submission", __name__, tag="jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ SUBMIT = Operation(
 )
 
 
-@submissions.guarded(SUBMIT)
+@job_submission.guarded(SUBMIT)
 def submit(call: Call, job_type: str) -> Response:
     """Accept a job of this type."""
     wanted = read_submission(request, call, job_type)
