@@ -152,15 +152,29 @@ def a_service(url: str) -> Iterator[Service]:
         files = packaged(TABLES)
         tenants = {slug: add_tenant(admin, logins, slug, "acme", migrations=files) for slug in ("north", "south")}
     conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
-    with ConnectionPool(
-        conninfo,
-        connection_class=TimeoutConnection,
-        min_size=1,
-        max_size=MOST_CONNECTIONS,
-        kwargs={"autocommit": True},
-        timeout=30,
-        open=True,
-    ) as pool:
+    for_operators = logins.conninfo(
+        logins.operator, search_path="turno,pg_temp", application="admin", timeouts=WEB_TIMEOUTS
+    )
+    with (
+        ConnectionPool(
+            conninfo,
+            connection_class=TimeoutConnection,
+            min_size=1,
+            max_size=MOST_CONNECTIONS,
+            kwargs={"autocommit": True},
+            timeout=30,
+            open=True,
+        ) as pool,
+        ConnectionPool(
+            for_operators,
+            connection_class=TimeoutConnection,
+            min_size=0,
+            max_size=4,
+            kwargs={"autocommit": True},
+            timeout=30,
+            open=True,
+        ) as operators,
+    ):
         from app import LOCALE  # noqa: PLC0415
         from app.invoicing_page import orders_page  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
@@ -191,6 +205,7 @@ def a_service(url: str) -> Iterator[Service]:
                 "dispatcher": dispatcher,
                 "directory": directory,
                 "connection": pool.connection,
+                "operator": operators.connection,
                 "hub": hub,
                 "pages": (orders_page,),
                 "locale": LOCALE,

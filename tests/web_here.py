@@ -12,7 +12,7 @@ from tests.fakes import RecordingQueue
 from turno.dispatch.dispatcher import Dispatcher
 from turno.tenancy.identity.directory import Directory
 from turno.web import create_app
-from turno.wiring.web import stream_hub, web_pool
+from turno.wiring.web import operator_pool, stream_hub, web_pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iterator[Flask]:
     """The web application over this world; it offers its jobs to nobody."""
     hub = stream_hub(world.settings)
-    with web_pool(world.settings) as pool:
+    with web_pool(world.settings) as pool, operator_pool(world.settings) as operators:
         yield create_app(
             settings=world.settings,
             registry=registry or build_registry(),
@@ -36,6 +36,7 @@ def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iter
             ),
             directory=Directory(pool.connection),
             connection=pool.connection,
+            operator=operators.connection,
             hub=hub,
             pages=(orders_page,),
             locale=LOCALE,

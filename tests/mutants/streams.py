@@ -34,7 +34,7 @@ MUTANTS = (
         "anybody streams everybody's jobs",
         "section 8: operators only",
         "turno/web/api/streams.py",
-        "        require_operator(call.scope)\n",
+        "        require_operator(call.scope.principal)\n",
         "        pass\n",
         ("tests/integration/streaming/test_streams.py::test_only_an_operator_streams_everybody_s_jobs",),
     ),

@@ -73,6 +73,7 @@ def install(
     directory: Directory,
     connection: WebConnection,
     hub: Hub,
+    operator: WebConnection | None = None,
     inline: Inline | None = None,
     readiness: Readiness | None = None,
     clock: Clock = lambda: datetime.now(UTC),
@@ -88,11 +89,12 @@ def install(
     All of it is one blueprint: its checks, limits, headers and answers to errors concern no other route of the
     application.
 
-    `connection` lends a web session in autocommit; `hub` feeds the live streams. `inline` runs a submission at once
-    and returns its result: given, POST answers 200 instead of 202. `readiness` says in a sentence what `/readyz`
-    still waits for. `pages` are the application's own, which stand before Turno's, and `locale` is the
-    folder of its gettext catalogues. `principal` says who asks, in place of tokens; who is not signed in is led to the
-    address `sign_in`. Pages stand in the template `layout`, which has the blocks `title`, `turno_head` and `turno`.
+    `connection` lends a web session in autocommit, `operator` one of the operator's login; `hub` feeds the live
+    streams. `inline` runs a submission at once and returns its result: given, POST answers 200 instead of 202.
+    `readiness` says in a sentence what `/readyz` still waits for. `pages` are the application's own, which stand before
+    Turno's, and `locale` is the folder of its gettext catalogues. `principal` says who asks, in place of tokens; who is
+    not signed in is led to the address `sign_in`. Pages stand in the template `layout`, which has the blocks `title`,
+    `turno_head` and `turno`.
     Raises InvalidSettings if tokens cannot be checked, ValueError for a prefix that is no path, and whatever a
     handler's module raises when loaded.
     """
@@ -105,6 +107,7 @@ def install(
         dispatcher=dispatcher,
         directory=directory,
         connection=connection,
+        operator=operator,
         hub=hub,
         inline=inline,
         readiness=readiness,

@@ -8,8 +8,10 @@ from typing import Any, Literal
 from flask import Blueprint, Request, Response, g, request
 
 from turno.web.auth.csrf import SAFE
-from turno.web.auth.tenant_scope import Scope, require_operator, scope_of
-from turno.web.http.problems import Kind
+from turno.web.auth.login import principal_of
+from turno.web.auth.principal import Principal
+from turno.web.auth.tenant_scope import Scope, require_change, require_operator, scope_of
+from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import NoQuery, read_query
 from turno.web.http.request_headers import correlation_id
 from turno.web.rate_limits import admit_command
@@ -45,6 +47,12 @@ class Operation:
     body: type[Any] | None = None
     # Whether the tenant may be named there, by clients that cannot send X-Schema.
     tenant_in_query: bool = False
+    # Whether it is about one tenant, which X-Schema names; what is about many is registered by `Routes.across`.
+    one_tenant: bool = True
+    # Whether it needs an operator of every company, because all of them share what it changes or shows.
+    everywhere: bool = False
+    # Whether the role reader may ask for it although its method is one that changes things.
+    reads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,15 @@ class Call:
     """An admitted request: its scope, its query parameters and the id that follows it everywhere."""
 
     scope: Scope
+    query: Any
+    correlation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """An admitted request of an operator about many tenants: those of `principal`'s companies, or all."""
+
+    principal: Principal
     query: Any
     correlation_id: str
 
@@ -88,15 +105,43 @@ class Routes(Blueprint):
 
         return register
 
+    def across(self, operation: Operation) -> Callable[[View], View]:
+        """Register a view that gets an OperatorCall first; it is told apart from others by `one_tenant=False`."""
+
+        def register(view: View) -> View:
+            @wraps(view)
+            def admitted(**path: str) -> Response:
+                return view(_admit_across(operation), **path)
+
+            self._register(operation, view.__name__, admitted)
+            return view
+
+        return register
+
     def _register(self, operation: Operation, endpoint: str, view: View) -> None:
         self.operations[endpoint] = operation
         self.add_url_rule(operation.rule, endpoint, view, methods=[operation.method], provide_automatic_options=False)
 
 
 def _admit(operation: Operation, scope: Scope) -> Call:
-    if operation.access == "operator":
-        require_operator(scope)
+    _require_role(operation, scope.principal)
     g.turno_correlation_id = correlation_id(request.headers)
     if operation.method not in SAFE:
         admit_command(scope)
     return Call(scope, read_query(request.args, operation.query), g.turno_correlation_id)
+
+
+def _admit_across(operation: Operation) -> OperatorCall:
+    principal = principal_of(request)
+    _require_role(operation, principal)
+    g.turno_correlation_id = correlation_id(request.headers)
+    return OperatorCall(principal, read_query(request.args, operation.query), g.turno_correlation_id)
+
+
+def _require_role(operation: Operation, principal: Principal) -> None:
+    if operation.access == "operator":
+        require_operator(principal)
+    if operation.everywhere and not principal.everywhere:
+        raise Problem(Kind.OPERATORS_ONLY, "All companies share this: it takes an operator of every company.")
+    if operation.method not in SAFE and not operation.reads:
+        require_change(principal)

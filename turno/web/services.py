@@ -1,12 +1,14 @@
 """What the routes work with; handed in by wiring, found through the application that serves the request."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from os import getpid
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Request, current_app
+from psycopg import Connection
 
 from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from turno.jobs.registry import Registry
@@ -38,7 +40,8 @@ NAME = "turno"
 class Services:
     """What a route may use: settings, handlers, database connections, the dispatcher and the hub.
 
-    Who asks says `tokens`, or `principal` of the application; `prefix` is what our addresses begin with.
+    `operator` lends a session of the operator's login, for what is about many tenants. Who asks says `tokens`, or
+    `principal` of the application; `prefix` is what our addresses begin with.
     """
 
     settings: Settings
@@ -46,6 +49,7 @@ class Services:
     dispatcher: Dispatcher
     directory: Directory
     connection: WebConnection
+    operator: WebConnection | None
     hub: Hub
     inline: Inline | None
     readiness: Readiness | None
@@ -68,3 +72,10 @@ def services_of(app: Flask) -> Services:
 def services() -> Services:
     """Return the services of the application that serves the present request."""
     return services_of(current_app)
+
+
+def as_operator() -> AbstractContextManager[Connection[Any]]:
+    """Lend a session of the operator's login, in autocommit, with the search path `turno`."""
+    lend = services().operator
+    assert lend is not None, "this application was installed without an operator's connection"  # noqa: S101
+    return lend()

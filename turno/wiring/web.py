@@ -41,6 +41,9 @@ POOL_TIMEOUT_SECONDS = 2.0
 # that is back would not be noticed for as long.
 POOL_RECONNECT_SECONDS = 2.0
 SPARE_DESCRIPTORS = 1000
+MOST_OPERATORS = 4  # sessions of the operator's login that a web process has open, while operators ask
+
+
 # Milliseconds. One session reads for all streams of a process: a tenant whose tables are locked must not hold it up.
 HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
 HUB_ANSWERS_WITHIN = 5.0  # seconds
@@ -75,6 +78,7 @@ class Turno:
         settings = settings or read_settings()
         mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
         hub, pool = stream_hub(settings, mounted + url_prefix), web_pool(settings)
+        operators = operator_pool(settings)
         choice = BackendChoice(
             connection=pool.connection,
             defaults=backend_defaults(settings),
@@ -94,6 +98,7 @@ class Turno:
             dispatcher=dispatcher,
             directory=Directory(pool.connection),
             connection=pool.connection,
+            operator=operators.connection,
             hub=hub,
             readiness=partial(_pending, pool),
             inline=None if settings.enable_background_jobs else _inline(settings, pool),
@@ -191,6 +196,26 @@ def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
         open=True,
     )
     # Its threads must end before the interpreter does, or they are found waiting for it.
+    atexit.register(pool.close)
+    return pool
+
+
+def operator_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
+    """Return a pool of sessions as the operator's role, in autocommit; none is opened before somebody asks."""
+    known = logins_of(settings)
+    pool: ConnectionPool[TimeoutConnection] = ConnectionPool(
+        known.conninfo(known.operator, search_path="turno,pg_temp", application="turno-admin", timeouts=WEB_TIMEOUTS),
+        connection_class=TimeoutConnection,
+        kwargs={"autocommit": True, "connect_timeout": 3},
+        check=ConnectionPool.check_connection,
+        min_size=0,
+        max_size=MOST_OPERATORS,
+        max_idle=30.0,
+        timeout=POOL_TIMEOUT_SECONDS,
+        reconnect_timeout=POOL_RECONNECT_SECONDS,
+        name="operator",
+        open=True,
+    )
     atexit.register(pool.close)
     return pool
 

@@ -43,6 +43,7 @@ ISSUE = Operation(
     about='It opens one stream, once: that of the job in the body `{"job_id": "..."}`, or without a body the one '
     "of all your jobs in this tenant. Ask for a new one at each reconnect.",
     answers={200: Answer(about="The ticket.", body=Ticket)},
+    reads=True,
     problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
 )
 

@@ -138,7 +138,7 @@ def _open(call: Call, job_id: UUID | None) -> Response:
     principal, hub = call.scope.principal, services().hub
     everybody = getattr(call.query, "user", None) == EVERY_USER
     if everybody:
-        require_operator(call.scope)
+        require_operator(call.scope.principal)
     view = View(
         tenant=call.scope.tenant,
         user=principal.user,

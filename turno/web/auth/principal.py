@@ -1,9 +1,14 @@
 """Who asks, and what they may, whoever it is that says so."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import time
+from typing import Literal, get_args
 
+from turno.tenancy.identity.tenant import Tenant
+
+# reader: sees what operators see, changes nothing. admin: an operator from whom nothing is redacted.
+Role = Literal["reader", "operator", "admin"]
 LONGEST_USER = 255  # characters
 # Seconds for which a stream goes on without asking again who is signed in, unless a principal says otherwise.
 SESSION_SECONDS = 600.0
@@ -11,24 +16,53 @@ SESSION_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """A user, the tenants they may choose from, and whether they run the installation.
+    """A user, the tenants they may choose from, and whether they run the installation, or some companies of it.
 
-    An operator may choose any tenant and sees every user's jobs. `issued_at` and `expires_at` are in seconds since
-    1970: a principal from before its tenant's tokens were revoked counts no more, and a stream ends with its principal.
-    Raises ValueError for a user who could not be stored, TypeError for `tenants` that are one text.
+    Who has a `role` may choose any tenant and sees every user's jobs: those of `companies`, or with None of all.
+    `operator=True` is short for the role operator, and true of every role. `issued_at` and `expires_at` are in seconds
+    since 1970: a principal from before its tenant's tokens were revoked counts no more, and a stream ends with its
+    principal. Raises ValueError for a user who could not be stored, TypeError for `tenants` that are one text.
     """
 
     user: str
     tenants: Collection[str]
     operator: bool = False
+    role: Role | None = None
+    companies: Collection[str] | None = None
     issued_at: float = field(default_factory=time)
     expires_at: float = field(default_factory=lambda: time() + SESSION_SECONDS)
 
     def __post_init__(self) -> None:
         if not storable(self.user):
             raise ValueError("a principal's user must have 1 to 255 printable characters")
-        if isinstance(self.tenants, str):
-            raise TypeError("a principal's tenants must be a list of names, not one text")
+        if isinstance(self.tenants, str) or isinstance(self.companies, str):
+            raise TypeError("a principal's tenants, and companies, must be a list of names, not one text")
+        if self.role not in (None, *get_args(Role)):
+            raise ValueError(f"a principal's role must be one of {', '.join(get_args(Role))}, or None")
+        object.__setattr__(self, "role", self.role or ("operator" if self.operator else None))
+        object.__setattr__(self, "operator", self.role is not None)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether they may change anything: everybody but a reader."""
+        return self.role != "reader"
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether they operate every company's tenants, and what all share."""
+        return self.operator and self.companies is None
+
+    def operates(self, company: str) -> bool:
+        """Say whether a company's tenants are theirs to operate."""
+        return self.operator and (self.companies is None or company in self.companies)
+
+    def within(self, tenant: Tenant) -> "Principal | None":
+        """Return who they are in this tenant: a user where it is not theirs to operate, None where it is closed."""
+        if self.operates(tenant.company):
+            return self
+        if tenant.slug not in self.tenants:
+            return None
+        return replace(self, operator=False, role=None, companies=None) if self.operator else self
 
 
 def storable(user: str) -> bool:

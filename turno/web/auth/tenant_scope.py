@@ -49,24 +49,32 @@ def scope_of(request: Request) -> Scope:
 
 def scope_within(principal: Principal, slug: str | None) -> Scope:
     """Return the scope of a user who chose a tenant; raises as `scope_of` does."""
-    tenant = _chosen(principal, slug)
+    tenant, principal = _chosen(principal, slug)
     if principal.issued_at < tenant.tokens_valid_from:
         refuse_token("The token was revoked; ask its issuer for a new one.")
     return Scope(tenant, principal)
 
 
-def require_operator(scope: Scope) -> None:
-    """Raise Problem 403 unless an operator asks."""
-    if not scope.principal.operator:
+def require_operator(principal: Principal) -> None:
+    """Raise Problem 403 unless an operator asks, whatever their role."""
+    if not principal.operator:
         raise Problem(Kind.OPERATORS_ONLY, "The token must carry the role operator.")
 
 
-def _chosen(principal: Principal, slug: str | None) -> Tenant:
+def require_change(principal: Principal) -> None:
+    """Raise Problem 403 if somebody asks for a change whose role is to read."""
+    if not principal.may_change:
+        raise Problem(Kind.READ_ONLY, "The role reader changes nothing; the token must carry the role operator.")
+
+
+def _chosen(principal: Principal, slug: str | None) -> tuple[Tenant, Principal]:
     if slug is None:
         raise Problem(Kind.NO_TENANT, f"Name the tenant in the header {HEADER}.")
     try:
         if principal.operator or slug in principal.tenants:
-            return services().directory.find(Slug(slug).text)
+            tenant = services().directory.find(Slug(slug).text)
+            if (found := principal.within(tenant)) is not None:
+                return tenant, found
     except (InvalidSlug, UnknownTenant):
         pass
     raise Problem(Kind.UNKNOWN_TENANT, f"{HEADER} names no tenant that this token can use.")

@@ -8,12 +8,13 @@ import jwt
 
 from turno.errors import InvalidSettings
 from turno.settings import Settings
-from turno.web.auth.principal import Principal, storable
+from turno.web.auth.principal import Principal, Role, storable
 from turno.web.auth.wrong_tokens import WrongTokens
 from turno.web.http.problems import Kind, Problem
 
 LEEWAY_SECONDS = 30
 LONGEST_TOKEN = 8192
+ROLES: tuple[Role, ...] = ("admin", "operator", "reader")  # of several in a token the first counts
 REQUIRED = ["exp", "iat", "aud", "iss", "sub"]
 
 
@@ -91,10 +92,12 @@ def _principal(claims: dict[str, Any]) -> Principal:
     issued_at = claims["iat"]
     if isinstance(issued_at, bool) or not isinstance(issued_at, int | float):
         refuse_token("The token's iat must be seconds since 1970.")
+    named = _names(claims, "roles")
     return Principal(
         user=user,
         tenants=_names(claims, "tenants"),
-        operator="operator" in _names(claims, "roles"),
+        role=next((role for role in ROLES if role in named), None),
+        companies=_names(claims, "companies") if "companies" in claims else None,
         # At the earliest: its issuer's clock may be ahead, and a token must not outlive its revocation.
         issued_at=issued_at - LEEWAY_SECONDS,
         expires_at=float(claims["exp"]),

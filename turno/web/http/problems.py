@@ -26,6 +26,7 @@ class Kind(Enum):
     NO_TENANT = ("tenant-missing", 400, "No tenant was chosen")
     NOT_AUTHENTICATED = ("not-authenticated", 401, "A valid token is needed")
     OPERATORS_ONLY = ("operators-only", 403, "Only operators may do this")
+    READ_ONLY = ("read-only", 403, "This role may only read")
     FOREIGN_SITE = ("foreign-site", 403, "Another site may not do this")
     UNKNOWN_TENANT = ("unknown-tenant", 404, "There is no such tenant")
     NOT_FOUND = ("not-found", 404, "There is no such thing here")

@@ -35,6 +35,9 @@ ALWAYS = (
     Kind.UNAVAILABLE,
 )
 
+# What it may answer where it is about many tenants.
+ACROSS = tuple(kind for kind in ALWAYS if kind not in {Kind.NO_TENANT, Kind.UNKNOWN_TENANT, Kind.BUSY})
+
 ABOUT = """Submit work, leave, and look later.
 
 Every request names one tenant in `X-Schema`, chosen among those of its token. A job that was accepted is committed and
@@ -167,10 +170,10 @@ def _operation(described: _Described, refs: Refs, schemas: Document) -> Document
     if operation.about:
         body["description"] = operation.about
     if operation.access:
-        kinds += ALWAYS
+        kinds += ALWAYS if operation.one_tenant else ACROSS
         body["security"] = [{"token": []}, {"cookie": []}]
         if operation.method not in SAFE:
-            kinds += (Kind.FOREIGN_SITE,)
+            kinds += (Kind.FOREIGN_SITE,) if operation.reads else (Kind.FOREIGN_SITE, Kind.READ_ONLY)
     if operation.access == "operator":
         kinds += (Kind.OPERATORS_ONLY,)
     if parameters := [*_path_parameters(operation), *_query_parameters(operation), *_header_parameters(operation)]:
@@ -185,7 +188,7 @@ def _operation(described: _Described, refs: Refs, schemas: Document) -> Document
 def _path_parameters(operation: Operation) -> Iterator[Document]:
     for part in operation.rule.split("/"):
         if part.startswith("<") and part != JOB_TYPE:
-            schema = {"type": "string", "format": "uuid"}
+            schema = {"type": "string"} | ({"format": "uuid"} if part.endswith("_id>") else {})
             yield {"name": part[1:-1], "in": "path", "required": True, "schema": schema}
 
 
@@ -208,7 +211,9 @@ def _shape(kind: type[Any]) -> Document:
 
 
 def _header_parameters(operation: Operation) -> Iterator[Document]:
-    always = ("X-Schema", "X-Correlation-Id") if operation.access else ()
+    always = ("X-Correlation-Id",) if operation.access else ()
+    if operation.access and operation.one_tenant:
+        always = ("X-Schema", *always)
     for name in (*always, *operation.request_headers):
         described = {"name": name, "in": "header"} | REQUEST_HEADERS[name]
         if name == "X-Schema" and operation.tenant_in_query:

@@ -11,7 +11,8 @@ MAX_BRANCHES_LISTED = 50
 def branches_of(principal: Principal) -> tuple[str, ...]:
     """Return the slugs of the active branches that the user may choose, in order; an operator's first few."""
     if principal.operator and not principal.tenants:
-        return tuple(sorted(tenant.slug for tenant in services().directory.list_active())[:MAX_BRANCHES_LISTED])
+        active = services().directory.list_active()
+        return tuple(sorted(one.slug for one in active if principal.operates(one.company))[:MAX_BRANCHES_LISTED])
     return tuple(slug for slug in sorted(principal.tenants)[:MAX_BRANCHES_LISTED] if _open(principal, slug))
 
 

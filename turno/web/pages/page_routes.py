@@ -8,6 +8,7 @@ from flask import Blueprint, Response, g, request
 
 from turno.web.auth.csrf import require_same_origin
 from turno.web.auth.login import Visitor, visitor_of
+from turno.web.auth.tenant_scope import require_change
 from turno.web.http.problems import Kind, Problem
 from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.visit import begin_visit
@@ -56,6 +57,7 @@ class Pages(Blueprint):
                 _require_form_token(visitor)
                 g.turno_may_be_sent_again = True
                 visit = begin_visit(visitor, request.form.get("branch"))
+                require_change(visit.scope.principal)
                 with place_of(visit.scope.tenant):
                     admit_command(visit.scope)
                     return view(visit, **path)

@@ -1,0 +1,69 @@
+"""What the roles reader, operator and admin may, and that an operator of one company has nothing of another's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.api import Caller, token
+
+if TYPE_CHECKING:
+    from tests.api import Service
+
+
+def operator(service: Service, tenant: str = "north", role: str = "operator", **claims: Any) -> Caller:
+    return Operator(service.app, tenant, user=f"eva-{role}", roles=(role,), claims=claims)
+
+
+class Operator(Caller):
+    """Somebody with a role, and with further claims in the token."""
+
+    def __init__(self, *given: Any, claims: dict[str, Any], **named: Any) -> None:
+        super().__init__(*given, **named)
+        object.__setattr__(self, "claims", claims)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        claims: dict[str, Any] = vars(self)["claims"]
+        return {
+            "Authorization": f"Bearer {token(self.user, **{'roles': list(self.roles)} | claims)}",
+            "X-Schema": self.tenant,
+        }
+
+
+def test_a_reader_sees_every_user_s_jobs_and_changes_nothing(service: Service) -> None:
+    job_id = service.caller().job()
+    reader = operator(service, role="reader")
+    assert reader.get(f"/api/jobs/{job_id}").status_code == 200
+    before = service.everything()
+    for path in (f"/api/jobs/{job_id}/cancel", f"/api/jobs/{job_id}/retry", f"/api/admin/dead-letters/{job_id}/replay"):
+        refused = reader.post(path)
+        assert refused.status_code == 403
+        assert refused.get_json()["type"].endswith("read-only")
+    assert reader.submit().status_code == 403
+    assert service.everything() == before
+    # A ticket opens a stream: it changes nothing.
+    assert reader.post("/api/stream-tickets", json={"job_id": job_id}).status_code == 200
+
+
+@pytest.mark.parametrize("role", ["reader", "operator", "admin"])
+def test_an_operator_of_another_company_finds_no_tenant(service: Service, role: str) -> None:
+    assert operator(service, role=role, companies=["acme"]).get("/api/jobs?user=*").status_code == 200
+    foreign = operator(service, role=role, companies=["umbrella"]).get("/api/jobs?user=*")
+    assert foreign.status_code == 404
+    assert foreign.get_json()["type"].endswith("unknown-tenant")
+
+
+def test_who_operates_one_company_is_a_user_in_the_tenants_of_another(service: Service) -> None:
+    job_id = service.caller().job()
+    guest = operator(service, companies=["umbrella"], tenants=["north"])
+    assert guest.get("/api/jobs").status_code == 200
+    assert guest.get("/api/jobs?user=*").status_code == 403
+    assert guest.get(f"/api/jobs/{job_id}").status_code == 404
+    assert guest.get("/api/admin/dead-letters").status_code == 403
+
+
+@pytest.mark.parametrize("companies", ["acme", [1], {}])
+def test_companies_that_are_no_list_of_names_are_refused(service: Service, companies: Any) -> None:
+    assert operator(service, companies=companies).get("/api/jobs").status_code == 401
