@@ -1,14 +1,12 @@
 """What the routes work with; handed in by wiring, found through the application that serves the request."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from os import getpid
 from typing import TYPE_CHECKING, Any, cast
 
 from flask import Flask, Request, current_app
-from psycopg import Connection
 
 from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
 from turno.jobs.registry import Registry
@@ -74,8 +72,8 @@ def services() -> Services:
     return services_of(current_app)
 
 
-def as_operator() -> AbstractContextManager[Connection[Any]]:
-    """Lend a session of the operator's login, in autocommit, with the search path `turno`."""
+def lend_operator() -> WebConnection:
+    """Return what lends a session of the operator's login, in autocommit, with the search path `turno`."""
     lend = services().operator
     assert lend is not None, "this application was installed without an operator's connection"  # noqa: S101
-    return lend()
+    return lend
