@@ -61,7 +61,7 @@ MUTANTS = (
         "anybody is an operator",
         "section 8: admin routes are for operators only",
         SCOPE,
-        "    if not scope.principal.operator:\n",
+        "    if not principal.operator:\n",
         "    if False:\n",
         (f"{FOREIGN}::test_users_are_no_operators",),
     ),
