@@ -78,7 +78,7 @@ class Client(Thread):
         tenant = self._chance.choice(self._environment.tenants)
         handler, payload = self._workload.draw(self._chance, lambda n: self._environment.new_orders(tenant, n))
         if handler is not Invoicing:
-            payload["note"] = self._leak_detector.of(tenant)
+            payload["note"] = self._leak_detector.marker_of(tenant)
         self._asked += 1
         asked = Asked(tenant.slug, self._user, handler.type, f"{self._user}-{self._asked}")
         body = {"payload": payload, "priority": self._chance.choice(list(Priority)).word}

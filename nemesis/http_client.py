@@ -80,7 +80,7 @@ class HttpClient:
         finally:
             connection.close()
         self._count(str(response.status))
-        self._leak_detector.heard(text, by=tenant)
+        self._leak_detector.seen(text, by=tenant)
         if response.status not in EXPECTED:
             self.faults.append(f"HTTP: {path.partition('?')[0]} was answered {response.status}: {text[:300]}")
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:

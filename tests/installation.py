@@ -1,4 +1,4 @@
-"""The kit's world with the example's orders in it, and the handlers that misbehave at hand."""
+"""The kit's installation with the example's orders in it, and the handlers that misbehave at hand."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ExampleInstallation(kit.Installation):
 def build_world(url: str, folder: Path, shares: Mapping[str, range]) -> Iterator[ExampleInstallation]:
     """Install, add a tenant for each share of the Northwind orders, and load them."""
     fill = {slug: partial(load_orders, share=share) for slug, share in shares.items()}
-    with build.build_world(url, folder, fill, ExampleInstallation, TABLES) as world:
+    with build.build_installation(url, folder, fill, ExampleInstallation, TABLES) as world:
         yield world
 
 
@@ -84,6 +84,13 @@ def module_world(module_database: str, tmp_path_factory: pytest.TempPathFactory)
     """A world of two look-alike tenants for the tests of one module."""
     with build_world(module_database, tmp_path_factory.mktemp("world"), LOOK_ALIKE) as world:
         yield world
+
+
+@pytest.fixture
+def world(module_world: ExampleInstallation) -> ExampleInstallation:
+    """The module's world, with nothing left of the test before."""
+    module_world.renew(HANDLERS)
+    return module_world
 
 
 @pytest.fixture(scope="module")

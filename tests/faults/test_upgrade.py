@@ -16,12 +16,12 @@ from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate, rollback
 from turno.tenancy.schema_migrations.files import Migrations
+from turno.testing.checker import Checker
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from turno.tenancy.identity.tenant import Tenant
-    from turno.testing.checker import Checker
 
 UP = """
 ALTER TABLE background_jobs ADD COLUMN colour text NOT NULL DEFAULT 'of the release before';
@@ -57,7 +57,7 @@ def copied(folder: Path) -> Path:
 
 
 def test_jobs_live_through_an_upgrade_and_back(
-    world: ExampleInstallation, this_release: Migrations, next_release: Migrations, tmp_path: Path, checker: Checker
+    world: ExampleInstallation, this_release: Migrations, next_release: Migrations, tmp_path: Path
 ) -> None:
     world.backend, world.odd = "pool", True
     world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
@@ -123,4 +123,4 @@ def test_jobs_live_through_an_upgrade_and_back(
         colours(jobs)
     pool.terminate()
     assert pool.wait(60) == 0
-    assert checker.violations(settled=True) == []
+    assert Checker(world.url, world.tenants.values()).violations(settled=True) == []

@@ -82,6 +82,13 @@ def test_the_commands_are_those_of_the_command_line() -> None:
     assert shown == "\n".join(["| command | what it does |", "|---|---|", *rows])
 
 
+def test_the_fixtures_are_those_of_the_kit() -> None:
+    table = (ROOT / "docs/testing-handlers.md").read_text().partition("| fixture |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    kit = (ROOT / "turno/testing/plugin.py").read_text()
+    assert named == re.findall(r"@pytest.fixture\ndef (\w+)\(", kit)
+
+
 @every_page
 def test_links_within_the_project_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text_of(page))

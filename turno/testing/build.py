@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from psycopg.abc import Buffer
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
-W = TypeVar("W", bound=Installation)
+Kind = TypeVar("Kind", bound=Installation)
 
 
 class UntilForever(TimestamptzLoader):
-    """Reads the run_at of a job that is parked for a person, for which Python has no date."""
+    """Reads the run_at of a job that waits for a person, for which Python has no date."""
 
     def load(self, data: Buffer) -> datetime:
         """Return the moment, or FOREVER for infinity."""
@@ -38,13 +38,13 @@ class UntilForever(TimestamptzLoader):
 
 
 @contextmanager
-def build_world(
+def build_installation(
     url: str,
     folder: Path,
     fill: Mapping[str, Callable[[psycopg.Connection[Any]], None]],
-    kind: type[W],
+    kind: type[Kind],
     tables: Path | None = None,
-) -> Iterator[W]:
+) -> Iterator[Kind]:
     """Install into the empty database at `url`, add a tenant of each name, and let its function fill its tables.
 
     `tables` is the folder of the application's migrations.
@@ -65,8 +65,10 @@ def build_world(
             service_session(logins, logins.web, application="test-web") as web,
             service_session(logins, logins.engine, application="test-engine") as engine,
         ):
-            world = kind(url, folder, logins, tenants, admin, web, engine)
-            if world.registry:
-                announce(admin, of(named_handlers(world.registry)), world.settings.max_pending_jobs_per_user)
-            yield world
-            world.stop_workers()
+            installation = kind(url, folder, logins, tenants, admin, web, engine)
+            if installation.registry:
+                announce(
+                    admin, of(named_handlers(installation.registry)), installation.settings.max_pending_jobs_per_user
+                )
+            yield installation
+            installation.stop_workers()

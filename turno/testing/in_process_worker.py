@@ -29,14 +29,14 @@ STEADY = 0.5  # the middle of every jitter, so that a retry's time can be foreto
 class InProcessWorker:
     """A worker without processes; it claims, executes and records exactly as a real one does."""
 
-    def __init__(self, world: Installation, registry: Registry) -> None:
-        self._world = world
+    def __init__(self, installation: Installation, registry: Registry) -> None:
+        self._installation = installation
         self._registry = registry
         self._sessions = Sessions(self._log_in)
 
     def claim(self, job_id: UUID) -> Claim | None:
         """Take one job; None if it may not run now."""
-        return tickets.claim_job(self._world.engine, self._worker(), job_id, types=self._registry.versions)
+        return tickets.claim_job(self._installation.engine, self._worker(), job_id, types=self._registry.versions)
 
     def execute(self, claim: Claim) -> str:
         """Run the claim to its record and return the job's status."""
@@ -48,14 +48,16 @@ class InProcessWorker:
             chance=lambda: STEADY,
         )
         if self._registry.handler(claim.type).reads_company:
-            claim = tickets.with_company(self._world.engine, claim)
+            claim = tickets.with_company(self._installation.engine, claim)
         return executor.execute((claim,))[claim]
 
     def drain(self) -> Counter[str]:
         """Run whatever may run now, in the order of a real claim, until nothing may; count how each attempt ended."""
         ended: Counter[str] = Counter()
-        worker, engine = self._worker(), self._world.engine
-        claimer = Claimer(backend=self._world.backend, queues=self._registry.queues, types=self._registry.versions)
+        worker, engine = self._worker(), self._installation.engine
+        claimer = Claimer(
+            backend=self._installation.backend, queues=self._registry.queues, types=self._registry.versions
+        )
         while batches := claimer.claim(engine, worker, slots=1):
             ended.update(self.execute(claim) for (claim,) in batches)
         tickets.stop_worker(engine, worker)
@@ -63,15 +65,15 @@ class InProcessWorker:
 
     def _worker(self) -> UUID:
         return tickets.start_worker(
-            self._world.engine,
-            backend=self._world.backend,
+            self._installation.engine,
+            backend=self._installation.backend,
             host=socket.gethostname(),
             pid=os.getpid(),
             types=self._registry.versions,
         )
 
     def _log_in(self, login: HandlerLogin) -> HandlerConnection:
-        session = handler_session(self._world.logins, login, application="test", kind=HandlerConnection)
-        if self._world.clock.frozen:
-            self._world.clock.rule_session(session, login.schema)
+        session = handler_session(self._installation.logins, login, application="test", kind=HandlerConnection)
+        if self._installation.clock.frozen:
+            self._installation.clock.rule_session(session, login.schema)
         return session

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import sql
 from psycopg.rows import dict_row
 
 from turno.jobs.named_handlers import named_handlers
@@ -21,6 +20,7 @@ from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
 from turno.tenancy.identity.session import call_as_api
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.testing.clock import FROZEN, REAL, FrozenClock
+from turno.testing.empty_tables import empty, tables_without_rows
 from turno.testing.in_process_worker import InProcessWorker
 from turno.testing.worker_processes import WorkerProcesses
 from turno.wiring.shared import ROOT, inline_runner, maintenance
@@ -28,12 +28,13 @@ from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from uuid import UUID
 
     from turno.jobs.handler import JobHandler
     from turno.tenancy.identity.logins import Logins
 
+CONTROL = ("tickets", "workers", "exec_hosts", "outcomes", "leases")  # emptied between tests, too
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}
@@ -46,7 +47,7 @@ RETURNING id, run_at
 class Installation(WorkerProcesses):
     """One installation, two tenants of one company that look alike, and short names for what tests do.
 
-    `registry` is where the workers of this world find their handlers, as `package.module:NAME`.
+    `registry` is where the workers of this installation find their handlers, as `package.module:NAME`.
     """
 
     url: str
@@ -63,7 +64,11 @@ class Installation(WorkerProcesses):
     def __post_init__(self) -> None:
         self.clock = FrozenClock(lambda: self.admin)
         # What is empty now is emptied again between tests; what is filled was given to the tenants to keep.
-        self._emptied = {tenant.slug: self._empty_tables(tenant) for tenant in self.tenants.values()}
+        schemas = [tenant.schema for tenant in self.tenants.values()]
+        self._emptied = [
+            *tables_without_rows(self.admin, schemas),
+            *(sql.Identifier("turno", name) for name in CONTROL),
+        ]
 
     @property
     def one(self) -> Tenant:
@@ -77,7 +82,7 @@ class Installation(WorkerProcesses):
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of a process that belongs to this world."""
+        """The variables of a process that belongs to this installation."""
         return {
             **{name: value for name, value in os.environ.items() if name != "TURNO_CRASH_AT"},
             "DATABASE_URL": self.url,
@@ -94,7 +99,7 @@ class Installation(WorkerProcesses):
 
     @property
     def settings(self) -> Settings:
-        """The settings of a process that belongs to this world."""
+        """The settings of a process that belongs to this installation."""
         return Settings.read(self.environment)
 
     # Inline: a handler's logic alone -------------------------------------------------------------
@@ -116,7 +121,7 @@ class Installation(WorkerProcesses):
 
     @property
     def here(self) -> InProcessWorker:
-        """A worker within this process, with this world's handlers."""
+        """A worker within this process, with this installation's handlers."""
         return InProcessWorker(self, named_handlers(self.registry))
 
     def attempt(self, job_id: UUID) -> dict[str, Any]:
@@ -131,7 +136,7 @@ class Installation(WorkerProcesses):
         """Run all jobs that may run here, until none may; count how each attempt ended.
 
         With `scheduled`, what waits for a later time, such as a retry, is due at once, again and again until every
-        job has ended or is parked.
+        job has ended or waits for a person.
         """
         ended = self.here.drain()
         while scheduled and self.make_due():
@@ -139,7 +144,7 @@ class Installation(WorkerProcesses):
         return ended
 
     def make_due(self) -> int:
-        """Let every waiting job be due now, except those parked for a person; returns how many were not."""
+        """Let every waiting job be due now, except those that wait for a person; returns how many were not."""
         now = sql.SQL(FROZEN if self.clock.frozen else REAL)
         moved = 0
         for tenant in self.tenants.values():
@@ -177,7 +182,7 @@ class Installation(WorkerProcesses):
         return job_id
 
     def new_job(self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]], **options: Any) -> NewJob:
-        """Return a job of user ana's, for this world's backend."""
+        """Return a job of user ana's, for this installation's backend."""
         asked: dict[str, Any] = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
         return NewJob(
             type=handler.type,
@@ -254,42 +259,14 @@ class Installation(WorkerProcesses):
         self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
 
     def forget(self) -> None:
-        """Back to no jobs, no workers, and nothing in the tables that were empty when the world was made."""
+        """Back to no jobs, no workers, and nothing in the tables that were empty when the installation was made."""
         self.stop_workers()
         self.clock.thaw()
-        for tenant in self.tenants.values():
-            self._empty([sql.Identifier(tenant.schema, name) for name in self._emptied[tenant.slug]])
-        self._empty(
-            [sql.Identifier("turno", name) for name in ("tickets", "workers", "exec_hosts", "outcomes", "leases")]
-        )
+        empty(self.admin, self._emptied)
         self.swept_until_now()
 
-    def _empty(self, tables: Sequence[sql.Identifier]) -> None:
-        # A worker that was started by somebody else may still be on its way out, with locks of its own.
-        for _ in range(5):
-            with suppress(errors.DeadlockDetected), self.admin.transaction():
-                names = [table.as_string(self.admin) for table in tables]
-                sizes = self.admin.execute("SELECT pg_relation_size(n::regclass) FROM unnest(%s::text[]) AS n", [names])
-                used = [(table, size) for table, (size,) in zip(tables, sizes, strict=True) if size]
-                if any(size > FEW_PAGES for _, size in used):
-                    self.admin.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(tables)))
-                elif used:
-                    # Twenty times as fast as TRUNCATE, which makes new files for the tables and all their indexes.
-                    deletes = (sql.SQL("DELETE FROM {}").format(table) for table, _ in used)
-                    self.admin.execute("SET LOCAL session_replication_role = replica")
-                    self.admin.execute(sql.SQL("; ").join(deletes))
-                return
-        raise AssertionError("somebody still works on the tables of a test that ended: wait for it in that test")
-
-    def _empty_tables(self, tenant: Tenant) -> list[str]:
-        tables = self.rows("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()", tenant=tenant)
-        first_row = sql.SQL("SELECT FROM {} LIMIT 1")
-        return [
-            table["name"]
-            for table in tables
-            if not self.admin.execute(first_row.format(sql.Identifier(table["name"]))).rowcount
-        ]
-
-
-FORGOTTEN = ("tickets", "workers", "exec_hosts", "outcomes", "leases")
-FEW_PAGES = 16 * 8192  # bytes; more would leave so many dead rows that plans and walks change
+    def renew(self, registry: str) -> None:
+        """Forget what a test did, and also what it changed of the environment, the handlers and the backend."""
+        self.forget()
+        self.extra.clear()
+        self.registry, self.backend = registry, "exec"

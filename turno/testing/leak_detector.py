@@ -18,29 +18,29 @@ PUBLIC = "everybody"
 
 
 class LeakDetector:
-    """Give each tenant's work its canary, let the work run, and ask for `leaks`."""
+    """Put each tenant's marker into its work, let the work run, note who saw what, and ask for `leaks`."""
 
     def __init__(self, url: str, tenants: Iterable[Tenant], *folders: Path) -> None:
         """`url` is the superuser's; `folders` hold what all tenants' work may write to, such as logs."""
         self._url = url
         self._tenants = list(tenants)
         self._folders = folders
-        self._songs = {tenant.slug: f"canary-{tenant.slug}-{uuid4().hex}" for tenant in self._tenants}
-        self._heard: list[tuple[str, str]] = []
+        self._markers = {tenant.slug: f"marker-{tenant.slug}-{uuid4().hex}" for tenant in self._tenants}
+        self._seen: list[tuple[str, str]] = []
 
-    def of(self, tenant: Tenant) -> str:
-        """Return the tenant's canary, to be put into its payloads and business rows."""
-        return self._songs[tenant.slug]
+    def marker_of(self, tenant: Tenant) -> str:
+        """Return the tenant's marker, to be put into its payloads and business rows."""
+        return self._markers[tenant.slug]
 
-    def heard(self, said: object, *, by: Tenant | None = None) -> None:
+    def seen(self, said: object, *, by: Tenant | None = None) -> None:
         """Note what somebody got to see: a response, a log, a message; without `by`, what everybody may see."""
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        self._heard.append((by.slug if by else PUBLIC, text))
+        self._seen.append((by.slug if by else PUBLIC, text))
 
     def leaks(self) -> list[str]:
-        """Name every place where a canary is that is not its tenant's own."""
-        found = [f"{owner}'s canary was heard by {hearer}"
-                 for hearer, text in self._heard for owner in self._foreign(hearer, text)]  # fmt: skip
+        """Name every place where a marker is that is not its tenant's own."""
+        found = [f"{owner}'s marker was seen by {reader}"
+                 for reader, text in self._seen for owner in self._foreign(reader, text)]  # fmt: skip
         with psycopg.connect(self._url, autocommit=True) as connection:
             found += self._in_schema(connection, "turno", PUBLIC)
             for tenant in self._tenants:
@@ -52,24 +52,24 @@ class LeakDetector:
         return found
 
     def _in_file(self, path: Path, name: str) -> list[str]:
-        """Name each tenant whose canary the file has, with the first line that has it."""
+        """Name each tenant whose marker the file has, with the first line that has it."""
         text = path.read_text(errors="replace")
         return [
-            f"{owner}'s canary is in the file {name}: "
-            + next(line for line in text.splitlines() if self._songs[owner] in line)[:500]
+            f"{owner}'s marker is in the file {name}: "
+            + next(line for line in text.splitlines() if self._markers[owner] in line)[:500]
             for owner in self._foreign(PUBLIC, text)
         ]
 
-    def _foreign(self, hearer: str, text: str) -> list[str]:
-        return [slug for slug, song in self._songs.items() if slug != hearer and song in text]
+    def _foreign(self, reader: str, text: str) -> list[str]:
+        return [slug for slug, marker in self._markers.items() if slug != reader and marker in text]
 
-    def _in_schema(self, connection: psycopg.Connection[Any], schema: str, hearer: str) -> list[str]:
+    def _in_schema(self, connection: psycopg.Connection[Any], schema: str, reader: str) -> list[str]:
         found = []
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
         for (table,) in tables:
             name = sql.Identifier(schema, table)
-            for slug, song in self._songs.items():
+            for slug, marker in self._markers.items():
                 look = sql.SQL("SELECT FROM {} AS t WHERE strpos(t::text, %s) > 0 LIMIT 1").format(name)
-                if slug != hearer and connection.execute(look, (song,)).rowcount:
-                    found.append(f"{slug}'s canary is in {table} of {hearer}")
+                if slug != reader and connection.execute(look, (marker,)).rowcount:
+                    found.append(f"{slug}'s marker is in {table} of {reader}")
         return found

@@ -1,7 +1,7 @@
 """The kit as pytest fixtures: say `pytest_plugins = ["turno.testing.plugin"]` in your conftest.py.
 
 Your handlers and tables are where HANDLERS and MIGRATIONS, or `[tool.turno]` in your pyproject.toml, say. Override
-`turno_data`, and use `world`, `clock`, `canaries` and `checker`.
+`turno_data`, and use `turno`, `turno_clock`, `turno_leaks` and `turno_checker`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from turno.environment import said
-from turno.testing.build import build_world
+from turno.testing.build import build_installation
 from turno.testing.checker import Checker
 from turno.testing.installation import Installation
 from turno.testing.leak_detector import LeakDetector
@@ -49,43 +49,42 @@ def turno_data() -> Callable[[psycopg.Connection[Any]], None]:
 
 
 @pytest.fixture(scope="module")
-def module_world(
+def turno_module(
     module_database: str,
     tmp_path_factory: pytest.TempPathFactory,
     turno_data: Callable[[psycopg.Connection[Any]], None],
     turno_migrations: Path | None,
 ) -> Iterator[Installation]:
-    """A world of two look-alike tenants with the same rows, for the tests of one module."""
+    """Two look-alike tenants with the same rows, for the tests of one module."""
     fill = dict.fromkeys(LOOK_ALIKE, turno_data)
-    with build_world(module_database, tmp_path_factory.mktemp("world"), fill, Installation, turno_migrations) as world:
-        yield world
+    with build_installation(
+        module_database, tmp_path_factory.mktemp("turno"), fill, Installation, turno_migrations
+    ) as made:
+        yield made
 
 
 @pytest.fixture
-def world(module_world: Installation, turno_registry: str) -> Installation:
-    """The module's world, with nothing left of the test before."""
-    module_world.forget()
-    module_world.extra.clear()
-    module_world.registry = turno_registry
-    module_world.backend = "exec"
-    return module_world
+def turno(turno_module: Installation, turno_registry: str) -> Installation:
+    """The module's installation, with nothing left of the test before."""
+    turno_module.renew(turno_registry)
+    return turno_module
 
 
 @pytest.fixture
-def clock(world: Installation) -> Iterator[FrozenClock]:
-    """The world's clock, frozen from here to the end of the test."""
-    world.clock.freeze()
-    yield world.clock
-    world.clock.thaw()
+def turno_clock(turno: Installation) -> Iterator[FrozenClock]:
+    """The installation's clock, frozen from here to the end of the test."""
+    turno.clock.freeze()
+    yield turno.clock
+    turno.clock.thaw()
 
 
 @pytest.fixture
-def leak_detector(world: Installation) -> LeakDetector:
-    """A canary for each tenant, and what was heard of them."""
-    return LeakDetector(world.url, world.tenants.values(), world.folder)
+def turno_leaks(turno: Installation) -> LeakDetector:
+    """A marker for each tenant, and what was seen of them."""
+    return LeakDetector(turno.url, turno.tenants.values(), turno.folder)
 
 
 @pytest.fixture
-def checker(world: Installation) -> Checker:
-    """The independent checker of this world."""
-    return Checker(world.url, world.tenants.values())
+def turno_checker(turno: Installation) -> Checker:
+    """The independent checker of this installation."""
+    return Checker(turno.url, turno.tenants.values())

@@ -64,7 +64,7 @@ class WorkerProcesses:
         return output
 
     def stop_workers(self) -> None:
-        """Kill whatever this world's tests have started; children die with their parent."""
+        """Kill whatever this installation's tests have started; children die with their parent."""
         while self.workers:
             with self.workers.pop() as worker:
                 worker.kill()

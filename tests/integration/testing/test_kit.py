@@ -12,32 +12,32 @@ from uuid import uuid4
 from tests.installation import ExampleInstallation
 from turno.testing.checker import Checker
 from turno.testing.client_log import Asked, ClientLog
-from turno.testing.clock import FrozenClock
 from turno.testing.leak_detector import LeakDetector
 from turno.testing.processes import kill, marked, resume, state, stop, terminate
 
-SINGER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
+CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, %s, 'exempt', 'AR')"
 ONCE = Asked("suc0001", "ana", "batch_invoicing", "a key")
 
 
-def test_a_canary_is_found_wherever_it_is_not_at_home(world: ExampleInstallation, leak_detector: LeakDetector) -> None:
-    song = leak_detector.of(world.one)
-    leak_detector.heard(f"{song} at home", by=world.one)
-    world.rows(SINGER, "X", song)
+def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(world: ExampleInstallation) -> None:
+    leak_detector = LeakDetector(world.url, world.tenants.values(), world.folder)
+    marker = leak_detector.marker_of(world.one)
+    leak_detector.seen(f"{marker} at home", by=world.one)
+    world.rows(CUSTOMER, "X", marker)
     assert leak_detector.leaks() == []
-    leak_detector.heard({"customer": song}, by=world.other)
-    leak_detector.heard(song.encode())
-    (world.folder / "log").write_text(f"sung: {song}")
-    world.rows(SINGER, "Y", song, tenant=world.other)
-    world.rows("INSERT INTO turno.settings (name, value) VALUES (%s, '')", song)
+    leak_detector.seen({"customer": marker}, by=world.other)
+    leak_detector.seen(marker.encode())
+    (world.folder / "log").write_text(f"written: {marker}")
+    world.rows(CUSTOMER, "Y", marker, tenant=world.other)
+    world.rows("INSERT INTO turno.settings (name, value) VALUES (%s, '')", marker)
     assert leak_detector.leaks() == [
-        "suc0001's canary was heard by suc0002",
-        "suc0001's canary was heard by everybody",
-        "suc0001's canary is in settings of everybody",
-        "suc0001's canary is in customers of suc0002",
-        f"suc0001's canary is in the file log: sung: {song}",
+        "suc0001's marker was seen by suc0002",
+        "suc0001's marker was seen by everybody",
+        "suc0001's marker is in settings of everybody",
+        "suc0001's marker is in customers of suc0002",
+        f"suc0001's marker is in the file log: written: {marker}",
     ]
-    world.rows("DELETE FROM turno.settings WHERE name = %s", song)
+    world.rows("DELETE FROM turno.settings WHERE name = %s", marker)
     world.rows("DELETE FROM customers WHERE id = 'Y'", tenant=world.other)
     world.rows("DELETE FROM customers WHERE id = 'X'")
 
@@ -79,9 +79,8 @@ def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:
     assert (len(log), log.accepted("suc0001"), log.accepted("suc0002")) == (1, [job_id], [])
 
 
-def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(
-    world: ExampleInstallation, clock: FrozenClock
-) -> None:
+def test_a_frozen_clock_decides_for_jobs_and_is_thawed_without_a_trace(world: ExampleInstallation) -> None:
+    clock = world.clock
     then = datetime(2030, 1, 31, 12, tzinfo=UTC)
     clock.freeze(then)
     job = world.job(world.enqueue({"order_ids": [10248]}, run_at=datetime(2030, 1, 31, 13, tzinfo=UTC)))

@@ -85,15 +85,15 @@ if TYPE_CHECKING:
     from turno.testing.installation import Installation
 
 
-def test_{names.job_type}_is_completed(world: Installation) -> None:
-    job_id = world.enqueue({{"name": "June"}}, handler={names.handler})
-    assert world.drain() == {{"completed": 1}}
-    assert world.job(job_id)["result"]["name"] == "June"
+def test_{names.job_type}_is_completed(turno: Installation) -> None:
+    job_id = turno.enqueue({{"name": "June"}}, handler={names.handler})
+    assert turno.drain() == {{"completed": 1}}
+    assert turno.job(job_id)["result"]["name"] == "June"
 
 
-def test_{names.job_type}_without_a_name_is_refused(world: Installation) -> None:
+def test_{names.job_type}_without_a_name_is_refused(turno: Installation) -> None:
     with pytest.raises(InvalidPayload, match="name"):
-        world.run({names.handler}, {{"name": ""}})
+        turno.run({names.handler}, {{"name": ""}})
 '''
 
 
