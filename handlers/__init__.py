@@ -1,13 +1,11 @@
 """The work: one file per job type over the services it wraps."""
 
+from handlers.batch_invoicing import BatchInvoicing
+from handlers.services.tax_authority import TaxAuthority
+from handlers.taxpayer_sync import TaxpayerSync
 from turno import Registry
 
 
 def build_registry() -> Registry:
-    """Return every job type this installation knows; one line per handler."""
-    return Registry(
-        {
-            "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
-            "taxpayer_sync": "handlers.taxpayer_sync:TaxpayerSync",
-        }
-    )
+    """Return every job type this installation knows, each with the services that its handler is given."""
+    return Registry.of([BatchInvoicing, TaxpayerSync.using(TaxAuthority.of_environment())])

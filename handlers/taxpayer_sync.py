@@ -1,10 +1,15 @@
 """Keep up with the tax authority: take over its word on customers, and have invoices authorised."""
 
-import os
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from handlers.services.tax_authority import AuthorityRefused, AuthorityUnclear, AuthorityUnreachable, TaxAuthority
+from handlers.services.tax_authority import (
+    URL_VARIABLE,
+    AuthorityRefused,
+    AuthorityUnclear,
+    AuthorityUnreachable,
+    TaxAuthority,
+)
 from turno import (
     Absent,
     Done,
@@ -18,7 +23,6 @@ from turno import (
     RetryPolicy,
 )
 
-URL_VARIABLE = "TAXPAYER_AUTHORITY_URL"
 # Once so many seconds have passed, the authority promises, what it was sent has been done or never will be.
 LATEST = 60.0
 
@@ -56,6 +60,10 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
     }
     latest = LATEST
 
+    def __init__(self, authority: TaxAuthority) -> None:
+        """Keep the authority that this installation talks to."""
+        self.authority = authority
+
     @classmethod
     def validate(cls, payload: TaxpayerSyncPayload) -> None:
         """Refuse to do nothing, and to do anything twice."""
@@ -67,36 +75,33 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
 
     def handle(self, job: JobContext, payload: TaxpayerSyncPayload) -> dict[str, Any]:
         """Look up the customers first, then have the invoices authorised in the order of their ids."""
-        authority = self.authority()
+        if not self.authority.url:
+            raise PermanentFailure(f"{URL_VARIABLE} is not set: say where the tax authority's service is")
         wanted = [("customer", name) for name in sorted(payload.customer_ids)]
         wanted += [("invoice", str(number)) for number in sorted(payload.invoice_ids)]
         batch = job.each(wanted, key=":".join, chunk=10)
         for step in batch:
             with step as item:
                 kind, name = item.value
-                item.ref = (
-                    _look_up(job, authority, name) if kind == "customer" else self._authorise(job, authority, name)
-                )
+                item.ref = self._look_up(job, name) if kind == "customer" else self._authorise(job, name)
         return {"done": batch.counts.done, "failed": batch.counts.failed, "skipped": batch.counts.skipped}
 
-    def authority(self) -> TaxAuthority:
-        """Return the authority that this installation talks to."""
-        url = os.environ.get(URL_VARIABLE)
-        if not url:
-            raise PermanentFailure(f"{URL_VARIABLE} is not set: say where the tax authority's service is")
-        return TaxAuthority(url.rstrip("/"))
+    def _look_up(self, job: JobContext, customer_id: str) -> str:
+        condition = self.authority.tax_condition(customer_id)
+        job.connection.execute("UPDATE customers SET tax_condition = %s WHERE id = %s", (condition, customer_id))
+        return condition
 
-    def _authorise(self, job: JobContext, authority: TaxAuthority, invoice_id: str) -> str:
+    def _authorise(self, job: JobContext, invoice_id: str) -> str:
         invoice = _invoice(job, invoice_id)
 
         def call(effect: Effect) -> dict[str, Any]:
             try:
-                return authority.authorise(str(effect.outside_key), invoice)
+                return self.authority.authorise(str(effect.outside_key), invoice)
             except (AuthorityRefused, AuthorityUnreachable) as error:
                 raise NotIssued(str(error)) from error
 
         def reconcile(effect: Effect) -> Finding:
-            granted = authority.find(str(effect.outside_key))
+            granted = self.authority.find(str(effect.outside_key))
             if granted is not None:
                 return Done(granted)
             if effect.age < self.latest:
@@ -104,12 +109,6 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
             return Absent()
 
         return str(job.once(f"authorisation of {invoice['label']}", call, reconcile)["code"])
-
-
-def _look_up(job: JobContext, authority: TaxAuthority, customer_id: str) -> str:
-    condition = authority.tax_condition(customer_id)
-    job.connection.execute("UPDATE customers SET tax_condition = %s WHERE id = %s", (condition, customer_id))
-    return condition
 
 
 def _invoice(job: JobContext, invoice_id: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -728,9 +728,8 @@ class HurriedSync(TaxpayerSync):
     retry = RetryPolicy(max_attempts=1000, first=0.2, factor=1)
     latest = 1.5
 
-    def authority(self) -> TaxAuthority:
-        """Wait less long."""
-        return replace(super().authority(), seconds=0.3)
+    def __init__(self) -> None:
+        super().__init__(TaxAuthority.of_environment(seconds=0.3))
 
 
 class StoppingAuthority(TaxAuthority):
@@ -748,13 +747,9 @@ class StoppedSync(HurriedSync):
     type = "stopped_sync"
 
     def before(self, job: JobContext) -> None:
-        """Remember which attempt this is."""
-        self._first = job.attempt == 1
-
-    def authority(self) -> TaxAuthority:
         """Stop at the first attempt's call."""
-        usual = super().authority()
-        return StoppingAuthority(usual.url) if self._first else usual
+        if job.attempt == 1:
+            self.authority = StoppingAuthority(self.authority.url)
 
 
 REGISTRY = Registry(

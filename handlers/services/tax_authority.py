@@ -1,13 +1,15 @@
 """Ask the tax authority, over HTTP: what a taxpayer is, and to authorise an invoice. Knows nothing of jobs."""
 
 import json
+import os
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any
+from typing import Any, Self
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
+URL_VARIABLE = "TAXPAYER_AUTHORITY_URL"
 SECONDS = 10.0
 LARGEST_REPLY = 65536
 
@@ -45,6 +47,11 @@ class TaxAuthority:
 
     url: str
     seconds: float = SECONDS
+
+    @classmethod
+    def of_environment(cls, *, seconds: float = SECONDS) -> Self:
+        """Return the one that the environment names; its `url` is empty where it names none."""
+        return cls(os.environ.get(URL_VARIABLE, "").rstrip("/"), seconds)
 
     def authorise(self, request_id: str, invoice: dict[str, Any]) -> dict[str, Any]:
         """Have an invoice authorised; returns what was granted, such as its `code`.
