@@ -176,6 +176,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.dispatch",
         "turno.store.api",
         "turno.store.health",
+        "turno.store.operator",
         "turno.store.outage",
         "turno.streaming",
         "turno.web",

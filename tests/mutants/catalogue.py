@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tests.mutants import (
+    admin,
     adoption,
     batches,
     broker,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tests.mutants.mutant import Mutant
 
 MUTANTS = (
+    *admin.MUTANTS,
     *adoption.MUTANTS,
     *fencing.MUTANTS,
     *tickets.MUTANTS,

@@ -14,6 +14,8 @@ from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
+from turno.web.admin.overview import overview
+from turno.web.admin.worker_list import worker_list
 from turno.web.api.admin import admin
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
@@ -54,6 +56,7 @@ ROUTES = (
     docs,
 )
 PAGES = (home, job_page, commands, notification_pages)
+OPERATOR_PAGES = (overview, worker_list)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 
@@ -135,7 +138,7 @@ def install(
     for code in default_exceptions:
         turno.register_error_handler(code, answer_error)
     # Of two pages at one address Flask shows the one that came first.
-    for blueprint in (*pages, *ROUTES, *PAGES, *(() if principal else (token_sign_in,))):
+    for blueprint in (*pages, *ROUTES, *PAGES, *OPERATOR_PAGES, *(() if principal else (token_sign_in,))):
         turno.register_blueprint(blueprint)
     install_unknown_address(turno)
     app.register_blueprint(turno)

@@ -1,6 +1,6 @@
 """Read what is wrong with an installation that runs: for whom, since when, and what to type."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -15,32 +15,74 @@ RECENT = timedelta(hours=1)
 
 
 class Trouble(NamedTuple):
-    """One thing that is wrong, as a sentence without its full stop; `since` is None where nothing tells it."""
+    """One thing that is wrong, as a sentence without its full stop; `since` is None where nothing tells it.
+
+    Pages say it in their reader's words, by its `kind` and `values`. `tenant` is None where it is no single tenant's.
+    """
 
     sentence: str
     since: datetime | None
     command: str
+    kind: str
+    values: Mapping[str, Any]
+    tenant: str | None = None
 
 
-def troubles(operator: psycopg.Connection[Any], dead_after: timedelta) -> list[Trouble]:
-    """Return what is wrong, what keeps most jobs from running first."""
+def troubles(
+    operator: psycopg.Connection[Any], dead_after: timedelta, companies: Sequence[str] | None = None
+) -> list[Trouble]:
+    """Return what is wrong, what keeps most jobs from running first; with `companies` of their tenants alone.
+
+    What all tenants share, such as a worker that is silent, is told of whatever the companies are.
+    """
     with operator.transaction(), operator.cursor(row_factory=namedtuple_row) as cursor:
-        return [
-            *_unserved(cursor),
+        found = [
+            *_unserved(cursor, companies),
             *_silent_workers(cursor, dead_after),
             *_no_maintenance(cursor),
             *_long_waits(cursor),
             *_failures(cursor),
             *_parked(cursor),
         ]
+        if companies is None:
+            return found
+        theirs = _slugs(cursor, companies)
+        return [one for one in found if one.tenant is None or one.tenant in theirs]
 
 
-def _unserved(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+def _slugs(cursor: psycopg.Cursor[Any], companies: Sequence[str]) -> set[str]:
+    cursor.execute(
+        "SELECT n.slug FROM tenants n JOIN companies c ON c.id = n.company_id WHERE c.slug = ANY (%s)",
+        (list(companies),),
+    )
+    return {row.slug for row in cursor}
+
+
+def _unserved(cursor: psycopg.Cursor[Any], companies: Sequence[str] | None) -> Iterator[Trouble]:
     start = {"pool": "turno pool", "rabbitmq": "turno consume", "exec": "turno maintain"}
-    for one in cursor.execute("SELECT * FROM unserved(%s)", (UNSERVED_FOR,)):
+    for found in cursor.execute("SELECT * FROM unserved(%s)", (UNSERVED_FOR,)).fetchall():
+        one = found if companies is None else _within(cursor, found, companies)
+        if not one.waiting:
+            continue
         why = lacking(one.lacks, job_type=one.type, version=one.version, queue=one.queue)
         many = f"{one.waiting} jobs of {one.tenants} tenants wait for {one.backend}"
-        yield Trouble(f"{why}: {many}", one.oldest, start[one.backend])
+        values = {name: getattr(one, name) for name in ("type", "version", "queue", "backend", "tenants")}
+        kind = f"lacks {one.lacks if one.lacks in ('type', 'version', 'queue') else 'worker'}"
+        yield Trouble(f"{why}: {many}", one.oldest, start[one.backend], kind, values | {"n": one.waiting})
+
+
+def _within(cursor: psycopg.Cursor[Any], one: Any, companies: Sequence[str]) -> Any:
+    """Return the same of what waits of these companies' tenants."""
+    (row,) = cursor.execute(
+        """
+        SELECT coalesce(sum(k.tickets), 0)::bigint AS waiting, count(DISTINCT k.tenant_id) AS tenants,
+               min(k.oldest) AS oldest
+        FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id JOIN companies c ON c.id = n.company_id
+        WHERE k.state = 'ready' AND k.backend = %s AND k.queue = %s AND k.type = %s AND c.slug = ANY (%s)
+        """,
+        (one.backend, one.queue, one.type, list(companies)),
+    ).fetchall()
+    return one._replace(waiting=row.waiting, tenants=row.tenants, oldest=row.oldest)
 
 
 def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Iterator[Trouble]:
@@ -52,7 +94,8 @@ def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Itera
     )
     for worker in cursor:
         what = f"the worker {worker.pid} of {worker.host} is silent, and its jobs were not taken from it"
-        yield Trouble(what, worker.alive_at, "turno cleanup")
+        values = {"pid": worker.pid, "host": worker.host}
+        yield Trouble(what, worker.alive_at, "turno cleanup", "silent worker", values)
 
 
 def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -60,7 +103,7 @@ def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     last = cursor.fetchone()
     if not (last and last.steady):
         what = "no process runs maintenance by itself: retries and delayed jobs start after the next job only"
-        yield Trouble(what, last and last.until, "turno maintain")
+        yield Trouble(what, last and last.until, "turno maintain", "no maintenance", {})
 
 
 def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -72,8 +115,10 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         (LONG_WAIT,),
     )
     for tenant in cursor:
-        why = "is paused" if tenant.paused_at else "waits for its turn"
-        yield Trouble(f"{tenant.slug} {why} with {tenant.waiting} jobs", tenant.since, "turno tenant shares")
+        why, kind = ("is paused", "paused tenant") if tenant.paused_at else ("waits for its turn", "long wait")
+        what = f"{tenant.slug} {why} with {tenant.waiting} jobs"
+        values = {"tenant": tenant.slug, "n": tenant.waiting}
+        yield Trouble(what, tenant.since, "turno tenant shares", kind, values, tenant.slug)
 
 
 def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -90,11 +135,14 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     )
     for one in cursor:
         what = f"{one.failed} of {one.ended} jobs {one.type} of {one.slug} that ended in the last hour failed"
-        yield Trouble(what, one.since, f"turno jobs list --tenant {one.slug} --status failed --type {one.type}")
+        command = f"turno jobs list --tenant {one.slug} --status failed --type {one.type}"
+        values = {"type": one.type, "tenant": one.slug, "n": one.failed, "ended": one.ended}
+        yield Trouble(what, one.since, command, "failures", values, one.slug)
 
 
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute("SELECT slug, jobs FROM jobs_in_review ORDER BY jobs DESC, slug")
     for tenant in cursor:
         what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person says whether an outside effect happened"
-        yield Trouble(what, None, f"turno jobs list --tenant {tenant.slug} --needs-review")
+        command = f"turno jobs list --tenant {tenant.slug} --needs-review"
+        yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)

@@ -1,13 +1,14 @@
 """Render pages in the reader's language, and redirect between them."""
 
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlencode, urlsplit
 
 from flask import Response, redirect, render_template, request
 
 from turno.web.addresses import asked_path, at
 from turno.web.pages.language import remember_language
-from turno.web.pages.visit import Visit, localizer, signed_in
+from turno.web.pages.localizer import Localizer
+from turno.web.pages.visit import localizer, signed_in
 from turno.web.public_url import asked_on_this_machine
 from turno.web.services import services
 
@@ -20,8 +21,16 @@ POLICY_IN_A_LAYOUT = "frame-ancestors 'none'; object-src 'none'; base-uri 'self'
 SEE_OTHER = 303
 
 
+class Localized(Protocol):
+    """A visit of whatever kind: somebody reads in a language."""
+
+    @property
+    def localizer(self) -> Localizer:
+        """What speaks it."""
+
+
 def draw(
-    template: str, *, status: int = 200, visit: Visit | None = None, live: bool = True, **context: Any
+    template: str, *, status: int = 200, visit: Localized | None = None, live: bool = True, **context: Any
 ) -> Response:
     """Return a page; `visit` is None where nobody is signed in, `live` says that a script keeps it up to date."""
     spoken = visit.localizer if visit else localizer()

@@ -54,7 +54,7 @@ class Pages(Blueprint):
             def sent(**path: str) -> Response:
                 require_same_origin(request)
                 visitor = visitor_of(request)
-                _require_form_token(visitor)
+                require_form_token(visitor)
                 g.turno_may_be_sent_again = True
                 visit = begin_visit(visitor, request.form.get("branch"))
                 require_change(visit.scope.principal)
@@ -68,7 +68,7 @@ class Pages(Blueprint):
         return register
 
 
-def _require_form_token(visitor: Visitor) -> None:
+def require_form_token(visitor: Visitor) -> None:
     """Raise Problem 403 unless a page of this session was drawn with this form."""
     sent = request.form.get(FORM_TOKEN, "")
     if not hmac.compare_digest(sent.encode(), visitor.form_token.encode()):

@@ -39,14 +39,14 @@ def _told_to_people() -> bool:
 def _problem_page(problem: Problem) -> Response:
     """Return the page of a problem within the visitor's frame, as far as there is one."""
     kind, spoken = problem.kind, localizer()
-    phrase = "problem busy" if kind is Kind.BUSY else f"problem {kind.status}"
+    phrases = f"problem {kind.slug}", f"problem {kind.status}", "problem 400"
     again, fields = _again() if kind.status in PASSING else (None, [])
     response = draw(
         "turno/problem.html",
         status=kind.status,
         visit=visit_after_all(),
         live=False,
-        phrase=phrase if spoken.known(phrase) else "problem 400",
+        phrase=next(phrase for phrase in phrases if spoken.known(phrase)),
         named=problem.instance if kind is Kind.FAULT else None,
         again=again,
         fields=fields,

@@ -3,7 +3,7 @@
 "use strict";
 
 {
-  const rows = () => [...document.querySelectorAll("#choice tbody input, article.job")];
+  const rows = () => [...document.querySelectorAll("#choice tbody input, article.job, .rows tbody tr")];
 
   const move = (step) => {
     const all = rows();
@@ -19,6 +19,7 @@
       const row = document.activeElement;
       if (row?.matches("article.job")) (row.querySelector("a[aria-expanded]") ?? row.querySelector("a"))?.click();
       else if (row?.matches('[type="checkbox"]')) row.click();
+      else if (row?.matches("tr")) row.querySelector("a")?.click();
     },
     "?": () => document.getElementById("keys")?.showModal(),
   };

@@ -230,13 +230,17 @@ CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
 -- The operator's view of tickets: a view runs as its owner, to whom the policies do not apply.
 CREATE VIEW ticket_counts AS
 SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
-       min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
+       min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest,
+       count(*) FILTER (WHERE state = 'scheduled' AND run_at = 'infinity') AS parked
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
 -- Whose jobs wait until a person says whether an outside effect happened, and how many.
 CREATE VIEW jobs_in_review AS
 SELECT n.slug, count(*) AS jobs FROM tickets t JOIN tenants n ON n.id = t.tenant_id
 WHERE t.state = 'scheduled' AND t.run_at = 'infinity' GROUP BY n.slug;
+
+-- Which job each worker holds.
+CREATE VIEW running_jobs AS SELECT worker_id, tenant_id, job_id, type, attempt FROM tickets WHERE state = 'running';
 
 -- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that
 -- its weight entitles it to among the tenants that had jobs.

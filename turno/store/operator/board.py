@@ -1,0 +1,158 @@
+"""Read what an installation holds now, as the operator: counts and ages, no tenant's data.
+
+`companies` are those whose tenants are counted; None counts all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.rows import class_row, dict_row
+
+Operator = psycopg.Connection[Any]
+Companies = Sequence[str] | None
+Row = dict[str, Any]
+
+# The tenants that are seen; every statement below begins with it.
+SEEN: LiteralString = """
+WITH seen AS (
+    SELECT n.id, n.slug, c.slug AS company, n.weight, n.cap, n.paused_at, n.backend
+    FROM tenants n JOIN companies c ON c.id = n.company_id
+    WHERE n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
+)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCount:
+    """What waits in one queue, and since when the oldest of it does."""
+
+    queue: str
+    types: list[str]
+    waiting: int
+    scheduled: int
+    running: int
+    review: int
+    oldest: datetime | None
+
+
+def queues(operator: Operator, companies: Companies) -> list[QueueCount]:
+    """Return every queue that holds anything, the one whose oldest job has waited longest first."""
+    with operator.cursor(row_factory=class_row(QueueCount)) as cursor:
+        return cursor.execute(
+            SEEN  # noqa: S608 - a constant, see above
+            + """
+            SELECT k.queue, array_agg(DISTINCT k.type::text ORDER BY k.type::text) AS types,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'ready'), 0)::bigint AS waiting,
+                   coalesce(sum(k.tickets - k.parked) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'running'), 0)::bigint AS running,
+                   sum(k.parked)::bigint AS review,
+                   min(k.oldest) FILTER (WHERE k.state = 'ready') AS oldest
+            FROM ticket_counts k
+            WHERE %(companies)s::text[] IS NULL OR k.tenant_id IN (SELECT id FROM seen)
+            GROUP BY k.queue ORDER BY oldest NULLS LAST, k.queue
+            """,
+            {"companies": companies},
+        ).fetchall()
+
+
+def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
+    """Return how many jobs ended within the last hour, by outcome."""
+    rows = operator.execute(
+        SEEN  # noqa: S608 - a constant, see above
+        + """
+        SELECT o.outcome, count(*) FROM outcomes o
+        WHERE o.at > clock_timestamp() - interval '1 hour'
+          AND (%(companies)s::text[] IS NULL OR o.tenant_id IN (SELECT id FROM seen))
+        GROUP BY o.outcome
+        """,
+        {"companies": companies},
+    )
+    return dict(rows.fetchall())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantFilter:
+    """Which tenants are listed: by the beginning of their name, and whether they wait or are paused."""
+
+    q: str = ""
+    show: str = ""
+    after: str = ""
+    limit: int = 50
+
+
+def tenants(operator: Operator, companies: Companies, wanted: TenantFilter) -> list[Row]:
+    """Return a page of tenants by name, each with what it has now and its share of the last quarter of an hour."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            SEEN  # noqa: S608 - a constant, see above
+            + """
+            SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, coalesce(f.waiting, 0) AS waiting,
+                   coalesce(f.running, 0) AS running, f.oldest_wait, coalesce(f.ended, 0) AS ended,
+                   f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
+            FROM seen n LEFT JOIN fairness f ON f.tenant_id = n.id
+            WHERE starts_with(n.slug, %(q)s) AND n.slug COLLATE "C" > %(after)s
+              AND CASE %(show)s WHEN 'paused' THEN n.paused_at IS NOT NULL WHEN 'waiting' THEN f.waiting > 0
+                                WHEN 'running' THEN f.running > 0 ELSE true END
+            ORDER BY n.slug COLLATE "C" LIMIT %(limit)s
+            """,
+            {"companies": companies, "q": wanted.q, "show": wanted.show, "after": wanted.after, "limit": wanted.limit},
+        ).fetchall()
+
+
+def worst_tenants(operator: Operator, companies: Companies, limit: int) -> list[Row]:
+    """Return the tenants that wait longest, as `tenants` does, worst first."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            SEEN  # noqa: S608 - a constant, see above
+            + """
+            SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, f.waiting, f.running, f.oldest_wait,
+                   f.ended, f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
+            FROM fairness f JOIN seen n ON n.id = f.tenant_id
+            ORDER BY greatest(f.wait_p95_ms, 1000 * extract(epoch FROM f.oldest_wait)) DESC NULLS LAST, n.slug
+            LIMIT %(limit)s
+            """,
+            {"companies": companies, "limit": limit},
+        ).fetchall()
+
+
+def workers(operator: Operator) -> list[Row]:
+    """Return every worker that was not declared dead, the most silent first."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            """
+            SELECT id, host, pid, backend, queues, types, started_at, alive_at,
+                   extract(epoch FROM clock_timestamp() - alive_at)::float8 AS silent
+            FROM workers ORDER BY alive_at, host, pid
+            """
+        ).fetchall()
+
+
+def running(operator: Operator, companies: Companies, limit: int) -> list[Row]:
+    """Return jobs that workers hold, of the tenants that are seen."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            SEEN  # noqa: S608 - a constant, see above
+            + """
+            SELECT r.worker_id, r.job_id, r.type, r.attempt, n.slug
+            FROM running_jobs r JOIN seen n ON n.id = r.tenant_id ORDER BY r.worker_id, r.job_id LIMIT %(limit)s
+            """,
+            {"companies": companies, "limit": limit},
+        ).fetchall()
+
+
+def failures(operator: Operator, companies: Companies, limit: int) -> list[Row]:
+    """Return what failed within the last day, by tenant and type, most first."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            SEEN  # noqa: S608 - a constant, see above
+            + """
+            SELECT n.slug, o.type, count(*) AS failed, min(o.at) AS since, max(o.at) AS latest
+            FROM outcomes o JOIN seen n ON n.id = o.tenant_id
+            WHERE o.outcome = 'failed' AND o.at > clock_timestamp() - interval '1 day'
+            GROUP BY n.slug, o.type ORDER BY failed DESC, n.slug, o.type LIMIT %(limit)s
+            """,
+            {"companies": companies, "limit": limit},
+        ).fetchall()

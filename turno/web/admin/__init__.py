@@ -1,0 +1,1 @@
+"""/admin: the operator's pages, about many tenants at once."""

@@ -1,0 +1,102 @@
+"""GET /admin: is anything wrong, for whom, since when; then queues, tenants, workers and failures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from flask import Response
+
+from turno.store.operator import board
+from turno.store.operator.troubles import Trouble, troubles
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
+from turno.web.admin.worker_list import listed_workers
+from turno.web.pages.drawing import draw
+from turno.web.pages.localizer import Localizer
+from turno.web.services import services
+
+overview = OperatorPages("operator_overview", __name__)
+
+SHOWN = 8  # rows of each table; its own page has the others
+TROUBLES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldTrouble:
+    """One thing that is wrong, in the reader's language."""
+
+    sentence: str
+    since: datetime | None
+    command: str
+    address: str | None
+
+
+@overview.screen("/admin")
+def index(visit: OperatorVisit) -> Response:
+    """Show whether anything is wrong, and what there is."""
+    with as_operator() as operator:
+        found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
+        queues = board.queues(operator, visit.companies)
+        ended = board.ended_lately(operator, visit.companies)
+        tenants = board.worst_tenants(operator, visit.companies, SHOWN)
+        workers = listed_workers(operator, visit)
+        failures = board.failures(operator, visit.companies, SHOWN)
+    return draw(
+        "turno/admin/overview.html",
+        visit=visit,
+        troubles=[_told(one, visit) for one in found[:TROUBLES_SHOWN]],
+        wrong=len(found),
+        counts=_counts(queues, ended),
+        queues=queues[:SHOWN],
+        tenants=tenants,
+        workers=workers[:SHOWN],
+        failures=failures,
+        more={"queues": len(queues) - SHOWN, "workers": len(workers) - SHOWN},
+    )
+
+
+def _counts(queues: Sequence[board.QueueCount], ended: dict[str, int]) -> dict[str, int]:
+    """Return how many jobs are in each state: those that are open now, and those that ended within the last hour."""
+    return {
+        "waiting": sum(one.waiting for one in queues),
+        "running": sum(one.running for one in queues),
+        "scheduled": sum(one.scheduled for one in queues),
+        "needs review": sum(one.review for one in queues),
+        "done": ended.get("completed", 0),
+        "failed": ended.get("failed", 0),
+        "cancelled": ended.get("cancelled", 0),
+    }
+
+
+def _told(trouble: Trouble, visit: OperatorVisit) -> ToldTrouble:
+    return ToldTrouble(
+        sentence=sentence(trouble, visit.localizer),
+        since=trouble.since,
+        command=trouble.command,
+        address=_leads_to(trouble, visit),
+    )
+
+
+def sentence(trouble: Trouble, localizer: Localizer) -> str:
+    """Return the trouble in the reader's language; of a kind that has no words, as it is stored."""
+    phrase = f"trouble {trouble.kind}"
+    values: dict[str, Any] = dict(trouble.values)
+    n = values.pop("n", None)
+    if "tenants" in values:
+        values["tenants"] = localizer.say("admin tenants count", n=values["tenants"])
+    return localizer.say(phrase, n=n, **values) if localizer.known(phrase) else f"{trouble.sentence}."
+
+
+def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
+    """Return the page on which something can be done about it."""
+    match trouble.kind:
+        case "failures":
+            return visit.to("/failures", tenant=trouble.tenant, type=trouble.values["type"])
+        case "paused tenant" | "long wait":
+            return visit.to("/tenants", q=trouble.tenant)
+        case "silent worker" | "no maintenance":
+            return visit.to("/workers")
+        case "review":
+            return visit.to("/failures", tenant=trouble.tenant, show="review")
+        case _:
+            return visit.to("/queues")
