@@ -93,7 +93,7 @@ class Administration:
     def rescue_all(self, cause: str) -> None:
         """Take back what workers hold that are known to be dead, all of them; nobody else may run one now."""
         with service_session(self._logins, self._logins.engine, application="turno-admin") as engine:
-            tickets.prune_workers(engine, timedelta(0), dry_run=False)
+            tickets.prune_workers(engine, timedelta(0))
             for orphan in tickets.orphans(engine):
                 recovery.rescue(
                     engine,

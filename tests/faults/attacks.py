@@ -105,7 +105,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
         "SELECT {a}.job_end(gen_random_uuid(), 'completed', NULL, NULL, NULL)",
         _not_granted("EXECUTE", "FUNCTION {a}.job_end"),
     ),
-    "the engine's function": ("SELECT {a}.job_expire(true)", _not_granted("EXECUTE", "FUNCTION {a}.job_expire")),
+    "the engine's function": ("SELECT {a}.job_expire()", _not_granted("EXECUTE", "FUNCTION {a}.job_expire")),
     "the web's function": (
         "SELECT {a}.job_cancel(gen_random_uuid(), NULL, NULL)",
         _not_granted("EXECUTE", "FUNCTION {a}.job_cancel"),

@@ -140,5 +140,5 @@ def test_only_what_ended_longer_ago_than_the_retention_is_removed(
             kept.add(job_id)
         if not ended or days < 30:
             kept.add(job_id)
-    recovery.purge(world.engine, world.one.schema, timedelta(days=30), 1000, dry_run=False)
+    recovery.purge(world.engine, world.one.schema, timedelta(days=30), 1000)
     assert {row["id"] for row in world.rows("SELECT id FROM background_jobs")} == kept

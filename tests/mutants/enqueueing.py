@@ -132,8 +132,8 @@ MUTANTS = (
         "a sweep tells nothing of the handlers",
         STRICT,
         "turno/maintenance/schedule.py",
-        "                self.announce()\n                self._run(OFTEN, dry_run=False)\n",
-        "                self._run(OFTEN, dry_run=False)\n",
+        "                self.announce()\n                self._run(OFTEN)\n",
+        "                self._run(OFTEN)\n",
         ("tests/integration/maintenance/test_maintenance.py::test_a_sweep_tells_the_database_what_the_handlers_are",),
     ),
     Mutant(

@@ -49,8 +49,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "rescue": (
         Cut(
             MAINTENANCE,
-            "        if dry_run:\n            return len(self._engine.run(tickets.orphans",
-            "        return 0\n        if dry_run:\n            return len(self._engine.run(tickets.orphans",
+            "        if self._dry_run:\n            return len(self._engine.run(tickets.orphans",
+            "        return 0\n        if self._dry_run:\n            return len(self._engine.run(tickets.orphans",
         ),
     ),
     "unique": (

@@ -13,7 +13,7 @@ from turno.without_secrets import WORKERS_NEED, seal
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only count what would be done.")
+@click.option("--dry-run", is_flag=True, help="Roll each pass back: count what it would do, one batch at most.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print one JSON object instead of a table.")
 def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     """Run every maintenance pass once, as cron does: rescue, promote, repair, expire, purge and offer again.
@@ -25,9 +25,9 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     seal(*WORKERS_NEED)
     from turno.wiring.shared import maintenance  # noqa: PLC0415 - not twice, if it must begin anew
 
-    passes = maintenance(read_settings())
+    passes = maintenance(read_settings(), dry_run=dry_run)
     try:
-        counts = passes.run_once(dry_run=dry_run)
+        counts = passes.run_once()
     finally:
         passes.close()
     if json_wanted:

@@ -13,7 +13,7 @@ from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
 from turno.queues.interface import QueueInterface
 from turno.store.engine import announcements, recovery, tickets, workers
-from turno.store.engine_link import EngineLink
+from turno.store.engine_link import EngineLink, undone
 from turno.store.outage import in_short, unreachable
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class PassesFailed(TurnoError):
 
 
 class Passes:
-    """Each pass returns how many rows it changed, or with `dry_run` would change."""
+    """Each pass returns how many rows it changed, or in a dry run would change: its statements are rolled back."""
 
     def __init__(
         self,
@@ -47,12 +47,15 @@ class Passes:
         registry: Registry,
         terms: Terms,
         pending_limit: int = 20,
+        dry_run: bool = False,
         at_each_step: Callable[[], None] = lambda: None,
     ) -> None:
         """`at_each_step` is called between any two statements that may take long, as a sign of life.
 
-        `pending_limit` is how many open jobs a user may have, for whoever enqueues by SQL.
+        `pending_limit` is how many open jobs a user may have, for whoever enqueues by SQL. A pass that works in batches
+        counts one in a `dry_run`.
         """
+        self._dry_run = dry_run
         self._at_each_step = at_each_step
         self._engine = engine
         self._queue = queue
@@ -64,15 +67,15 @@ class Passes:
         """Tell the database what the handlers here are, for whoever enqueues by SQL."""
         self._engine.run(announcements.announce, announcements.of(self._registry), self._pending_limit)
 
-    def rescue(self, *, dry_run: bool) -> int:
+    def rescue(self) -> int:
         """Take back the jobs of workers whose heartbeat is missing; raises PassesFailed if some could not be.
 
         Each is rescued by itself: one that is refused does not stop the others.
         """
         silence = self._terms.dead_after
-        if dry_run:
+        if self._dry_run:
             return len(self._engine.run(tickets.orphans, silence))
-        self._engine.run(tickets.prune_workers, silence, dry_run=False)
+        self._engine.run(tickets.prune_workers, silence)
         rescued, refused = 0, Counter[str]()
         for orphan in self._engine.run(tickets.orphans):
             self._at_each_step()
@@ -109,37 +112,31 @@ class Passes:
         log.log(level, "job of a lost worker taken back: now %s", verdict, extra=orphan.log_fields)
         return verdict != "gone"
 
-    def promote(self, *, dry_run: bool) -> int:
+    def promote(self) -> int:
         """Make due tickets ready."""
-        return self._until_done(lambda: self._engine.run(tickets.promote, BATCH, dry_run=dry_run), once=dry_run)
+        return self._until_done(lambda: self._run_one(tickets.promote, BATCH))
 
-    def repair(self, *, dry_run: bool) -> int:
+    def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""
-        return self._in_each_tenant(recovery.repair, self._queue.name, dry_run=dry_run)
+        return self._in_each_tenant(recovery.repair, self._queue.name)
 
-    def expire(self, *, dry_run: bool) -> int:
+    def expire(self) -> int:
         """Cancel jobs that were not run in time."""
-        return self._in_each_tenant(recovery.expire, dry_run=dry_run)
+        return self._in_each_tenant(recovery.expire)
 
-    def purge(self, *, dry_run: bool) -> int:
+    def purge(self) -> int:
         """Remove what ended longer ago than the retention."""
-        self._engine.run(tickets.prune_outcomes, self._terms.retention, dry_run=dry_run)
-        if not dry_run:
-            self._until_done(lambda: self._engine.run(recovery.prune_rate_limits, BATCH), once=False)
-        return self._until_done(
-            lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH, dry_run=dry_run), once=dry_run
-        )
+        self._run_one(tickets.prune_outcomes, self._terms.retention)
+        self._until_done(lambda: self._run_one(recovery.prune_rate_limits, BATCH))
+        return self._until_done(lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH))
 
-    def move_unserved(self, *, dry_run: bool) -> int:
+    def move_unserved(self) -> int:
         """Stamp over to this backend the tickets of a backend that no worker serves any more."""
         return self._until_done(
-            lambda: self._engine.run(
-                tickets.move_unserved, self._queue.name, self._terms.reoffer_after, dry_run=dry_run
-            ),
-            once=dry_run,
+            lambda: self._run_one(tickets.move_unserved, self._queue.name, self._terms.reoffer_after)
         )
 
-    def offer(self, *, dry_run: bool) -> int:
+    def offer(self) -> int:
         """Hint again at jobs that no worker claimed for a while."""
         offered, refused = set[JobRef](), set[str]()
         # A tenant that is refused a place may have all it may have; another tenant may still get one.
@@ -153,7 +150,7 @@ class Passes:
                 limit=self._queue.useful,
                 without=refused,
             )
-            if dry_run:
+            if self._dry_run:
                 return len(waiting)
             for ref in waiting:
                 if ref not in offered and not self._queue.offer(ref):
@@ -164,28 +161,32 @@ class Passes:
                 break
         return len(offered)
 
-    def unserved(self, *, dry_run: bool) -> int:
+    def unserved(self) -> int:
         """Log which waiting jobs no living worker can run, and for want of what; nothing is changed."""
-        del dry_run
         found = self._engine.run(workers.unserved, self._terms.reoffer_after)
         for one in found:
             log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
         return sum(one.waiting for one in found)
 
-    def _until_done(self, run_batch: Callable[[], int], *, once: bool) -> int:
+    def _run_one(self, statement: Callable[..., int], *parameters: object) -> int:
+        if self._dry_run:
+            return self._engine.run(undone, statement, *parameters)
+        return self._engine.run(statement, *parameters)
+
+    def _until_done(self, run_batch: Callable[[], int]) -> int:
         total = done = run_batch()
-        while done and not once:
+        while done and not self._dry_run:
             self._at_each_step()
             done = run_batch()
             total += done
         return total
 
-    def _in_each_tenant(self, run: Callable[..., int], *parameters: object, dry_run: bool) -> int:
+    def _in_each_tenant(self, statement: Callable[..., int], *parameters: object) -> int:
         total, failed = 0, []
         for slug, schema in self._engine.run(tickets.active_tenants):
             self._at_each_step()
             try:
-                total += self._engine.run(run, schema, *parameters, dry_run=dry_run)
+                total += self._run_one(statement, schema, *parameters)
             except psycopg.Error as error:
                 if unreachable(error):
                     raise

@@ -37,29 +37,29 @@ class Maintenance(Passes):
                 self._engine.run(leases.keep, *STEADY)
             if self._engine.run(leases.take, "sweep", process_name(), SWEEP_LEASE):
                 self.announce()
-                self._run(OFTEN, dry_run=False)
+                self._run(OFTEN)
             if self._engine.run(leases.take, "upkeep", process_name(), UPKEEP):
-                self._run(RARELY, dry_run=False)
+                self._run(RARELY)
         except (psycopg.Error, PassesFailed) as error:
             log.warning("maintenance failed, the next round tries again: %s", error)
 
-    def run_once(self, *, dry_run: bool = False) -> dict[str, int]:
+    def run_once(self) -> dict[str, int]:
         """Run all passes in their order; returns each one's count.
 
         Where nobody has swept for a while and workers are silent, it first gives them time for a heartbeat.
         """
-        if not dry_run:
+        if not self._dry_run:
             self._engine.run(leases.keep, *STEADY)
             self.announce()
             self._wait_for_heartbeats()
-        return self._run((*OFTEN, *RARELY), dry_run=dry_run)
+        return self._run((*OFTEN, *RARELY))
 
     def close(self) -> None:
         """Send the last hints and end the engine's session."""
         self._queue.close()
         self._engine.close()
 
-    def _run(self, names: Collection[str], *, dry_run: bool) -> dict[str, int]:
+    def _run(self, names: Collection[str]) -> dict[str, int]:
         """Run these passes; raises PassesFailed at the end if one could not be done."""
         passes = {
             "rescued": self.rescue,
@@ -77,14 +77,14 @@ class Maintenance(Passes):
                 continue
             self._at_each_step()
             try:
-                counts[name] = run(dry_run=dry_run)
+                counts[name] = run()
             except PassesFailed as error:
                 failed.append(f"{name}: {error}")
             except psycopg.Error as error:
                 if unreachable(error):
                     raise
                 failed.append(f"{name}: {in_short(error)}")
-        log.info("maintenance", extra={"dry_run": dry_run, **counts})
+        log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
         if failed:
             raise PassesFailed("; ".join(failed))
         return counts
@@ -93,7 +93,7 @@ class Maintenance(Passes):
         """Wait while there are silent workers whose silence does not count yet: nobody has swept for that long."""
         silence = self._terms.dead_after
         self._engine.run(leases.take, "sweep", process_name(), SWEEP_LEASE)
-        while self._engine.run(tickets.prune_workers, silence, dry_run=True):
+        while self._engine.run(tickets.silent_workers, silence):
             rest = silence - self._engine.run(leases.age, "sweep")
             if rest <= timedelta(0):
                 return

@@ -15,6 +15,14 @@ Connection = psycopg.Connection[Any]
 RETRY = 1.0  # seconds between two tries to reach a database that is away
 
 
+def undone(
+    connection: Connection, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs
+) -> T:
+    """Call `operation(connection, …)` in a transaction that is rolled back: it returns what it would have done."""
+    with connection.transaction(force_rollback=True):
+        return operation(connection, *parameters, **options)
+
+
 class EngineLink:
     """Runs one statement after another as the engine, on whatever connection is sound."""
 

@@ -237,9 +237,9 @@ class Installation(WorkerProcesses):
         """Run every pass of cron once, in this process; what it offers is run by real workers."""
         environment = self.environment | {"REOFFER_AFTER_SECONDS": "0"} | extra
         self.swept_until_now()
-        passes = maintenance(Settings.read(environment), environment)
+        passes = maintenance(Settings.read(environment), environment, dry_run=dry_run)
         try:
-            return passes.run_once(dry_run=dry_run)
+            return passes.run_once()
         finally:
             passes.close()
 

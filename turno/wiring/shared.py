@@ -137,9 +137,12 @@ def maintenance(
     environment: Mapping[str, str] = os.environ,
     at_each_step: Callable[[], None] = lambda: None,
     registry: Registry | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Maintenance:
     """Return the passes of cron."""
     return Maintenance(
+        dry_run=dry_run,
         at_each_step=at_each_step,
         engine=engine_link(settings),
         queue=queue_named(settings.queue_backend, settings, environment),

@@ -1,6 +1,7 @@
 """Every pass of cron: what it mends, that a dry run changes nothing, that twice is as good as once."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,14 +107,6 @@ def test_a_pass_mends_what_it_is_for_once(world: ExampleInstallation, damage: An
     assert sweep(world) == NOTHING
 
 
-def test_counting_silent_workers_takes_none_off_the_list(world: ExampleInstallation) -> None:
-    lose_a_worker(world)
-    for _ in range(2):
-        assert tickets.prune_workers(world.engine, timedelta(seconds=30), dry_run=True) == 1
-    assert tickets.prune_workers(world.engine, timedelta(seconds=30), dry_run=False) == 1
-    assert tickets.prune_workers(world.engine, timedelta(seconds=30), dry_run=True) == 0
-
-
 def test_a_live_worker_s_job_is_left_alone_however_old(world: ExampleInstallation) -> None:
     job_id = world.enqueue({"order_ids": [1]})
     worker = tickets.start_worker(world.engine, backend="exec", host="here", pid=1)
@@ -195,12 +188,16 @@ def queue() -> RecordingQueue:
 @pytest.fixture
 def passes(world: ExampleInstallation, queue: RecordingQueue) -> Iterator[Maintenance]:
     """The passes over a queue that only remembers; a job is offered again after a minute."""
+    passes = passes_of(world, queue)
+    yield passes
+    passes.close()
+
+
+def passes_of(world: ExampleInstallation, queue: RecordingQueue, *, dry_run: bool = False) -> Maintenance:
     minute, month = timedelta(minutes=1), timedelta(days=30)
     engine = EngineLink(lambda: service_session(world.logins, world.logins.engine, application="test"))
     terms = Terms(dead_after=minute, reoffer_after=minute, retention=month)
-    passes = Maintenance(engine=engine, queue=queue, registry=build_registry(), terms=terms)
-    yield passes
-    passes.close()
+    return Maintenance(engine=engine, queue=queue, registry=build_registry(), terms=terms, dry_run=dry_run)
 
 
 def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(
@@ -211,7 +208,7 @@ def test_where_there_is_no_room_for_a_tenant_another_s_jobs_are_offered(
         world.enqueue({"order_ids": [1]})
     others = {world.enqueue({"order_ids": [1]}, tenant=world.other) for _ in range(2)}
     wait_long(world)
-    assert passes.offer(dry_run=False) == 2
+    assert passes.offer() == 2
     assert {ref.job_id for ref in queue.offered} == others
     assert len(queue.offered) == 2
 
@@ -226,7 +223,8 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     job_id = world.enqueue({"order_ids": [1]})
     assert passes.run_once() == NOTHING
     wait_long(world)
-    assert passes.run_once(dry_run=True) == NOTHING | {"offered": 1}
+    with closing(passes_of(world, queue, dry_run=True)) as dry:
+        assert dry.run_once() == NOTHING | {"offered": 1}
     assert queue.offered == []
     assert passes.run_once() == NOTHING | {"offered": 1}
     assert queue.offered == [JobRef("suc0001", job_id)]

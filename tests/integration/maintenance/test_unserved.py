@@ -140,7 +140,6 @@ def test_maintenance_names_it_and_counts_it(world: ExampleInstallation, caplog: 
     )
     with caplog.at_level(logging.WARNING, "turno.maintenance.passes"):
         assert passes.run_once()["unserved"] == 2
-        assert passes.run_once(dry_run=True)["unserved"] == 2
     passes.close()
     assert caplog.messages[0].startswith("no living worker knows batch_invoicing: 2 jobs of 1 tenants wait for pool")
 

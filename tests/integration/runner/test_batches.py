@@ -136,7 +136,7 @@ def test_a_repaired_ticket_still_says_that_its_job_runs_alone(world: ExampleInst
     first, _ = put(world, "ok", "ok")
     start_and_take_back(world, claim(world), blamed=[first])
     world.rows("DELETE FROM turno.tickets WHERE job_id = %s", first)
-    recovery.repair(world.engine, world.one.schema, "pool", dry_run=False)
+    recovery.repair(world.engine, world.one.schema, "pool")
     assert [len(claim(world)), len(claim(world))] == [1, 1]
 
 

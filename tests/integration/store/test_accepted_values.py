@@ -117,12 +117,12 @@ class Scene:
         rows = self.world.rows("SELECT job_id, queue, type, version, backend FROM turno.tickets")
         lanes = [(row["type"], row["version"]) for row in rows] or [(TYPE, 1)]
         queues = sorted({row["queue"] for row in rows})
-        tickets.promote(engine, 1000, dry_run=False)
+        tickets.promote(engine, 1000)
         for backend in ("exec", "pool", "rabbitmq"):
             tickets.unclaimed(engine, backend=backend, queues=queues, types=lanes, waiting_for=NOW, limit=1000)
         self.operator.execute("SELECT reroute('rabbitmq', NULL, 0)")
         broker.unpublished(engine, 100, 100)
-        tickets.move_unserved(engine, "pool", NOW, dry_run=False)
+        tickets.move_unserved(engine, "pool", NOW)
         self.operator_s_views_can_be_read()
         claimer = claiming.claimer(queues=queues, types=lanes, backend="pool")
         claimer.claim(engine, worker, slots=1)
@@ -131,15 +131,15 @@ class Scene:
             tickets.claim_job(engine, worker, row["job_id"], types=lanes)
         self.operator_s_views_can_be_read()
         engine.execute("SELECT worker_stop(id) FROM unnest(%s::uuid[]) AS id", ([worker],))
-        tickets.prune_workers(engine, -timedelta(hours=1), dry_run=False)
+        tickets.prune_workers(engine, -timedelta(hours=1))
         # Their backend is this test's own session, which a rescue would end.
         self.world.rows("UPDATE background_job_attempts SET backend_start = 'epoch'")
         for orphan in tickets.orphans(engine):
             recovery.rescue(engine, orphan.schema, orphan.job_id, orphan.token, cause="lost", retry_in=NOW)
         self.world.rows("DELETE FROM turno.tickets WHERE ctid IN (SELECT ctid FROM turno.tickets LIMIT 1)")
-        recovery.repair(engine, schema, "pool", dry_run=False)
-        recovery.expire(engine, schema, dry_run=False)
-        recovery.purge(engine, schema, NOW, 1000, dry_run=False)
+        recovery.repair(engine, schema, "pool")
+        recovery.expire(engine, schema)
+        recovery.purge(engine, schema, NOW, 1000)
 
     def operator_s_views_can_be_read(self) -> None:
         """What `turno backend status`, `turno tenant shares` and /admin read."""

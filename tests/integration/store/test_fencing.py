@@ -428,7 +428,7 @@ def test_a_claim_that_another_has_is_not_given_back(world: ExampleInstallation, 
 
 def test_a_buried_worker_claims_nothing(world: ExampleInstallation, hands: Hands) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    tickets.prune_workers(world.engine, timedelta(0), dry_run=False)
+    tickets.prune_workers(world.engine, timedelta(0))
     assert tickets.claim_job(world.engine, hands.worker, job_id, types=[("batch_invoicing", 1)]) is None
     assert (
         claiming.claim(
@@ -471,6 +471,6 @@ def test_a_worker_is_not_buried_while_it_claims_and_may_say_that_it_lives(
             ROADS[road](hands, job_id)
             assert tickets.keep_alive(cron, hands.worker) is not None
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                tickets.prune_workers(cron, timedelta(0), dry_run=False)
-        assert tickets.prune_workers(cron, timedelta(0), dry_run=False) == 1
+                tickets.prune_workers(cron, timedelta(0))
+        assert tickets.prune_workers(cron, timedelta(0)) == 1
         assert [orphan.job_id for orphan in tickets.orphans(cron)] == [job_id]

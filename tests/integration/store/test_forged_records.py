@@ -152,7 +152,7 @@ def test_a_purge_of_large_ledgers_is_done_in_parts(world: ExampleInstallation) -
             " SELECT %s, n::text, 'done' FROM generate_series(1, 30000) AS n",
             job_id,
         )
-    purged = [recovery.purge(world.engine, world.one.schema, NOW, 1000, dry_run=False) for _ in range(3)]
+    purged = [recovery.purge(world.engine, world.one.schema, NOW, 1000) for _ in range(3)]
     assert purged == [2, 1, 0]
     assert world.rows("SELECT 1 FROM background_job_items") == []
 

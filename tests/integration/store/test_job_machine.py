@@ -26,6 +26,7 @@ from turno.jobs.claim import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.api.commands import CANCEL, ENQUEUE, RETRY
 from turno.store.engine import recovery, tickets
+from turno.store.engine_link import undone
 from turno.store.handler import attempts, batches
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.identity.tenant import Tenant
@@ -518,9 +519,9 @@ class JobMachine(RuleBasedStateMachine):
                 tenant=tenant,
             )
         count = len(broken) + len(ended)
-        assert recovery.repair(self.world.engine, tenant.schema, "exec", dry_run=True) == count
-        assert recovery.repair(self.world.engine, tenant.schema, "exec", dry_run=False) == count
-        assert recovery.repair(self.world.engine, tenant.schema, "exec", dry_run=False) == 0
+        assert undone(self.world.engine, recovery.repair, tenant.schema, "exec") == count
+        assert recovery.repair(self.world.engine, tenant.schema, "exec") == count
+        assert recovery.repair(self.world.engine, tenant.schema, "exec") == 0
         for job in broken:
             event(f"repaired: {job.status}")
             job.repair()
@@ -529,10 +530,10 @@ class JobMachine(RuleBasedStateMachine):
     @rule(slug=SLUGS)
     def expire(self, slug: str) -> None:
         tenant = self.world.tenants[slug]
-        waiting = [job for job in self.of(tenant) if job.late and job.status == "pending"]
-        mine = [job for job in waiting if job.ticket in {"scheduled", "ready"}]
-        assert recovery.expire(self.world.engine, tenant.schema, dry_run=True) == len(waiting)
-        assert recovery.expire(self.world.engine, tenant.schema, dry_run=False) == len(mine)
+        late = [job for job in self.of(tenant) if job.late and job.status == "pending"]
+        mine = [job for job in late if job.ticket in {"scheduled", "ready"}]
+        assert undone(self.world.engine, recovery.expire, tenant.schema) == len(mine)
+        assert recovery.expire(self.world.engine, tenant.schema) == len(mine)
         for job in mine:
             event("expired")
             job.end("cancelled")
@@ -550,8 +551,8 @@ class JobMachine(RuleBasedStateMachine):
             for job in self.of(tenant):
                 job.old = not job.open
         month, count = timedelta(days=30), sum(job.purgeable for job in self.of(tenant))
-        assert recovery.purge(self.world.engine, tenant.schema, month, limit, dry_run=True) == min(count, limit)
-        assert recovery.purge(self.world.engine, tenant.schema, month, limit, dry_run=False) == min(count, limit)
+        assert undone(self.world.engine, recovery.purge, tenant.schema, month, limit) == min(count, limit)
+        assert recovery.purge(self.world.engine, tenant.schema, month, limit) == min(count, limit)
         gone = {job.id for job in self.of(tenant)} - {row["id"] for row in self._rows(tenant)}
         assert len(gone) == min(count, limit)
         for job in [job for job in self.of(tenant) if job.id in gone]:
@@ -582,8 +583,8 @@ class JobMachine(RuleBasedStateMachine):
         )
         silent = timedelta(minutes=30)
         found = int(worker not in self.buried)
-        assert tickets.prune_workers(self.world.engine, silent, dry_run=True) == found
-        assert tickets.prune_workers(self.world.engine, silent, dry_run=False) == found
+        assert tickets.silent_workers(self.world.engine, silent) == found
+        assert tickets.prune_workers(self.world.engine, silent) == found
         if found:
             self.buried.add(worker)
 
@@ -611,7 +612,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def promote(self) -> None:
         due = [job for job in self.claimable() if job.ticket == "scheduled"]
-        assert tickets.promote(self.world.engine, 100, dry_run=False) == len(due)
+        assert tickets.promote(self.world.engine, 100) == len(due)
         for job in due:
             job.ticket = "ready"
 

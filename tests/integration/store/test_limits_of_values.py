@@ -220,8 +220,8 @@ def test_a_ticket_that_cannot_be_promoted_keeps_no_other_waiting(
     bad, *good = (world.enqueue({"order_ids": [n]}, run_at=soon) for n in range(3))
     with refusing(world, bad, "state <> 'ready'"), engine_of(world) as engine, caplog.at_level(logging.WARNING):
         world.make_due()
-        assert tickets.promote(engine, 10, dry_run=False) == 2
-        assert tickets.promote(engine, 10, dry_run=False) == 0
+        assert tickets.promote(engine, 10) == 2
+        assert tickets.promote(engine, 10) == 0
     assert f"job {bad} of suc0001 was set aside" in caplog.text
     states = {row["job_id"]: row["state"] for row in world.rows("SELECT job_id, state FROM turno.tickets")}
     assert states == {bad: "scheduled", good[0]: "ready", good[1]: "ready"}
@@ -234,7 +234,7 @@ def test_a_ticket_that_refuses_every_change_keeps_no_other_waiting(world: Exampl
     due = world.ticket(bad)
     assert due is not None
     with refusing(world, bad, f"state = 'scheduled' AND run_at = '{due['run_at'].isoformat()}'"):
-        assert tickets.promote(world.engine, 10, dry_run=False) == 1
+        assert tickets.promote(world.engine, 10) == 1
         claimed = claiming.claim(
             world.engine,
             tickets.start_worker(world.engine, backend="exec", host="here", pid=1),
@@ -252,7 +252,7 @@ def test_a_ticket_that_cannot_change_its_backend_keeps_no_other_from_it(world: E
     with refusing(world, bad, "backend <> 'pool' OR state <> 'ready'"):
         if way == "move_unserved":
             tickets.start_worker(world.engine, backend="pool", host="here", pid=1)
-            moved = tickets.move_unserved(world.engine, "pool", NOW, dry_run=False)
+            moved = tickets.move_unserved(world.engine, "pool", NOW)
         else:
             with service_session(world.logins, world.logins.operator, application="test") as operator:
                 moved = routing.reroute(operator, routing.Defaults("pool"))
@@ -270,7 +270,7 @@ def test_one_job_that_cannot_expire_keeps_no_other_of_its_tenant(world: ExampleI
     table = f'"{world.one.schema}".background_jobs'
     world.admin.execute(f"ALTER TABLE {table} ADD CONSTRAINT odd CHECK (id <> '{bad}' OR status <> 'cancelled')")
     try:
-        assert recovery.expire(world.engine, world.one.schema, dry_run=False) == 1
+        assert recovery.expire(world.engine, world.one.schema) == 1
     finally:
         world.admin.execute(f"ALTER TABLE {table} DROP CONSTRAINT odd")
     assert (world.job(good)["reason"], world.job(bad)["status"]) == ("expired", "pending")

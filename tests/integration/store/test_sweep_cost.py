@@ -95,7 +95,7 @@ def test_what_is_paused_or_capped_hides_nobody_else_s(world: ExampleInstallation
 @pytest.mark.parametrize(
     "look",
     [
-        lambda world: tickets.move_unserved(world.engine, "pool", AT_ONCE, dry_run=False),
+        lambda world: tickets.move_unserved(world.engine, "pool", AT_ONCE),
         lambda world: offered(world, limit=1),
         lambda world: sum(one.waiting for one in workers.unserved(world.engine, AT_ONCE)),
     ],

@@ -22,7 +22,7 @@ BEGINNING = ("-infinity", UUID(int=0))
 PASSED_AT_MOST = 3  # tenants, of which others are taking all that waits
 
 CLAIM = "SELECT * FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s)"
-PROMOTE = "SELECT promoted, since, after FROM promote(%s, false, %s, %s)"
+PROMOTE = "SELECT promoted, since, after FROM promote(%s, %s, %s)"
 
 
 class Claimer:

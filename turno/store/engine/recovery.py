@@ -41,19 +41,19 @@ def show_running(
     return bool(_call(engine, schema, statement, (job_id, token, worker, backend, since)))
 
 
-def repair(engine: Engine, schema: str, backend: str, *, dry_run: bool) -> int:
+def repair(engine: Engine, schema: str, backend: str) -> int:
     """Make a tenant's tickets agree with its jobs; returns how many rows changed."""
-    return int(_call(engine, schema, "SELECT {}.job_repair(%s, %s)", (backend, dry_run)))
+    return int(_call(engine, schema, "SELECT {}.job_repair(%s)", (backend,)))
 
 
-def expire(engine: Engine, schema: str, *, dry_run: bool) -> int:
+def expire(engine: Engine, schema: str) -> int:
     """Cancel waiting jobs whose time is over; returns how many."""
-    return int(_call(engine, schema, "SELECT {}.job_expire(%s)", (dry_run,)))
+    return int(_call(engine, schema, "SELECT {}.job_expire()", ()))
 
 
-def purge(engine: Engine, schema: str, older_than: timedelta, limit: int, *, dry_run: bool) -> int:
+def purge(engine: Engine, schema: str, older_than: timedelta, limit: int) -> int:
     """Remove up to `limit` jobs that ended that long ago, with their history; returns how many."""
-    return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s, %s)", (older_than, limit, dry_run)))
+    return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s)", (older_than, limit)))
 
 
 def prune_rate_limits(engine: Engine, limit: int) -> int:

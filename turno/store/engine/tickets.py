@@ -98,14 +98,14 @@ def unclaimed(
     return [JobRef(slug, job_id) for job_id, slug in rows]
 
 
-def move_unserved(engine: Engine, backend: str, waiting_for: timedelta, *, dry_run: bool) -> int:
+def move_unserved(engine: Engine, backend: str, waiting_for: timedelta) -> int:
     """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
-    return int(_value(engine, "SELECT move_unserved(%s, %s, %s)", (backend, waiting_for, dry_run)))
+    return int(_value(engine, "SELECT move_unserved(%s, %s)", (backend, waiting_for)))
 
 
-def promote(engine: Engine, limit: int, *, dry_run: bool) -> int:
+def promote(engine: Engine, limit: int) -> int:
     """Make up to `limit` due tickets ready; returns how many."""
-    return int(_value(engine, "SELECT promoted FROM promote(%s, %s)", (limit, dry_run)))
+    return int(_value(engine, "SELECT promoted FROM promote(%s)", (limit,)))
 
 
 # The one channel; any role may send or listen there, so what arrives is never believed.
@@ -139,12 +139,14 @@ class Orphan:
         return {"tenant": self.slug, "job_id": str(self.job_id), "type": self.type, "attempt": self.attempt}
 
 
-def prune_workers(engine: Engine, silent_for: timedelta, *, dry_run: bool) -> int:
-    """Take workers that were silent for that long off the list; returns how many.
+def prune_workers(engine: Engine, silent_for: timedelta) -> int:
+    """Take workers that were silent for that long, while somebody swept, off the list; returns how many."""
+    return int(_value(engine, "SELECT prune_workers(%s)", (silent_for,)))
 
-    Silence counts only while somebody swept; a dry run counts all that are silent.
-    """
-    return int(_value(engine, "SELECT prune_workers(%s, %s)", (silent_for, dry_run)))
+
+def silent_workers(engine: Engine, silent_for: timedelta) -> int:
+    """Return how many workers were silent for that long, whether or not somebody swept."""
+    return int(_value(engine, "SELECT silent_workers(%s)", (silent_for,)))
 
 
 def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]:
@@ -178,9 +180,9 @@ def with_company(engine: Engine, claim: Claim) -> Claim:
     return replace(claim, company=CompanyLogin(login, dict(zip(branches, schemas, strict=True))))
 
 
-def prune_outcomes(engine: Engine, older_than: timedelta, *, dry_run: bool) -> int:
+def prune_outcomes(engine: Engine, older_than: timedelta) -> int:
     """Remove old rows of what metrics read; returns how many."""
-    return int(_value(engine, "SELECT prune_outcomes(%s, %s)", (older_than, dry_run)))
+    return int(_value(engine, "SELECT prune_outcomes(%s)", (older_than,)))
 
 
 def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:

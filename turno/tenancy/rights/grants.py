@@ -43,6 +43,7 @@ CONTROL = Matrix(
         "worker_stop": _roles("engine"),
         "worth_staying": _roles("engine"),
         "prune_workers": _roles("engine"),
+        "silent_workers": _roles("engine"),
         "orphans": _roles("engine"),
         "promote": _roles("engine"),
         "claim": _roles("engine"),

@@ -115,7 +115,7 @@ class ExecSource(Source):
         return self._engine.run(tickets.worth_staying, worker, idle_for=idle_for, at_most=STAY)
 
     def _waits(self) -> bool:
-        self._engine.run(tickets.promote, PROMOTED_AT_ONCE, dry_run=False)
+        self._engine.run(tickets.promote, PROMOTED_AT_ONCE)
         queues, at_once = self._registry.queues, timedelta(0)
         waiting = self._engine.run(
             tickets.unclaimed, backend="exec", queues=queues, types=self.types, waiting_for=at_once, limit=1

@@ -120,16 +120,16 @@ class SharedJob:
         )
 
     def repairs(self) -> Step:
-        return lambda engine: f"repaired {recovery.repair(engine, self.world.one.schema, 'exec', dry_run=False)}"
+        return lambda engine: f"repaired {recovery.repair(engine, self.world.one.schema, 'exec')}"
 
     def expires(self) -> Step:
-        return lambda engine: f"expired {recovery.expire(engine, self.world.one.schema, dry_run=False)}"
+        return lambda engine: f"expired {recovery.expire(engine, self.world.one.schema)}"
 
     def purges(self) -> Step:
-        return lambda engine: f"purged {recovery.purge(engine, self.world.one.schema, MONTH, 10, dry_run=False)}"
+        return lambda engine: f"purged {recovery.purge(engine, self.world.one.schema, MONTH, 10)}"
 
     def prunes(self) -> Step:
-        return lambda engine: f"pruned {tickets.prune_workers(engine, HOUR, dry_run=False)}"
+        return lambda engine: f"pruned {tickets.prune_workers(engine, HOUR)}"
 
     def lives(self) -> Step:
         return lambda engine: "dead" if tickets.keep_alive(engine, self.worker) is None else "alive"

@@ -1,22 +1,16 @@
 -- Moves ready tickets whose backend has no living worker to a backend that has one: the caller's own if it has. A caller
 -- that launches workers itself counts as alive without any.
-CREATE OR REPLACE FUNCTION move_unserved(p_backend text, p_waiting_for interval, p_dry_run boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION move_unserved(p_backend text, p_waiting_for interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     alive text[] := ARRAY(SELECT backend FROM workers UNION SELECT p_backend WHERE p_backend = 'exec');
     -- By their names, and not as all others: what waits where somebody works is not even looked at.
     dead text[] := ARRAY(SELECT b FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b WHERE b <> ALL (alive));
     target text := CASE WHEN p_backend = ANY (alive) THEN p_backend ELSE alive[1] END;
-    moved bigint;
     jobs uuid[];
 BEGIN
     IF alive = '{}' THEN
         RETURN 0;
-    END IF;
-    IF p_dry_run THEN
-        SELECT count(*) INTO moved FROM tickets
-        WHERE state = 'ready' AND backend = ANY (dead) AND run_at <= clock_timestamp() - p_waiting_for;
-        RETURN moved;
     END IF;
     jobs := ARRAY(SELECT t.job_id FROM tickets t
                   WHERE t.state = 'ready' AND t.backend = ANY (dead) AND t.run_at <= clock_timestamp() - p_waiting_for

@@ -1,5 +1,5 @@
 -- Running tickets of workers that are gone: each is to be ended by its tenant's job_rescue.
--- A dry run passes the silence that would count as death, a real one has buried already.
+-- A dry run passes the silence that would count as death; a real one has pruned the list of workers before.
 -- Tenants in turn and each one's in any order: those that cannot be rescued must not stand before the others.
 CREATE OR REPLACE FUNCTION orphans(p_silent_for interval DEFAULT NULL)
 RETURNS TABLE (job_id uuid, token uuid, type text, attempt integer, schema text, slug text)

@@ -44,7 +44,7 @@ END $$;
 -- What was promoted leaves dead entries while somebody's old snapshot keeps them. Where many lie in front, `since` and
 -- `after` say behind which ticket the caller may begin the next time, as long as it believes that.
 CREATE OR REPLACE FUNCTION promote(
-    p_limit integer, p_dry_run boolean DEFAULT false, p_since timestamptz DEFAULT '-infinity',
+    p_limit integer, p_since timestamptz DEFAULT '-infinity',
     p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000',
     OUT promoted bigint, OUT since timestamptz, OUT after uuid)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
@@ -54,10 +54,6 @@ DECLARE
     read bigint := pg_stat_get_xact_tuples_returned('tickets_due'::regclass);
     due uuid[];
 BEGIN
-    IF p_dry_run THEN
-        SELECT count(*) INTO promoted FROM tickets t WHERE t.state = 'scheduled' AND t.run_at <= now;
-        RETURN;
-    END IF;
     due := ARRAY(
         SELECT t.job_id FROM tickets t
         WHERE t.state = 'scheduled' AND (t.run_at, t.job_id) > (p_since, p_after) AND t.run_at <= now

@@ -1,17 +1,12 @@
 -- A worker that was silent for too long is taken off the list. Its tickets then belong to
 -- no worker, which is what `orphans` finds, now or after a crash of the caller.
--- Silence counts only while somebody swept: during an outage of the database all workers were silent. A dry run counts
--- all that are silent.
-CREATE OR REPLACE FUNCTION prune_workers(p_silent_for interval, p_dry_run boolean DEFAULT false) RETURNS bigint
+-- Silence counts only while somebody swept: during an outage of the database all workers were silent.
+CREATE OR REPLACE FUNCTION prune_workers(p_silent_for interval) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     listened_since timestamptz := (SELECT since FROM leases WHERE name = 'sweep');
     pruned bigint;
 BEGIN
-    IF p_dry_run THEN
-        SELECT count(*) INTO pruned FROM workers WHERE alive_at < clock_timestamp() - p_silent_for;
-        RETURN pruned;
-    END IF;
     -- Heard of later than now: that was before the server's clock was set back.
     UPDATE workers SET alive_at = clock_timestamp() WHERE alive_at > clock_timestamp();
     DELETE FROM workers WHERE greatest(alive_at, listened_since) < clock_timestamp() - p_silent_for;

@@ -1,4 +1,4 @@
-CREATE OR REPLACE FUNCTION job_expire(p_dry_run boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION job_expire() RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     expired bigint := 0;
@@ -6,10 +6,6 @@ DECLARE
 BEGIN
     FOR job IN SELECT id FROM background_jobs
                WHERE finished_at IS NULL AND status = 'pending' AND expires_at <= clock_timestamp() ORDER BY expires_at LIMIT 1000 LOOP
-        IF p_dry_run THEN
-            expired := expired + 1;
-            CONTINUE;
-        END IF;
         -- A ticket that someone holds right now is being claimed: jobs_fetch will see the expiry.
         PERFORM FROM turno.tickets WHERE job_id = job AND state <> 'running' FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;

@@ -1,6 +1,6 @@
 -- Remove ended jobs with all their history, a batch at a time. A failed one stays as long as its
 -- dead letter waits for somebody. A job may outlive the one that it continues.
-CREATE OR REPLACE FUNCTION job_purge(p_older_than interval, p_limit integer, p_dry_run boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION job_purge(p_older_than interval, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     old uuid[];
@@ -13,8 +13,8 @@ BEGIN
           AND NOT EXISTS (SELECT FROM background_jobs_dead_letter d WHERE d.job_id = j.id AND d.replayed_at IS NULL)
         ORDER BY j.finished_at LIMIT p_limit
         FOR UPDATE SKIP LOCKED) AS batch;
-    IF p_dry_run OR old IS NULL THEN
-        RETURN coalesce(cardinality(old), 0);
+    IF old IS NULL THEN
+        RETURN 0;
     END IF;
     -- Ledgers differ by thousands: the batch ends where they have made it large, at one whole job at the earliest.
     FOR i IN 1 .. cardinality(old) LOOP

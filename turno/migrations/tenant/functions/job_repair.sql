@@ -1,5 +1,5 @@
 -- Make the tickets agree with the jobs again; returns how many rows had to change.
-CREATE OR REPLACE FUNCTION job_repair(p_backend text, p_dry_run boolean) RETURNS bigint
+CREATE OR REPLACE FUNCTION job_repair(p_backend text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- It compares two whole lists: never one of them for each entry of the other.
 SET enable_nestloop = off AS $$
@@ -7,13 +7,6 @@ DECLARE
     changed bigint;
     n bigint;
 BEGIN
-    IF p_dry_run THEN
-        SELECT count(*) INTO n FROM background_jobs j
-        WHERE j.finished_at IS NULL AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id);
-        SELECT n + count(*) INTO changed FROM turno.tickets t
-        WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
-        RETURN changed;
-    END IF;
     -- Running without a ticket: its claim can never be proved again, so it waits once more.
     WITH lost AS (
         SELECT j.id FROM background_jobs j
