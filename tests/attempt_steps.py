@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
     """Return what the attempt finds, and when; raises ClaimLost."""
-    found, now = batches.fetched(session, _take(session, batches.fetching([claim]))[0])
+    found, now = batches.fetched(session, _take(session, [batches.fetching([claim])])[0])
     if now is None:
         raise ClaimLost("the job was not found")
     return found[claim.job_id], now
@@ -33,7 +33,7 @@ def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
 
 def fetch_batch(session: Session, claims: Sequence[Claim], mark: UUID) -> Mapping[UUID, Started]:
     """Open a transaction that is marked so, and return what these attempts find."""
-    found, _ = batches.fetched(session, _take(session, batches.fetching(claims))[0])
+    found, _ = batches.fetched(session, _take(session, [batches.fetching(claims)])[0])
     _take(session, [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(mark),))])
     return found
 

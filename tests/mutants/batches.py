@@ -254,6 +254,14 @@ MUTANTS = (
         (f"{NEIGHBOURS}::test_alone_the_next_is_looked_up_again_where_that_was_long_ago[long ago]",),
     ),
     Mutant(
+        "a handler's transaction keeps the locks of the look at its job",
+        "section 5: the executor's own statements hold nothing while a handler runs",
+        TRANSACTION,
+        "[BEGIN, batches.fetching(claims), COMMIT, *attempts.beginning(claims[0])]",
+        "[BEGIN, batches.fetching(claims), *attempts.beginning(claims[0])]",
+        (f"{NEIGHBOURS}::test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job[alone]",),
+    ),
+    Mutant(
         "a batch is open for as long as it has jobs",
         "issue 14: a batch closes for whatever is long",
         "turno/runner/executor.py",

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from turno.errors import HandlerMisuse, NotStarted
@@ -16,7 +16,7 @@ from turno.runner.lent_session import LentSession
 from turno.runner.session import HandlerConnection, SessionSource, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts, batches
-from turno.store.handler.attempts import COMMIT, Started
+from turno.store.handler.attempts import BEGIN, COMMIT, Started
 from turno.store.handler.batches import Result
 from turno.store.outage import in_short, unreachable
 from turno.store.pipeline import Statement, raise_first_error, rows_of, run_pipeline
@@ -79,7 +79,7 @@ class BatchTransaction(LentSession):
     def fetch(self, claims: Batch) -> None:
         """Open it and read these jobs; raises NotStarted if a lock, or a lack of resources, prevents that now."""
         try:
-            self._begun(claims, self.retry_on_new_session(lambda session: _taken(session, *_fetching(claims))[0]))
+            self._begun(claims, self.retry_on_new_session(lambda session: _taken(session, _fetching(claims))))
         except psycopg.Error as error:
             self.rollback()
             if unreachable(error) or not transient(error):
@@ -133,9 +133,13 @@ class BatchTransaction(LentSession):
         """
         self._take_back()  # before that: a handler that kept the object must not reach the session in between
         session = self._session
-        ending = [self._ends(), COMMIT, *(session.cleaning if session.cleaned is None else ())]
+        ending = [self._ends(), COMMIT]
         opening = self._opening(following)
-        answers = run_pipeline(session, ending, *opening)
+        if session.cleaned is None:
+            ending += session.cleaning
+            answers = run_pipeline(session, ending, opening)
+        else:  # as one unit: the server answers once, and this process wakes up once
+            answers = run_pipeline(session, [*ending, *opening])
         with named_refusals():
             raise_first_error(session, answers[: len(ending)])
         self._committed()
@@ -145,7 +149,7 @@ class BatchTransaction(LentSession):
             try:
                 believe_confined(session.cleaned, self._login.role)
                 raise_first_error(session, answers[len(ending) :])
-                self._begun(following, answers[len(ending)] if len(opening) > 1 else None)
+                self._begun(following, answers[len(ending) :])
             except (psycopg.Error, NotConfined):
                 self._replace()
                 self.fetch(following)
@@ -194,17 +198,18 @@ class BatchTransaction(LentSession):
 
     # ---------------------------------------------------------------------------------------------
 
-    def _opening(self, claims: Batch) -> tuple[Sequence[Statement], ...]:
+    def _opening(self, claims: Batch) -> Sequence[Statement]:
         """Return what opens a transaction for the first of these, after a look at all of them if that is due."""
         if not claims:
             return ()
         if claims[0].job_id in self.found and monotonic() - self._fetched < FETCH_BELIEVED_SECONDS:
-            return (attempts.beginning(claims[0]),)
+            return attempts.beginning(claims[0])
         return _fetching(claims)
 
-    def _begun(self, claims: Batch, fetched: PGresult | None) -> None:
+    def _begun(self, claims: Batch, answers: Sequence[PGresult]) -> None:
         self.opened = monotonic()
-        if fetched is not None:
+        # Of what opens a transaction only the look at the jobs returns rows.
+        for fetched in (answer for answer in answers if answer.status == ExecStatus.TUPLES_OK):
             self.found, now = batches.fetched(self._session, fetched)
             self._fetched = self.opened
             if now is not None:
@@ -251,8 +256,9 @@ class BatchTransaction(LentSession):
             raise
 
 
-def _fetching(claims: Batch) -> tuple[Sequence[Statement], ...]:
-    return batches.fetching(claims), attempts.beginning(claims[0])
+def _fetching(claims: Batch) -> Sequence[Statement]:
+    # In a transaction of its own: the handlers' would lock the tables it reads.
+    return [BEGIN, batches.fetching(claims), COMMIT, *attempts.beginning(claims[0])]
 
 
 def _taken(session: HandlerConnection, *transactions: Sequence[Statement]) -> list[PGresult]:

@@ -154,10 +154,10 @@ def test_of_two_batches_in_a_deadlock_all_jobs_end_at_their_first_attempt(world:
 def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
     world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages: list[int] = []
+    messages: list[list[int]] = []
 
     def counting(session: HandlerConnection, *units: Sequence[Statement]) -> list[PGresult]:
-        messages.append(sum(map(len, units)))
+        messages.append([len(unit) for unit in units])
         return run_pipeline(session, *units)
 
     monkeypatch.setattr(transaction, "run_pipeline", counting)
@@ -165,8 +165,30 @@ def test_a_session_that_no_job_asked_for_is_not_cleaned_after_each(
     (claims,) = claim_batches_here(world)
     execute_batch_here(world, claims)
     assert statuses(world, jobs) == ["completed"] * 4
-    # Looked up with the first one's beginning, cleaned once; then each end comes with the next one's beginning.
-    assert messages == [3, 2 + len(CLEAN) + 2, 4, 4, 2]
+    # Looked up with the first one's beginning, cleaned once; then each end comes with the next one's beginning, and is
+    # answered once.
+    assert messages == [[5], [2 + len(CLEAN), 2], [4], [4], [2]]
+
+
+@pytest.mark.parametrize("handler", [OddBatched, OddAlone], ids=["together", "alone"])
+def test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handler: type[OddBatched]
+) -> None:
+    """A table that is locked by whoever only looked a job up could not be altered while a long handler runs."""
+    monkeypatch.setattr(transaction, "FETCH_BELIEVED_SECONDS", 0.0)
+    locked: list[object] = []
+
+    def look(job: JobContext) -> None:
+        locked.extend(
+            job.connection.execute(
+                "SELECT c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation"
+                " WHERE pid = pg_backend_pid() AND c.relname IN ('background_jobs', 'tickets')"
+            ).fetchall()
+        )
+
+    HOOKS.update(dict.fromkeys(["G0", "G1"], look))
+    assert statuses(world, run(world, "hook", "hook", handler=handler)) == ["completed"] * 2
+    assert locked == []
 
 
 def test_alone_what_one_leaves_in_the_session_is_cleaned_before_the_next(world: ExampleInstallation) -> None:

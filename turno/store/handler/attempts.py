@@ -35,12 +35,13 @@ class Started:
     cancelled: bool
 
 
+BEGIN: Statement = ("BEGIN", ())
 COMMIT: Statement = ("COMMIT", ())
 
 
 def beginning(claim: Claim) -> list[Statement]:
     """Return what opens a handler's transaction and marks it as an attempt's; see assert_attempt in the schema."""
-    return [("BEGIN", ()), ("SELECT set_config('turno.attempt', $1, true)", (str(claim.token),))]
+    return [BEGIN, (f"SET LOCAL turno.attempt = '{claim.token}'", ())]  # which has no parameters, and needs no plan
 
 
 def begin(session: Session, claim: Claim) -> None:

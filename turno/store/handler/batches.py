@@ -27,9 +27,9 @@ class Result:
     ended: datetime
 
 
-def fetching(claims: Sequence[Claim]) -> list[Statement]:
-    """Return what asks for these jobs, in a transaction of its own: the handlers' would lock the tables it reads."""
-    return [("SELECT * FROM jobs_fetch($1, $2)", _keys(claims))]
+def fetching(claims: Sequence[Claim]) -> Statement:
+    """Return what asks for these jobs."""
+    return ("SELECT * FROM jobs_fetch($1, $2)", _keys(claims))
 
 
 def fetched(session: Session, answer: PGresult) -> tuple[dict[UUID, Started], datetime | None]:

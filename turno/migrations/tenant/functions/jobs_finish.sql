@@ -22,9 +22,8 @@ BEGIN
         RETURNING j.id, j.user_id, j.type, j.run_at, c.began, c.ended, g.token, g.tenant_id, g.attempt
     ), ran AS (  -- what was shown as running has its row since then
         INSERT INTO background_job_attempts AS a
-               (job_id, attempt, token, worker, backend_pid, backend_start, started_at, finished_at, outcome)
-        SELECT e.id, e.attempt, e.token, p_worker, b.pid, b.backend_start, e.began, e.ended, 'completed'
-        FROM pg_stat_get_activity(pg_backend_pid()) AS b, ended e
+               (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
+        SELECT e.id, e.attempt, e.token, p_worker, pg_backend_pid(), e.began, e.ended, 'completed' FROM ended e
         ON CONFLICT (job_id, attempt) DO UPDATE SET finished_at = excluded.finished_at, outcome = excluded.outcome
     ), told AS (
         INSERT INTO notifications (job_id, user_id, kind, data)

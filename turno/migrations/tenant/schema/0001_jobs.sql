@@ -65,9 +65,10 @@ CREATE TABLE background_job_attempts (
     attempt       integer NOT NULL,
     token         uuid NOT NULL,
     worker        turno.job_words NOT NULL,
-    -- The PostgreSQL backend of this attempt: a rescue ends it before the job runs again.
+    -- The PostgreSQL backend of this attempt: a rescue ends it before the job runs again. Of an attempt that was not shown
+    -- as running there was nothing to end, and to ask since when a backend lives costs a copy of what all of them do.
     backend_pid   integer NOT NULL,
-    backend_start timestamptz NOT NULL,
+    backend_start timestamptz,
     started_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at   timestamptz,
     outcome       text CHECK (outcome IN ('completed', 'error', 'crashed', 'cancelled', 'rescheduled', 'released')),
