@@ -6,7 +6,7 @@ TESTS = "tests/integration/dispatch/test_enqueue_from_anywhere.py"
 CHILDREN = "tests/integration/runner/test_child_jobs.py"
 DOOR = "turno/migrations/control/functions/enqueue.sql"
 MANY = "turno/migrations/tenant/functions/jobs_enqueue.sql"
-INSERT = "turno/migrations/tenant/functions/jobs_insert.sql"
+ONE = "turno/migrations/tenant/functions/job_enqueue.sql"
 ON_THEIRS = "turno/store/host.py"
 TRANSACTIONAL = "issue 15: rolled back means never there"
 HOST = "issue 15: under the host's role, and no other"
@@ -62,7 +62,7 @@ MUTANTS = (
         MANY,
         "CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END",
         "'replayed'",
-        (f"{TESTS}::test_a_key_stands_for_one_request",),
+        (f"{TESTS}::test_a_key_stands_for_one_request[many]",),
     ),
     Mutant(
         "whoever lost the race for a key hears nothing of its job",
@@ -70,7 +70,7 @@ MUTANTS = (
         MANY,
         "    WHERE m.n IS NULL\n    ORDER BY 1;",
         "    WHERE false\n    ORDER BY 1;",
-        (f"{TESTS}::test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job",),
+        (f"{TESTS}::test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job[many]",),
     ),
     Mutant(
         "a key is looked for among all of its user's jobs",
@@ -83,18 +83,18 @@ MUTANTS = (
     Mutant(
         "unique for a while is unique for ever",
         ONE_KEY,
-        INSERT,
+        ONE,
         "    IF p_for IS NOT NULL THEN\n",
         "    IF false THEN\n",
-        (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time",),
+        (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time[one]",),
     ),
     Mutant(
         "unique for a while is not unique",
         ONE_KEY,
-        INSERT,
+        ONE,
         "          AND created_at <= clock_timestamp() - p_for;\n",
         ";\n",
-        (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time",),
+        (f"{TESTS}::test_unique_for_a_while_means_one_job_in_that_time[one]",),
     ),
     Mutant(
         "code may ask for a time in ten years",
@@ -105,10 +105,26 @@ MUTANTS = (
         (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
     ),
     Mutant(
+        "code may ask for one job in ten years",
+        STRICT,
+        ONE,
+        "        IF p_beside AND p_run_at NOT BETWEEN",
+        "        IF false AND p_run_at NOT BETWEEN",
+        (f"{TESTS}::test_what_is_refused_says_what_to_do[far ahead]",),
+    ),
+    Mutant(
+        "whoever enqueues beside holds up POST until it commits",
+        STRICT,
+        ONE,
+        "    IF p_pending_limit IS NOT NULL AND NOT p_beside THEN\n",
+        "    IF p_pending_limit IS NOT NULL THEN\n",
+        (f"{TESTS}::test_a_user_s_turn_is_not_held_until_the_caller_commits",),
+    ),
+    Mutant(
         "in code a user may have any number of jobs open",
         STRICT,
         DOOR,
-        "CASE WHEN p_user IS NOT NULL THEN known.pending_limit END",
+        "CASE WHEN user_id IS NOT NULL THEN target.pending_limit END",
         "NULL::integer",
         (f"{TESTS}::test_a_user_s_open_jobs_are_counted_as_by_post",),
     ),
@@ -124,8 +140,8 @@ MUTANTS = (
         "the hint is sent though nobody wants it",
         TRANSACTIONAL,
         DOOR,
-        "    IF to_run AND current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN\n",
-        "    IF to_run THEN\n",
+        "    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN\n",
+        "    IF true THEN\n",
         (f"{TESTS}::test_a_host_that_commits_very_often_sends_no_hint",),
     ),
     Mutant(

@@ -59,8 +59,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         # The look for an earlier job, under the user's lock, would find most of them.
         Cut(
             TENANT,
-            "        IF p_key IS NOT NULL THEN\n            PERFORM key_expire",
-            "        IF false THEN\n            PERFORM key_expire",
+            "        IF p_key IS NOT NULL THEN\n            IF p_unique_for",
+            "        IF false THEN\n            IF p_unique_for",
         ),
     ),
     "savepoint": (

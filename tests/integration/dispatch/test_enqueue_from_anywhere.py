@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from turno.servers.wait import wait_until
 from turno.tenancy.rights.host_rights import hosts, join_host
 
 ORDERS = {"order_ids": [1], "point_of_sale": 1}
+OTHERS = {"order_ids": [7], "point_of_sale": 1}
 NEXT_DOOR = "suc0002"
 
 
@@ -55,6 +56,13 @@ def erp(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connectio
     with psycopg.connect(url) as session:
         yield session
         session.rollback()
+
+
+def as_one_of_many(
+    session: Any, tenant: str, job_type: str, payload: Any, *, key: str | None = None, **options: Any
+) -> turno.Enqueued:
+    (answer,) = turno.enqueue_many(session, tenant, job_type, [payload], keys=key and [key], **options)
+    return answer
 
 
 def jobs(world: ExampleInstallation) -> list[dict[str, Any]]:
@@ -101,14 +109,17 @@ def test_a_host_that_commits_very_often_sends_no_hint(world: ExampleInstallation
         assert list(listener.notifies(timeout=0.2)) == []
 
 
-def test_a_key_stands_for_one_request(world: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
-    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june") == (first.job_id, False)
+@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+def test_a_key_stands_for_one_request(
+    world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
+) -> None:
+    first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
+    assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june") == (first.job_id, False)
     erp.commit()
     with pytest.raises(turno.NotEnqueued, match=f"'june' stands for another request, that of job {first.job_id}"):
-        turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[7], point_of_sale=1, key="june")
+        enqueue(erp, "suc0001", "batch_invoicing", OTHERS, key="june")
     erp.rollback()
-    elsewhere = turno.enqueue(erp, NEXT_DOOR, "batch_invoicing", ORDERS, key="june")
+    elsewhere = enqueue(erp, NEXT_DOOR, "batch_invoicing", ORDERS, key="june")
     assert elsewhere.is_new
     assert len(jobs(world)) == 1
 
@@ -119,14 +130,15 @@ def test_a_key_that_was_used_by_post_answers_its_job(world: ExampleInstallation,
     assert answer == (posted, False)
 
 
+@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
 def test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job(
-    world: ExampleInstallation, erp: psycopg.Connection[Any], url: str
+    world: ExampleInstallation, erp: psycopg.Connection[Any], url: str, enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     def again() -> turno.Enqueued:
         with psycopg.connect(url, application_name="second") as session:
-            return turno.enqueue(session, "suc0001", "batch_invoicing", ORDERS, key="june")
+            return enqueue(session, "suc0001", "batch_invoicing", ORDERS, key="june")
 
-    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
+    first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key="june")
     waits = "SELECT FROM pg_stat_activity WHERE application_name = 'second' AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as threads:
         second = threads.submit(again)
@@ -135,16 +147,17 @@ def test_the_second_of_two_with_one_key_waits_for_the_first_and_gets_its_job(
         assert second.result(timeout=20) == (first.job_id, False)
 
 
+@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
 def test_unique_for_a_while_means_one_job_in_that_time(
-    world: ExampleInstallation, erp: psycopg.Connection[Any]
+    world: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
     hour = timedelta(hours=1)
-    first = turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour)
-    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=3600) == (first.job_id, False)
-    assert turno.enqueue(erp, "suc0001", "batch_invoicing", order_ids=[2], point_of_sale=1, unique_for=hour).is_new
+    first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour)
+    assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=3600) == (first.job_id, False)
+    assert enqueue(erp, "suc0001", "batch_invoicing", OTHERS, unique_for=hour).is_new
     erp.commit()
     world.rows("UPDATE background_jobs SET created_at = created_at - interval '1 hour'")
-    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour).is_new
+    assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for=hour).is_new
     erp.commit()
     assert len(jobs(world)) == 3
 
@@ -200,6 +213,7 @@ def test_a_key_costs_no_more_beside_many_jobs(world: ExampleInstallation, unique
         with session.transaction():
             before = tuples(session)
             turno.enqueue_many(session, "suc0001", BatchInvoicing, payloads, keys=keys, unique_for=unique_for)
+            turno.enqueue(session, "suc0001", BatchInvoicing, ORDERS, key=name, unique_for=unique_for)
             return tuples(session) - before
 
     alone = max(read(str(number)) for number in range(7))
@@ -210,8 +224,20 @@ def test_a_key_costs_no_more_beside_many_jobs(world: ExampleInstallation, unique
 def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any]) -> None:
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(20)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
-    with pytest.raises(turno.NotEnqueued, match=r"'ana' would have more than 20 jobs open.*MAX_PENDING_JOBS_PER_USER"):
-        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
+    for enqueue in (turno.enqueue, as_one_of_many):
+        full = pytest.raises(
+            turno.NotEnqueued, match=r"'ana' would have more than 20 jobs open.*MAX_PENDING_JOBS_PER_USER"
+        )
+        with full, erp.transaction():
+            enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
+
+
+def test_a_user_s_turn_is_not_held_until_the_caller_commits(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
+    # POST, which takes that turn, would wait for it until its lock_timeout.
+    assert world.enqueue(OTHERS, user_id="ana", pending_limit=20)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -231,9 +257,10 @@ def test_what_is_refused_says_what_to_do(world: ExampleInstallation, erp: psycop
     options, told = REFUSED[case]
     tenant = options.get("tenant", "suc0001")
     rest = {name: value for name, value in options.items() if name != "tenant"}
-    with pytest.raises(turno.NotEnqueued, match=told):
-        turno.enqueue(erp, tenant, "batch_invoicing", ORDERS, **rest)
-    erp.rollback()
+    for enqueue in (turno.enqueue, as_one_of_many):
+        with pytest.raises(turno.NotEnqueued, match=told):
+            enqueue(erp, tenant, "batch_invoicing", ORDERS, **rest)
+        erp.rollback()
     assert jobs(world) == []
 
 
@@ -284,7 +311,7 @@ def test_no_login_of_turno_s_own_is_a_host(world: ExampleInstallation, part: str
     own = {"handler": world.one.handler_role, "api": world.one.api_role, "report": world.rows(report)[0]["report_role"]}
     role = (known | own)[part]
     may = "SELECT has_function_privilege(%s, p.oid, 'EXECUTE') AS may FROM pg_proc p WHERE p.proname = ANY (%s)"
-    doors = ["enqueue", "enqueue_many", "jobs_accept", "jobs_enqueue", "jobs_insert"]
+    doors = ["enqueue", "enqueue_many", "enqueue_target", "jobs_enqueue", "jobs_insert"]
     found = world.rows(may, role, doors)
     assert len(found) == 3 + 2 * len(world.tenants)
     assert not any(row["may"] for row in found)

@@ -22,7 +22,9 @@ _CLAIM_STEPS = frozenset({"due_of_each", "goes_before", "make_ready", "tenant_ro
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
 
 # Called by `enqueue` and `enqueue_many` alone.
-_ENQUEUE_STEPS = frozenset({"jobs_accept", "not_enqueued", "backend_now", "caller_may_use"})
+_ENQUEUE_STEPS = frozenset(
+    {"enqueue_target", "refuse_verdict", "hint_at_commit", "not_enqueued", "backend_now", "caller_may_use"}
+)
 
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
@@ -125,8 +127,8 @@ TENANT = Matrix(
         "effect_settle": _roles("handler"),
         "effect_call_returned": _roles("handler"),
         "effect_decide": _roles("api"),
-        "job_enqueue": _roles("api"),
-        # Who has them by `turno.enqueue` is the host: control owns that.
+        # Who has these two by `turno.enqueue` is the host: control owns that.
+        "job_enqueue": _roles("api control"),
         "jobs_enqueue": _roles("control"),
         "job_enqueue_child": _roles("handler"),
         "job_cancel": _roles("api"),

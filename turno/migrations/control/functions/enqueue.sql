@@ -5,37 +5,45 @@ CREATE OR REPLACE FUNCTION enqueue(
     tenant text, type text, payload jsonb DEFAULT '{}', run_at timestamptz DEFAULT NULL, priority text DEFAULT 'normal',
     key text DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL, version smallint DEFAULT NULL,
     OUT job_id uuid, OUT is_new boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
+DECLARE
+    target record;
+    made record;
 BEGIN
     IF jsonb_typeof(payload) IS DISTINCT FROM 'object' THEN
         PERFORM not_enqueued('TU012', 'a payload is a JSON object', 'name its fields: {"month": "2026-06"}');
     END IF;
-    SELECT e.job_id, e.is_new INTO job_id, is_new
-    FROM jobs_accept(tenant, type, ARRAY[payload], run_at, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END,
-                     unique_for, user_id, version) AS e;
+    target := enqueue_target(tenant, type, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END, unique_for);
+    EXECUTE format('SELECT job_id, verdict FROM %I.job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,NULL,$10,NULL,NULL,NULL,$11,NULL,'
+                   '$12,true)', target.schema)
+        INTO made
+        USING type, coalesce(version, target.version), target.queue, target.backend, target.band, target.max_attempts,
+              payload, coalesce(user_id, 'application'), run_at, key,
+              CASE WHEN user_id IS NOT NULL THEN target.pending_limit END, unique_for;
+    is_new := made.verdict = 'accepted';
+    IF NOT is_new THEN
+        PERFORM refuse_verdict(made.verdict, made.job_id, key, user_id, target.pending_limit, run_at);
+    ELSIF run_at IS NULL OR run_at <= clock_timestamp() THEN
+        PERFORM hint_at_commit();
+    END IF;
+    job_id := made.job_id;
 END $$;
 
--- A refusal of what the caller can change, with what to do about it.
-CREATE OR REPLACE FUNCTION not_enqueued(p_code text, p_message text, p_hint text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION '%', p_message USING ERRCODE = p_code, HINT = p_hint;
-END $$;
-
--- As strict as POST about everything but the payload's fields. Called by the two above it alone, which have pinned the path.
-CREATE OR REPLACE FUNCTION jobs_accept(
-    p_tenant text, p_type text, p_payloads jsonb[], p_run_at timestamptz, p_priority text, p_keys text[],
-    p_unique_for interval, p_user text, p_version smallint)
-RETURNS TABLE (job_id uuid, is_new boolean)
+-- Where a job of this type for this tenant goes, having refused what the caller may not or did not say well: as strict as
+-- POST about everything but the payload's fields. Called by those alone who have pinned the path.
+CREATE OR REPLACE FUNCTION enqueue_target(
+    p_tenant text, p_type text, p_priority text, p_keys text[], p_unique_for interval,
+    OUT schema text, OUT version smallint, OUT queue text, OUT backend text, OUT band smallint, OUT max_attempts integer,
+    OUT pending_limit integer)
 LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
-    own tenants;
-    known handlers;
-    bands CONSTANT text[] := '{urgent,normal,low}';
-    made record;
-    to_run boolean := false;
-    answered integer := 0;
+    own record;
 BEGIN
-    SELECT * INTO own FROM tenants t WHERE t.slug = p_tenant AND t.state = 'active';
+    SELECT n.id, n.slug, n.schema, n.adopted_schema, h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit,
+           backend_now(n.id) AS backend
+    INTO own FROM tenants n LEFT JOIN handlers h ON h.type = p_type WHERE n.slug = p_tenant AND n.state = 'active';
     IF NOT FOUND THEN
         PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(p_tenant, 60)),
                              'make it by `turno tenant add`, or see `turno tenant list`');
@@ -44,61 +52,62 @@ BEGIN
         PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
                              format('GRANT USAGE ON SCHEMA %I to who enqueues for %s', own.adopted_schema, own.slug));
     END IF;
-    SELECT * INTO known FROM handlers h WHERE h.type = p_type;
-    IF NOT FOUND THEN
+    IF own.version IS NULL THEN
         PERFORM not_enqueued('TU011', format('no handler has the type %L', left(p_type, 60)),
             format('known are: %s; `turno migrate` and every worker tell the database what HANDLERS names',
                    coalesce((SELECT string_agg(h.type, ', ' ORDER BY h.type) FROM handlers h), 'none')));
     END IF;
-    IF array_position(bands, p_priority) IS NULL THEN
+    band := array_position('{urgent,normal,low}'::text[], p_priority) - 1;
+    IF band IS NULL THEN
         PERFORM not_enqueued('TU012', format('priority %L is none', left(p_priority, 60)), 'say urgent, normal or low');
     END IF;
     IF p_unique_for <= interval '0' OR p_unique_for > interval '366 days' THEN
         PERFORM not_enqueued('TU012', format('unique_for %L is too short or too long', p_unique_for),
                              'say a time above 0 of at most a year');
     END IF;
-    IF p_keys IS NOT NULL THEN
-        IF cardinality(p_keys) <> cardinality(p_payloads) THEN
-            PERFORM not_enqueued('TU012', format('%s keys for %s payloads', cardinality(p_keys), cardinality(p_payloads)),
-                                 'give each payload its key, or none a key');
-        END IF;
-        IF EXISTS (SELECT FROM unnest(p_keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
-            PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
-                                 'choose another key');
-        END IF;
+    IF p_keys IS NOT NULL AND EXISTS (SELECT FROM unnest(p_keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
+        PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
+                             'choose another key');
     END IF;
-    FOR made IN EXECUTE format('SELECT * FROM %I.jobs_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)', own.schema)
-        USING p_type, coalesce(p_version, known.version), known.queue::text, backend_now(own.id),
-              (array_position(bands, p_priority) - 1)::smallint, known.max_attempts, p_payloads, p_keys,
-              coalesce(p_user, 'application'), p_run_at, p_unique_for,
-              CASE WHEN p_user IS NOT NULL THEN known.pending_limit END
-    LOOP
-        CASE made.verdict
-            WHEN 'conflict' THEN
-                PERFORM not_enqueued('TU013',
-                    format('the key %L stands for another request, that of job %s', p_keys[made.n], made.job_id),
-                    'a new request needs a new key');
-            WHEN 'quota' THEN
-                PERFORM not_enqueued('TU014', format('user %L would have more than %s jobs open', left(p_user, 60),
-                                                     known.pending_limit),
-                                     'let one end, cancel one, or raise MAX_PENDING_JOBS_PER_USER');
-            WHEN 'run_at' THEN
-                PERFORM not_enqueued('TU012', format('run_at %L is too far away', p_run_at),
-                                     'say a time at most a year ahead and a day past');
-            ELSE
-                answered := answered + 1;
-                job_id := made.job_id;
-                is_new := made.verdict = 'accepted';
-                to_run := to_run OR is_new AND coalesce(p_run_at <= clock_timestamp(), true);
-                RETURN NEXT;
-        END CASE;
-    END LOOP;
-    IF answered < cardinality(p_payloads) THEN
-        RAISE serialization_failure USING MESSAGE = 'the job under a key went away meanwhile; try again';
-    END IF;
-    -- Heard when the caller commits, and never if that rolls back. It takes a lock that all commits with a notification
-    -- share: who commits hundreds a second does without, by this setting, and is found by the workers' polling.
-    IF to_run AND current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN
+    schema := own.schema;
+    version := own.version;
+    queue := own.queue;
+    backend := own.backend;
+    max_attempts := own.max_attempts;
+    pending_limit := own.pending_limit;
+END $$;
+
+-- Refuse what the tenant's function would not make.
+CREATE OR REPLACE FUNCTION refuse_verdict(
+    p_verdict text, p_job uuid, p_key text, p_user text, p_pending_limit integer, p_run_at timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    CASE p_verdict
+        WHEN 'conflict' THEN
+            PERFORM not_enqueued('TU013', format('the key %L stands for another request, that of job %s', p_key, p_job),
+                                 'a new request needs a new key');
+        WHEN 'quota' THEN
+            PERFORM not_enqueued('TU014', format('user %L would have more than %s jobs open', left(p_user, 60),
+                                                 p_pending_limit),
+                                 'let one end, cancel one, or raise MAX_PENDING_JOBS_PER_USER');
+        WHEN 'run_at' THEN
+            PERFORM not_enqueued('TU012', format('run_at %L is too far away', p_run_at),
+                                 'say a time at most a year ahead and a day past');
+        ELSE NULL;
+    END CASE;
+END $$;
+
+-- A refusal of what the caller can change, with what to do about it.
+CREATE OR REPLACE FUNCTION not_enqueued(p_code text, p_message text, p_hint text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '%', p_message USING ERRCODE = p_code, HINT = p_hint;
+END $$;
+
+-- Heard when the caller commits, and never if that rolls back. It takes a lock that all commits with a notification
+-- share: who commits hundreds a second does without, by this setting, and is found by the workers' polling.
+CREATE OR REPLACE FUNCTION hint_at_commit() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('turno.notify', true) IS DISTINCT FROM 'off' THEN
         PERFORM pg_notify('turno_jobs', '');
     END IF;
 END $$;

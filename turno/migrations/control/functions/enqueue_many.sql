@@ -5,13 +5,41 @@ CREATE OR REPLACE FUNCTION enqueue_many(
     keys text[] DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL,
     version smallint DEFAULT NULL)
 RETURNS TABLE (job_id uuid, is_new boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
+DECLARE
+    target record;
+    bodies jsonb[];
+    made record;
+    to_run boolean := false;
+    answered integer := 0;
 BEGIN
     IF jsonb_typeof(payloads) IS DISTINCT FROM 'array' OR payloads @? '$[*] ? (@.type() <> "object")' THEN
         PERFORM not_enqueued('TU012', 'payloads are a JSON array of objects', 'name their fields: [{"month": "2026-06"}]');
     END IF;
-    RETURN QUERY SELECT e.job_id, e.is_new FROM jobs_accept(
-        tenant, type,
-        ARRAY(SELECT p.payload FROM jsonb_array_elements(payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n),
-        run_at, priority, keys, unique_for, user_id, version) AS e;
+    bodies := ARRAY(SELECT p.payload FROM jsonb_array_elements(payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
+    target := enqueue_target(tenant, type, priority, keys, unique_for);
+    IF cardinality(keys) <> cardinality(bodies) THEN
+        PERFORM not_enqueued('TU012', format('%s keys for %s payloads', cardinality(keys), cardinality(bodies)),
+                             'give each payload its key, or none a key');
+    END IF;
+    FOR made IN EXECUTE format('SELECT * FROM %I.jobs_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12)', target.schema)
+        USING type, coalesce(version, target.version), target.queue, target.backend, target.band, target.max_attempts,
+              bodies, keys, coalesce(user_id, 'application'), run_at, unique_for,
+              CASE WHEN user_id IS NOT NULL THEN target.pending_limit END
+    LOOP
+        PERFORM refuse_verdict(made.verdict, made.job_id, keys[made.n], user_id, target.pending_limit, run_at)
+        WHERE made.verdict <> 'accepted';
+        answered := answered + 1;
+        job_id := made.job_id;
+        is_new := made.verdict = 'accepted';
+        to_run := to_run OR is_new AND coalesce(run_at <= clock_timestamp(), true);
+        RETURN NEXT;
+    END LOOP;
+    IF answered < cardinality(bodies) THEN
+        RAISE serialization_failure USING MESSAGE = 'the job under a key went away meanwhile; try again';
+    END IF;
+    IF to_run THEN
+        PERFORM hint_at_commit();
+    END IF;
 END $$;

@@ -1,12 +1,13 @@
--- accepted: a new job.  replayed: the first job under this key, with the same body.
--- conflict: the key was used with another body.  quota: the user has enough jobs waiting.
--- limit: the user or the tenant has had enough today; `exceeded` says of what, and `retry_in` after how many seconds
--- there is room again.
+-- One job, from POST, from another job, or (p_beside) from the application in a transaction of its own.
+--   accepted: a new job.  replayed: the first job under this key, with the same body.
+--   conflict: the key was used with another body.  quota: the user has enough jobs waiting.
+--   limit: the user or the tenant has had enough today; `exceeded` says of what, and `retry_in` after how many seconds
+--   there is room again.  run_at: only beside, more than a year ahead or a day past; POST has checked that before.
 CREATE OR REPLACE FUNCTION job_enqueue(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
     p_payload jsonb, p_user text, p_run_at timestamptz, p_expires_at timestamptz,
     p_idempotency_key text, p_correlation_id text, p_trace_context text, p_parent uuid, p_pending_limit integer,
-    p_day_limits bigint[] DEFAULT NULL, p_unique_for interval DEFAULT NULL)
+    p_day_limits bigint[] DEFAULT NULL, p_unique_for interval DEFAULT NULL, p_beside boolean DEFAULT false)
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
@@ -15,25 +16,32 @@ DECLARE
     due timestamptz := coalesce(p_run_at, clock_timestamp());
     p_key text := coalesce(p_idempotency_key, CASE WHEN p_unique_for IS NOT NULL THEN payload_key(p_payload) END);
     asked bytea := CASE WHEN p_key IS NOT NULL THEN asked_hash(p_payload, p_priority, p_run_at, p_expires_at) END;
-    first background_jobs;
+    first_hash bytea;
     taken record;
 BEGIN
-    IF p_pending_limit IS NOT NULL THEN
-        -- One user's submissions take turns, or two at once would both see room for one.
+    IF p_pending_limit IS NOT NULL AND NOT p_beside THEN
+        -- One user's submissions take turns, or two at once would both see room for one. Beside others a turn would hold
+        -- up POST for as long as the caller's transaction stays open.
         PERFORM pg_advisory_xact_lock(own_tenant, hashtext(p_user));
     END IF;
     LOOP
         IF p_key IS NOT NULL THEN
-            PERFORM key_expire(p_user, p_type, ARRAY[p_key], p_unique_for);
-            SELECT * INTO first FROM background_jobs
+            IF p_unique_for IS NOT NULL THEN
+                PERFORM key_expire(p_user, p_type, ARRAY[p_key], p_unique_for);
+            END IF;
+            SELECT id, payload_hash INTO job_id, first_hash FROM background_jobs
             -- As a range, in the order of its own index: see jobs_enqueue.
             WHERE user_id = p_user AND type = p_type AND idempotency_key BETWEEN p_key AND p_key
             ORDER BY idempotency_key LIMIT 1;
             IF FOUND THEN
-                job_id := first.id;
-                verdict := CASE WHEN first.payload_hash = asked THEN 'replayed' ELSE 'conflict' END;
+                verdict := CASE WHEN first_hash = asked THEN 'replayed' ELSE 'conflict' END;
                 EXIT;
             END IF;
+        END IF;
+        IF p_beside AND p_run_at NOT BETWEEN clock_timestamp() - interval '1 day'
+                                    AND clock_timestamp() + interval '366 days' THEN
+            verdict := 'run_at';
+            EXIT;
         END IF;
         IF p_pending_limit IS NOT NULL AND quota_reached(p_user, p_pending_limit) THEN
             verdict := 'quota';
@@ -48,14 +56,41 @@ BEGIN
                 EXIT;
             END IF;
         END IF;
-        SELECT i.job_id INTO job_id FROM jobs_insert(
-            p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, ARRAY[p_payload], ARRAY[p_key],
-            ARRAY[asked], p_user, due, p_expires_at, p_correlation_id, p_trace_context, p_parent) AS i;
+        INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
+                                     trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
+        VALUES (p_type, p_version, p_queue, p_priority, p_payload, asked, p_user, p_correlation_id,
+                p_trace_context, p_key, p_max_attempts, due, p_expires_at, p_parent)
+        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id INTO job_id;
         IF FOUND THEN
+            INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt)
+            VALUES (job_enqueue.job_id, own_tenant, p_queue, p_type, p_version, p_priority, due,
+                    CASE WHEN due > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, 0);
             verdict := 'accepted';
             EXIT;
         END IF;
         -- Somebody who takes no turns, having no limit, was faster with this key: look again.
     END LOOP;
     RETURN NEXT;
+END $$;
+
+-- What tells whether two requests under one key ask for the same thing.
+CREATE OR REPLACE FUNCTION asked_hash(p_payload jsonb, p_priority smallint, p_run_at timestamptz, p_expires_at timestamptz)
+RETURNS bytea LANGUAGE sql STABLE
+RETURN sha256(convert_to(concat_ws(E'\n', p_priority, coalesce(extract(epoch FROM p_run_at), 0),
+                                   coalesce(extract(epoch FROM p_expires_at), 0), p_payload), 'UTF8'));
+
+-- The key of a job that is to be unique for a while and was given none: its payload.
+CREATE OR REPLACE FUNCTION payload_key(p_payload jsonb) RETURNS text LANGUAGE sql STABLE
+RETURN 'payload:' || encode(sha256(convert_to(p_payload::text, 'UTF8')), 'hex');
+
+-- A key that was to hold for a while only is free again after that; without p_for it holds for as long as its job is kept.
+CREATE OR REPLACE FUNCTION key_expire(p_user text, p_type text, p_keys text[], p_for interval) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_for IS NOT NULL THEN
+        UPDATE background_jobs SET idempotency_key = NULL
+        WHERE user_id = p_user AND type = p_type AND idempotency_key = ANY (p_keys)
+          AND created_at <= clock_timestamp() - p_for;
+    END IF;
 END $$;

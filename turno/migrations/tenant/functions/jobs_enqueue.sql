@@ -1,4 +1,4 @@
--- Jobs of one type, at the word of code that is trusted to ask for any number: each with its id, in their order.
+-- Many jobs of one type (job_enqueue is for one), at the word of code that is trusted to ask for any number: each with its id, in their order.
 --   accepted: a new job.  replayed: the job that is there under this key.  conflict: the key stands for another request.
 --   quota: none was made, or its user would have more than p_pending_limit open.
 --   run_at: none was made, because it is more than a year ahead or a day past.
@@ -54,14 +54,14 @@ BEGIN
     IF keys IS NULL THEN
         RETURN QUERY SELECT i.n, i.job_id, 'accepted' FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, p_payloads, NULL, NULL,
-            p_user, due, NULL, NULL, NULL, NULL) AS i;
+            p_user, due) AS i;
         RETURN;
     END IF;
     IF wanted > 0 THEN
         SELECT array_agg(fresh.n[i.n]), array_agg(i.job_id) INTO made_n, made_id
         FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, fresh.payloads, fresh.keys, fresh.hashes,
-            p_user, due, NULL, NULL, NULL, NULL) AS i;
+            p_user, due) AS i;
     END IF;
     -- A key may have come twice, or somebody was faster with it and has committed: then its job is that one.
     RETURN QUERY
@@ -75,4 +75,31 @@ BEGIN
                         ORDER BY b.idempotency_key LIMIT 1) AS j
     WHERE m.n IS NULL
     ORDER BY 1;
+END $$;
+
+-- Insert jobs of one type, in step with their keys, and a ticket for each. One whose key is taken is left out; `n` says
+-- which of them each new job is.
+CREATE OR REPLACE FUNCTION jobs_insert(
+    p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
+    p_payloads jsonb[], p_keys text[], p_hashes bytea[], p_user text, p_due timestamptz)
+RETURNS TABLE (n bigint, job_id uuid) LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+    WITH wanted AS MATERIALIZED (
+        SELECT turno.uuid_v7() AS id, w.payload, w.key, w.hash, w.n
+        FROM unnest(p_payloads, p_keys, p_hashes) WITH ORDINALITY AS w (payload, key, hash, n)
+    ), made AS (
+        INSERT INTO background_jobs (id, type, version, queue, priority, payload, payload_hash, user_id,
+                                     idempotency_key, max_attempts, run_at)
+        SELECT w.id, p_type, p_version, p_queue, p_priority, w.payload, w.hash, p_user, w.key, p_max_attempts, p_due
+        FROM wanted w
+        ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id
+    ), offered AS (
+        INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt)
+        SELECT m.id, turno.tenant_of(current_user), p_queue, p_type, p_version, p_priority, p_due,
+               CASE WHEN p_due > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, 0
+        FROM made m
+    )
+    SELECT w.n, w.id FROM made m JOIN wanted w USING (id) ORDER BY w.n;
 END $$;

@@ -14,9 +14,8 @@ CREATE TABLE background_jobs (
     type                turno.type_name NOT NULL,
     version             smallint NOT NULL,
     queue               turno.queue_name NOT NULL,
-    priority            smallint NOT NULL CHECK (priority BETWEEN 0 AND 2),
-    status              text NOT NULL DEFAULT 'pending'
-                        CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
+    priority            smallint NOT NULL,
+    status              turno.job_status NOT NULL DEFAULT 'pending',
     -- Why the job has this status: rescued, parked for a person, expired, cancelled by whom.
     reason              turno.job_words,
     payload             turno.job_payload NOT NULL,
@@ -30,10 +29,10 @@ CREATE TABLE background_jobs (
     idempotency_key     turno.idempotency_key,
     -- attempt is the ordinal of the latest run and only grows. Of those runs, errors count
     -- against max_attempts and crashes against three; a run handed back counts as neither.
-    attempt             integer NOT NULL DEFAULT 0 CHECK (attempt >= 0),
-    errors              integer NOT NULL DEFAULT 0 CHECK (errors >= 0),
-    crashes             integer NOT NULL DEFAULT 0 CHECK (crashes >= 0),
-    max_attempts        integer NOT NULL CHECK (max_attempts > 0),
+    attempt             integer NOT NULL DEFAULT 0,
+    errors              integer NOT NULL DEFAULT 0,
+    crashes             integer NOT NULL DEFAULT 0,
+    max_attempts        integer NOT NULL,
     run_at              turno.due_time NOT NULL DEFAULT clock_timestamp(),
     expires_at          turno.expiry_time,
     created_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -44,11 +43,12 @@ CREATE TABLE background_jobs (
     -- The one job that a retry or a replay made of this one; set once.
     successor_id        uuid,
     revision            integer NOT NULL DEFAULT 1,
-    CHECK ((status IN ('completed', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
+    -- Few and short, because each statement that writes the table reads them anew.
+    CHECK ((status = 'pending' OR status = 'running') = (finished_at IS NULL)),
     CHECK (status <> 'running' OR started_at IS NOT NULL AND attempt > 0),
     CHECK (result IS NULL OR status = 'completed'),
     CHECK (status <> 'failed' OR error IS NOT NULL),
-    CHECK (errors + crashes <= attempt)
+    CHECK (errors >= 0 AND crashes >= 0 AND errors + crashes <= attempt AND max_attempts > 0 AND priority BETWEEN 0 AND 2)
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX background_jobs_once ON background_jobs (user_id, type, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
