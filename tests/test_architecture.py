@@ -105,6 +105,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.jobs",
         "turno.store.api",
         "turno.store.operator",
+        "turno.store.outage",
         "turno.store.refusals",
         "turno.queues.interface",
         "turno.dispatch",

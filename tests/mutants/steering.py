@@ -5,6 +5,10 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 ROLES = "tests/integration/web/test_operator_roles.py"
+STEERING = "tests/integration/store/test_steering.py"
+ON_RECORD = "section 9: an audit of operator actions"
+DRY = "house 6: a dry run changes nothing"
+COMPANIES = "an operator of one company never changes another's"
 BY_ROLE = "feature 49 and section 9: read-only, operator and admin roles, per company"
 
 MUTANTS = (
@@ -26,5 +30,77 @@ MUTANTS = (
             f"{ROLES}::test_an_operator_of_another_company_finds_no_tenant[operator]",
             f"{ROLES}::test_who_operates_one_company_is_a_user_in_the_tenants_of_another",
         ),
+    ),
+    Mutant(
+        "a dry run of a command is committed",
+        DRY,
+        "turno/dispatch/dispatcher.py",
+        "            if dry_run:\n                raise psycopg.Rollback\n",
+        "",
+        (f"{STEERING}::test_a_dry_run_changes_nothing_and_counts_what_the_command_then_does[retry]",),
+    ),
+    Mutant(
+        "a command is not on record",
+        ON_RECORD,
+        "turno/migrations/tenant/functions/jobs_command.sql",
+        "    IF changed > 0 THEN\n",
+        "    IF false THEN\n",
+        (f"{STEERING}::test_a_retry_across_tenants_is_counted_hinted_at_and_on_record",),
+    ),
+    Mutant(
+        "a setting is changed and nobody knows by whom",
+        ON_RECORD,
+        "turno/migrations/control/functions/audit_change.sql",
+        "coalesce(nullif(current_setting('turno.actor', true), ''), session_user)",
+        "session_user",
+        (f"{STEERING}::test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them",),
+    ),
+    Mutant(
+        "the operator may rewrite the audit",
+        ON_RECORD,
+        "turno/tenancy/rights/grants.py",
+        '"operator_audit": _may(owners="INSERT", operator="SELECT"),',
+        '"operator_audit": _may(owners="INSERT", operator=_READ_WRITE),',
+        (f"{STEERING}::test_the_audit_is_append_only_for_the_operator[DELETE FROM operator_audit]",),
+    ),
+    Mutant(
+        "a command finds every company's jobs",
+        COMPANIES,
+        "turno/store/operator/job_search.py",
+        "    (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s::text[]))\n",
+        "    true\n",
+        (f"{STEERING}::test_an_operator_of_one_company_changes_nothing_of_another",),
+    ),
+    Mutant(
+        "a tenant of another company is set",
+        COMPANIES,
+        "turno/store/operator/run_time_settings.py",
+        "n.state = 'active' AND (%(companies)s::text[] IS NULL\"\n",
+        "n.state = 'active' AND (true OR %(companies)s::text[] IS NULL\"\n",
+        (f"{STEERING}::test_an_operator_of_one_company_changes_nothing_of_another",),
+    ),
+    Mutant(
+        "what a worker has is put off",
+        "section 3: every transition has its guard",
+        "turno/migrations/tenant/functions/job_reorder.sql",
+        "    ELSIF job.status = 'running' OR claimed THEN\n",
+        "    ELSIF false THEN\n",
+        (f"{STEERING}::test_what_a_worker_has_keeps_its_place_and_is_refused_by_name",),
+    ),
+    Mutant(
+        "a job in doubt is run by the clock",
+        "section 6: unknown parks the job for a person",
+        "turno/migrations/tenant/functions/job_reorder.sql",
+        "    ELSIF p_run_at IS NOT NULL AND job.run_at = 'infinity' THEN\n",
+        "    ELSIF false THEN\n",
+        (f"{STEERING}::test_a_job_that_waits_for_a_person_is_not_run_by_the_clock",),
+    ),
+    Mutant(
+        "one locked job ends a tenant's command",
+        "promise 9: one tenant's trouble stays that tenant's",
+        "turno/migrations/tenant/functions/jobs_command.sql",
+        "        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN\n",
+        "        EXCEPTION WHEN deadlock_detected THEN\n",
+        (f"{STEERING}::test_one_job_that_somebody_has_locked_is_left_and_the_others_go_on",),
     ),
 )

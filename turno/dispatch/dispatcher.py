@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,17 +11,19 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from turno import crash_points
 from turno.errors import RateLimited
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import JobRef, Priority
+from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
-from turno.store.api.commands import CANCEL, ENQUEUE, RETRY, NewJob
+from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, NewJob
 from turno.store.api.effect_review import DECIDE
 from turno.store.api.rate_limits import DayLimits, array
 from turno.store.refusals import named_refusals
-from turno.tenancy.identity.session import call_as_api
+from turno.tenancy.identity.session import as_api, call_as_api
 from turno.tenancy.identity.tenant import Tenant
 
 log = logging.getLogger(__name__)
@@ -113,11 +115,55 @@ class Dispatcher:
             self._announce(tenant.id, row["job_id"])
         return verdict
 
-    def retry(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None) -> Verdict:
+    def command(
+        self,
+        tenant: Tenant,
+        command: OperatorCommand,
+        job_ids: Sequence[UUID],
+        *,
+        by: str,
+        correlation_id: str | None = None,
+        dry_run: bool = False,
+        within_limits: bool = False,
+    ) -> list[CommandAnswer]:
+        """Do what the operator `by` asks of these jobs of a tenant, in one transaction with its row of the audit.
+
+        A dry run is rolled back, so that its answers are those of the command. Retries count against no limit of the
+        jobs' users unless they are to stay `within_limits`.
+        """
+        queue = self._queue_of(tenant)
+        limits = self._day_limits and array(self._day_limits)
+        given = (
+            command.name, list(job_ids), by, queue.name, command.priority, command.run_at, Jsonb(command.detail),
+            correlation_id, self._pending_limit if within_limits else None, limits if within_limits else None,
+        )  # fmt: skip
+        with self._connection() as connection, as_api(connection, tenant) as cursor:
+            answers = [CommandAnswer(**row) for row in cursor.execute(COMMAND, given)]
+            if dry_run:
+                raise psycopg.Rollback
+        if not dry_run:
+            self._tell(queue, tenant, [answer for answer in answers if answer.changed])
+        return answers
+
+    def _tell(self, queue: QueueInterface, tenant: Tenant, changed: Sequence[CommandAnswer]) -> None:
+        """Announce what changed, and hint at what may run now, as far as the queue has a use for it."""
+        for answer in changed:
+            for job_id in filter(None, (answer.job_id, answer.made)):
+                self._announce(tenant.id, job_id)
+        ready = [answer.made or answer.job_id for answer in changed if answer.verdict in {"accepted", "changed"}]
+        for job_id in ready[: queue.useful]:
+            self._hint(queue, tenant, Verdict("accepted", job_id))
+
+    def retry(
+        self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None, by: str | None = None
+    ) -> Verdict:
         """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota.
 
-        Raises RateLimited as `submit` does, for the limits of the old job's user.
+        Raises RateLimited as `submit` does, for the limits of the old job's user. `by` is the operator who asks for it,
+        whoever's job it is, which is then on record.
         """
+        if by is not None:
+            return self._single(tenant, OperatorCommand(name="retry"), job_id, by, correlation_id)
         queue = self._queue_of(tenant)
         with self._connection() as connection:
             asked = (
@@ -136,8 +182,26 @@ class Dispatcher:
                 self._announce(tenant.id, changed)
         return verdict
 
-    def cancel(self, tenant: Tenant, job_id: UUID, *, user_id: str | None, reason: str) -> Verdict:
-        """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown."""
+    def _single(
+        self, tenant: Tenant, command: OperatorCommand, job_id: UUID, by: str, correlation_id: str | None = None
+    ) -> Verdict:
+        asked = self.command(tenant, command, [job_id], by=by, correlation_id=correlation_id, within_limits=True)
+        (answer,) = asked
+        if answer.exceeded is not None and answer.retry_in is not None:
+            raise RateLimited(answer.exceeded, answer.retry_in)
+        if answer.verdict == "locked":
+            raise psycopg.errors.LockNotAvailable("another session has this job's rows")
+        return Verdict(answer.verdict, answer.made or job_id if command.name != "retry" else answer.made)
+
+    def cancel(
+        self, tenant: Tenant, job_id: UUID, *, user_id: str | None, reason: str, by: str | None = None
+    ) -> Verdict:
+        """Cancel a waiting job or ask a running one to stop: cancelled, requested, ended or unknown.
+
+        `by` is the operator who asks for it, as for `retry`.
+        """
+        if by is not None:
+            return self._single(tenant, OperatorCommand(name="cancel"), job_id, by)
         with self._connection() as connection:
             row = call_as_api(connection, tenant, CANCEL, (job_id, user_id, reason))
         if row["verdict"] in {"cancelled", "requested"}:

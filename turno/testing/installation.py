@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
     from turno.tenancy.identity.logins import Logins
 
-CONTROL = ("tickets", "workers", "exec_hosts", "outcomes", "leases")  # emptied between tests, too
+# Emptied between tests, too.
+CONTROL = ("tickets", "workers", "exec_hosts", "outcomes", "leases", "dead_letters", "operator_audit", "job_types")
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}

@@ -162,7 +162,8 @@ def dead_letters(reader: Reader, *, replayed: bool, before: UUID | None, limit: 
         """
         SELECT job_id, type, version, user_id, cause, error, attempts, died_at, replayed_at, replayed_as
         FROM background_jobs_dead_letter
-        WHERE (replayed_at IS NOT NULL) = %(replayed)s AND (%(before)s::uuid IS NULL OR job_id < %(before)s)
+        WHERE (replayed_at IS NOT NULL) = %(replayed)s AND (%(replayed)s OR discarded_at IS NULL)
+          AND (%(before)s::uuid IS NULL OR job_id < %(before)s)
         ORDER BY job_id DESC LIMIT %(limit)s
         """,
         {"replayed": replayed, "before": before, "limit": limit},

@@ -115,7 +115,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
         SET company_id = excluded.company_id, schema = excluded.schema, owner_role = excluded.owner_role,
             handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
             state = 'provisioning', tokens_valid_from = clock_timestamp(),
-            paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, backend = DEFAULT,
+            paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, jobs_per_day = DEFAULT, backend = DEFAULT,
             adopted_schema = NULL, table_owner = NULL, table_rights = NULL
         """,
         [slug, company.id, f"t_{key}", *roles],

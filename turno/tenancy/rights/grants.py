@@ -70,12 +70,14 @@ CONTROL = Matrix(
         "claim_message": _roles("engine"),
         "backend_for": _roles("web operator"),
         "reroute": _roles("operator"),
+        "worker_orders": _roles("engine"),
+        "error_group": _roles("owners"),
     },
     relations={
         "companies": _may(web="SELECT", operator="SELECT"),
         "tenants": _may(web="SELECT", operator="SELECT"),
         "settings": _may(web="SELECT", operator=_READ_WRITE),
-        "job_types": _may(operator=_READ_WRITE),
+        "job_types": _may(owners="SELECT", operator=_READ_WRITE),
         "handlers": _may(operator="SELECT"),
         "workers": _may(operator="SELECT"),
         "exec_hosts": _may(operator="SELECT"),
@@ -88,6 +90,10 @@ CONTROL = Matrix(
         "fairness": _may(operator="SELECT"),
         "jobs_in_review": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
+        "dead_letters": _may(owners=_READ_WRITE),
+        "failed_jobs": _may(operator="SELECT"),
+        "open_jobs": _may(operator="SELECT"),
+        "operator_audit": _may(owners="INSERT", operator="SELECT"),
         "stream_tickets": {},
         "rate_limits": _may(operator="SELECT"),
         "schema_migrations": _may(web="SELECT"),
@@ -95,13 +101,17 @@ CONTROL = Matrix(
     },
     columns={
         ("tenants", column): _may(operator="UPDATE")
-        for column in ("paused_at", "weight", "cap", "backend", "tokens_valid_from")
-    },
-    invokers=frozenset({"uuid_v7"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS,
+        for column in ("paused_at", "weight", "cap", "jobs_per_day", "backend", "tokens_valid_from")
+    }
+    | {("workers", "request"): _may(operator="UPDATE")},
+    invokers=frozenset({"uuid_v7", "error_group"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
         ("outcomes", "all_outcomes"): Policy("r", "true", None),
+        ("dead_letters", "own_dead_letters"): Policy("*", _OWN_ROWS, None),
+        ("operator_audit", "own_audit"): Policy("a", None, _OWN_ROWS),
+        ("operator_audit", "all_audit"): Policy("r", "true", None),
     },
 )
 
@@ -132,6 +142,7 @@ TENANT = Matrix(
         "jobs_enqueue": _roles("control"),
         "job_enqueue_child": _roles("handler"),
         "job_cancel": _roles("api"),
+        "jobs_command": _roles("api"),
         "job_lacks": _roles("api"),
         "job_retry": _roles("api"),
         "notification_read": _roles("api"),

@@ -6,13 +6,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     of_jobs double precision := rate_cost(1, p_limits[1], 86400);
     of_payload double precision := rate_cost(p_bytes, p_limits[3], 86400);
+    of_tenant bigint;
     taken record;
 BEGIN
     taken := rate_take(p_tenant, p_user, 0, of_jobs, of_payload);
     IF taken.exceeded IS NOT NULL THEN
         exceeded := taken.exceeded || '_per_user';
     ELSE
-        taken := rate_take(p_tenant, '', 0, rate_cost(1, p_limits[2], 86400), rate_cost(p_bytes, p_limits[4], 86400));
+        -- An operator's limit for this tenant comes before everybody's.
+        SELECT coalesce(n.jobs_per_day, p_limits[2]) INTO of_tenant FROM tenants n WHERE n.id = p_tenant;
+        taken := rate_take(p_tenant, '', 0, rate_cost(1, of_tenant, 86400), rate_cost(p_bytes, p_limits[4], 86400));
         IF taken.exceeded IS NOT NULL THEN
             exceeded := taken.exceeded || '_per_tenant';
             UPDATE rate_limits SET jobs = jobs - of_jobs, payload = payload - of_payload

@@ -74,6 +74,8 @@ CREATE TABLE tenants (
     weight            smallint NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
     cap               smallint CHECK (cap > 0),
     paused_at         timestamptz,
+    -- Jobs that all its users together may submit a day, in place of MAX_JOBS_PER_DAY_PER_TENANT.
+    jobs_per_day      integer CHECK (jobs_per_day > 0),
     backend           text CHECK (backend IN ('exec', 'pool', 'rabbitmq')),
     -- Passwords are derived from login_epoch; a token issued before tokens_valid_from is refused.
     login_epoch       integer NOT NULL DEFAULT 0,
@@ -95,11 +97,15 @@ CREATE TABLE settings (
         name <> 'queue_canary_percent' OR value ~ '^[0-9]{1,3}$' AND value::integer <= 100)
 );
 
--- What operators decided about a job type; a type without a row runs freely.
+-- What operators decided about a job type; a type without a row runs freely, and a column without a value leaves it to
+-- the code: how long an attempt may take, how many may end in an error, and how long ended jobs are kept.
 CREATE TABLE job_types (
-    type      text PRIMARY KEY,
-    cap       smallint CHECK (cap > 0),
-    paused_at timestamptz
+    type           type_name PRIMARY KEY,
+    cap            smallint CHECK (cap > 0),
+    paused_at      timestamptz,
+    timeout        real CHECK (timeout > 0 AND timeout <= 604800),  -- seconds
+    max_attempts   integer CHECK (max_attempts BETWEEN 1 AND 1000),
+    retention_days integer CHECK (retention_days BETWEEN 1 AND 3650)
 );
 
 -- What the code of each job type says of it, so that whoever enqueues by SQL need not: see ../functions/announce.sql.
@@ -122,6 +128,8 @@ CREATE TABLE workers (
     queues     text[],
     types      text[] NOT NULL DEFAULT '{}',
     versions   smallint[] NOT NULL DEFAULT '{}',
+    -- What an operator asked of it, which it reads with its heartbeat. quiet: it claims nothing more. stop: as by SIGTERM.
+    request    text CHECK (request IN ('quiet', 'stop')),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     alive_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     CHECK (cardinality(types) = cardinality(versions))
@@ -201,6 +209,7 @@ CREATE TABLE rate_limits (
 CREATE TABLE outcomes (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id integer NOT NULL,
+    job_id    uuid,
     type      text NOT NULL,
     outcome   text NOT NULL,
     wait_ms   integer NOT NULL,
@@ -208,6 +217,38 @@ CREATE TABLE outcomes (
     at        timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX outcomes_by_time ON outcomes (at);
+
+-- The jobs that failed for good: what operators look for over all tenants. It goes with the job, whose own schema has
+-- the rest. Closed: somebody replayed it, or said that nobody will.
+CREATE TABLE dead_letters (
+    job_id    uuid PRIMARY KEY,
+    tenant_id integer NOT NULL,
+    type      text NOT NULL,
+    error     text NOT NULL CHECK (length(error) <= 200),  -- as error_group makes it
+    died_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    closed_at timestamptz,
+    closed_as text CHECK (closed_as IN ('replayed', 'discarded')),
+    CHECK ((closed_at IS NULL) = (closed_as IS NULL))
+);
+CREATE INDEX dead_letters_by_time ON dead_letters (died_at, job_id);
+CREATE INDEX dead_letters_open ON dead_letters (tenant_id, died_at) WHERE closed_at IS NULL;
+
+-- What operators changed, by whom and for how many jobs; written in the transaction of the change, by the tenant's
+-- function or by a trigger below, so that no command can forget it. Nobody may change a row.
+CREATE TABLE operator_audit (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at             timestamptz NOT NULL DEFAULT clock_timestamp(),
+    actor          text NOT NULL CHECK (length(actor) BETWEEN 1 AND 255),
+    login          text NOT NULL DEFAULT session_user,
+    action         text NOT NULL,
+    -- Of one tenant, or of what all share: a type, a setting, a worker.
+    tenant_id      integer,
+    subject        text,
+    jobs           integer,
+    detail         jsonb NOT NULL DEFAULT '{}',
+    correlation_id correlation_id
+);
+CREATE INDEX operator_audit_of_tenant ON operator_audit (tenant_id, id);
 
 -- One-use tickets that open a live stream without a header or a cookie; only their hash is stored.
 -- No foreign key to tenants, as in `tickets`: the tenant is looked up when the ticket is used.
@@ -234,6 +275,33 @@ ALTER TABLE outcomes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_outcomes ON outcomes FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
 -- Without a policy row-level security hides every row; the grants decide who may read the table at all.
 CREATE POLICY all_outcomes ON outcomes FOR SELECT USING (true);
+
+ALTER TABLE dead_letters ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_dead_letters ON dead_letters USING (tenant_id = (SELECT tenant_of(current_user)));
+
+ALTER TABLE operator_audit ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_audit ON operator_audit FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
+CREATE POLICY all_audit ON operator_audit FOR SELECT USING (true);
+
+-- Declared for the triggers; its body is in ../functions.
+CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER audit AFTER UPDATE OF paused_at, weight, cap, jobs_per_day, backend, tokens_valid_from ON tenants
+    FOR EACH ROW WHEN (OLD.state = 'active' AND NEW.state = 'active') EXECUTE FUNCTION audit_change();
+CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON job_types FOR EACH ROW EXECUTE FUNCTION audit_change();
+CREATE TRIGGER audit AFTER INSERT OR UPDATE OR DELETE ON settings FOR EACH ROW EXECUTE FUNCTION audit_change();
+CREATE TRIGGER audit AFTER UPDATE OF request ON workers FOR EACH ROW
+    WHEN (OLD.request IS DISTINCT FROM NEW.request) EXECUTE FUNCTION audit_change();
+
+-- The operator's view of what failed, with whose it is.
+CREATE VIEW failed_jobs AS
+SELECT d.job_id, n.slug AS tenant, c.slug AS company, d.type, d.error, d.died_at, d.closed_at, d.closed_as
+FROM dead_letters d JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
+
+-- The operator's view of jobs that wait or run. A parked one, whose run_at is infinite, has none here.
+CREATE VIEW open_jobs AS
+SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type, t.queue, t.priority, t.state, t.backend, t.attempt,
+       CASE WHEN isfinite(t.run_at) THEN t.run_at END AS run_at, t.run_at = 'infinity' AS parked, t.worker_id
+FROM tickets t JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
 
 -- The operator's view of tickets: a view runs as its owner, to whom the policies do not apply.
 CREATE VIEW ticket_counts AS

@@ -23,6 +23,8 @@ BEGIN
                coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
         FROM (SELECT * FROM background_job_attempts
               WHERE job_id = p_job ORDER BY attempt DESC LIMIT 100) AS a;
+        INSERT INTO turno.dead_letters (job_id, tenant_id, type, error)
+        VALUES (p_job, turno.tenant_of(current_user), job.type, turno.error_group(job.error));
     END IF;
     INSERT INTO notifications (job_id, user_id, kind, data)
     SELECT job.id, job.user_id, p_status,
@@ -33,8 +35,8 @@ BEGIN
     INTO ran FROM background_job_attempts WHERE job_id = p_job;
     -- A job that ended while it waited, waited to the end.
     waited_until := CASE WHEN ran.last_start >= job.run_at THEN ran.last_start ELSE job.finished_at END;
-    INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)
-    VALUES (turno.tenant_of(current_user), job.type, p_status,
+    INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms, run_ms)
+    VALUES (turno.tenant_of(current_user), p_job, job.type, p_status,
             -- The time to run may never have come, and int may overflow.
             least(2147483647, 1000 * extract(epoch FROM waited_until - least(job.run_at, waited_until)))::integer,
             least(2147483647, 1000 * extract(epoch FROM coalesce(ran.time, interval '0')))::integer);

@@ -1,5 +1,5 @@
--- Remove ended jobs with all their history, a batch at a time. A failed one stays as long as its
--- dead letter waits for somebody. A job may outlive the one that it continues.
+-- Remove ended jobs with all their history, a batch at a time, after the time that operators set for their type, if they
+-- did. A failed one stays as long as its dead letter waits for somebody. A job may outlive the one that it continues.
 CREATE OR REPLACE FUNCTION job_purge(p_older_than interval, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
@@ -9,8 +9,13 @@ DECLARE
 BEGIN
     SELECT array_agg(id) INTO old FROM (
         SELECT j.id FROM background_jobs j
-        WHERE j.finished_at < clock_timestamp() - p_older_than
-          AND NOT EXISTS (SELECT FROM background_jobs_dead_letter d WHERE d.job_id = j.id AND d.replayed_at IS NULL)
+        WHERE j.finished_at < clock_timestamp() - least(p_older_than, (SELECT min(make_interval(days => t.retention_days))
+                                                                        FROM turno.job_types t))
+          -- What operators keep for longer lies in front, and is walked over.
+          AND j.finished_at < clock_timestamp() - coalesce(
+              (SELECT make_interval(days => t.retention_days) FROM turno.job_types t WHERE t.type = j.type), p_older_than)
+          AND NOT EXISTS (SELECT FROM background_jobs_dead_letter d
+                          WHERE d.job_id = j.id AND d.replayed_at IS NULL AND d.discarded_at IS NULL)
         ORDER BY j.finished_at LIMIT p_limit
         FOR UPDATE SKIP LOCKED) AS batch;
     IF old IS NULL THEN
@@ -31,6 +36,7 @@ BEGIN
     DELETE FROM background_job_checkpoints WHERE job_id = ANY (old);
     DELETE FROM background_job_events WHERE job_id = ANY (old);
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
+    DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
     DELETE FROM notifications WHERE job_id = ANY (old);
     DELETE FROM background_jobs WHERE id = ANY (old);
     RETURN cardinality(old);

@@ -52,6 +52,7 @@ BEGIN
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
+        UPDATE turno.dead_letters d SET closed_at = clock_timestamp(), closed_as = 'replayed' WHERE d.job_id = p_job;
         PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
         verdict := 'accepted';
     END IF;

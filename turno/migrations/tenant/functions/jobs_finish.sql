@@ -31,8 +31,8 @@ BEGIN
                jsonb_build_object('type', e.type, 'reason', NULL, 'done', p.done, 'failed', p.failed, 'total', p.total)
         FROM ended e LEFT JOIN background_job_progress p ON p.job_id = ANY (p_jobs) AND p.job_id = e.id
     ), counted AS (
-        INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)
-        SELECT e.tenant_id, e.type, 'completed',
+        INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms, run_ms)
+        SELECT e.tenant_id, e.id, e.type, 'completed',
                -- The clock may have been set back, and int may overflow.
                least(2147483647, greatest(0, 1000 * extract(epoch FROM e.began - e.run_at)))::integer,
                least(2147483647, 1000 * extract(epoch FROM greatest(interval '0', e.ended - e.began)

@@ -130,6 +130,10 @@ CREATE TABLE background_jobs_dead_letter (
     died_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     replayed_at timestamptz,
     replayed_as uuid,
+    -- An operator said that nobody will replay it: it goes with its job, as a replayed one does.
+    discarded_at timestamptz,
+    discarded_by turno.user_name,
+    CHECK ((discarded_at IS NULL) = (discarded_by IS NULL)),
     CHECK ((replayed_at IS NULL) = (replayed_as IS NULL))
 );
 

@@ -1,0 +1,348 @@
+"""What operators find over all tenants and change there: counted, guarded, audited, and within their companies."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.attempt_here import attempt, claim_here
+from tests.fakes import RecordingQueue
+from tests.misbehaving_handlers import Odd
+from turno.dispatch.command_across import command_across
+from turno.dispatch.dispatcher import Dispatcher
+from turno.jobs.job import Priority
+from turno.jobs.operator_command import CommandReport, OperatorCommand
+from turno.store.operator.audit import list_audit
+from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
+from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
+from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.session import as_api, service_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+    from turno.tenancy.identity.tenant import Tenant
+
+RETRY = OperatorCommand(name="retry")
+DISCARD = OperatorCommand(name="discard")
+CANCEL = OperatorCommand(name="cancel")
+
+
+@pytest.fixture
+def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with service_session(world.logins, world.logins.operator, application="turno-admin") as session:
+        yield session
+
+
+class Steering:
+    """Commands across tenants in the test's own process; `queue` is what they hint to."""
+
+    def __init__(self, world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+        self.world, self.operator, self.queue = world, operator, RecordingQueue()
+
+    def run(self, command: OperatorCommand, wanted: JobsWanted | None = None, **more: Any) -> CommandReport:
+        from contextlib import nullcontext  # noqa: PLC0415
+
+        with service_session(self.world.logins, self.world.logins.web, application="turno-cli") as web:
+            dispatcher = Dispatcher(connection=lambda: nullcontext(web), queue=self.queue, pending_limit=1)
+            directory = Directory(lambda: nullcontext(web))
+            return command_across(
+                self.operator, dispatcher, directory, command, wanted or JobsWanted(), by="eva", **more
+            )
+
+    def audit(self) -> list[tuple[Any, ...]]:
+        rows = list_audit(self.operator)
+        return [(row["actor"], row["action"], row["tenant"], row["jobs"]) for row in reversed(rows)]
+
+
+@pytest.fixture
+def steering(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> Steering:
+    return Steering(world, operator)
+
+
+def failed(world: ExampleInstallation, tenant: Tenant | None = None) -> UUID:
+    """A job that failed for good, as its handler's error has it."""
+    job_id = world.enqueue({"how": "permanent"}, handler=Odd, tenant=tenant)
+    assert attempt(world, job_id)["status"] == "failed"
+    return job_id
+
+
+def statuses(world: ExampleInstallation, tenant: Tenant) -> list[str]:
+    return [row["status"] for row in world.rows("SELECT status FROM background_jobs ORDER BY id", tenant=tenant)]
+
+
+def everything(world: ExampleInstallation) -> list[Any]:
+    """All that a command could change, row for row."""
+    control = [world.rows(f"SELECT * FROM turno.{name} ORDER BY 1") for name in ("tickets", "dead_letters", "outcomes")]  # noqa: S608
+    own = [
+        world.rows(f"SELECT * FROM {name} ORDER BY 1", tenant=tenant)  # noqa: S608
+        for tenant in world.tenants.values()
+        for name in ("background_jobs", "background_jobs_dead_letter", "background_job_events", "notifications")
+    ]
+    return [control, own, world.rows("SELECT * FROM turno.operator_audit")]
+
+
+def test_what_failed_is_found_and_grouped_over_all_tenants(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    jobs = [failed(world, world.one), failed(world, world.other), failed(world, world.other)]
+    waiting = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
+    found = find_jobs(operator, JobsWanted(statuses=("failed",)))
+    assert [(row["job_id"], row["tenant"]) for row in found] == [
+        (jobs[2], "suc0002"), (jobs[1], "suc0002"), (jobs[0], "suc0001")
+    ]  # fmt: skip
+    (group,) = group_jobs(operator, JobsWanted(statuses=("failed",)), "error")
+    assert (group["jobs"], group["tenants"], group["example"]) == (3, 2, jobs[2])
+    everybody = find_jobs(operator, JobsWanted())
+    assert (everybody[0]["job_id"], everybody[0]["status"]) == (waiting, "pending")
+    assert len(everybody) == 4
+    # Page after page.
+    seen, before = [], None
+    while page := find_jobs(operator, JobsWanted(), before=before, limit=1):
+        seen.append(page[0]["job_id"])
+        before = Cursor(page[0]["at"], page[0]["job_id"])
+    assert seen == [row["job_id"] for row in everybody]
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "count"),
+    [
+        ({"types": ("odd",)}, 2),
+        ({"types": ("other",)}, 0),
+        ({"tenants": ("suc0002",)}, 1),
+        ({"companies": ("northwind",)}, 2),
+        ({"companies": ("umbrella",)}, 0),
+        ({"companies": ()}, 0),
+        ({"error": "PermanentFailure"}, 2),
+        ({"error": "Permanent"}, 0),
+        ({"since": datetime.now(UTC) - timedelta(hours=1)}, 2),
+        ({"since": datetime.now(UTC) + timedelta(hours=1)}, 0),
+        ({"until": datetime.now(UTC) - timedelta(hours=1)}, 0),
+    ],
+)
+def test_a_filter_narrows_the_list_and_every_command(steering: Steering, narrowed: dict[str, Any], count: int) -> None:
+    for tenant in (steering.world.one, steering.world.other):
+        failed(steering.world, tenant)
+    wanted = JobsWanted(statuses=("failed",), **narrowed)
+    assert len(find_jobs(steering.operator, wanted)) == count
+    assert steering.run(RETRY, wanted, dry_run=True).changed.total() == count
+
+
+def test_an_error_s_group_leaves_out_what_differs_and_what_is_the_tenant_s(world: ExampleInstallation) -> None:
+    told = """Customer 'Juan' <juan@x.example> owes 12.50 of 2026-11-22T10:00 in 0192d3a4-5b6c-7d8e-9f01-23456789abcd
+second line"""
+    (row,) = world.rows(
+        "SELECT turno.error_group(jsonb_build_object('class', 'Boom', 'message', %s::text)) AS name", told
+    )
+    assert row["name"] == "Boom: Customer … … owes # of #T# in #"
+    (row,) = world.rows(
+        "SELECT turno.error_group(jsonb_build_object('class', repeat('x', 300), 'message', '')) AS name"
+    )
+    assert row["name"] == "x" * 100
+
+
+def test_a_retry_across_tenants_is_counted_hinted_at_and_on_record(steering: Steering) -> None:
+    world = steering.world
+    for tenant in (world.one, world.other, world.other):
+        failed(world, tenant)
+    report = steering.run(RETRY)
+    assert (dict(report.changed), dict(report.tenants)) == ({"accepted": 3}, {"suc0001": 1, "suc0002": 2})
+    assert statuses(world, world.other) == ["failed", "failed", "pending", "pending"]
+    assert sorted(ref.tenant for ref in steering.queue.offered) == ["suc0001", "suc0002", "suc0002"]
+    assert steering.audit() == [("eva", "retry", "suc0001", 1), ("eva", "retry", "suc0002", 2)]
+    # Again there is nothing left, and nothing is on record.
+    assert steering.run(RETRY).changed.total() == 0
+    assert len(steering.audit()) == 2
+    assert [row["closed_as"] for row in find_jobs(steering.operator, JobsWanted(statuses=("failed",)))] == [
+        "replayed"
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        RETRY,
+        DISCARD,
+        CANCEL,
+        OperatorCommand(name="reprioritise", priority=Priority.URGENT),
+        OperatorCommand(name="reschedule", run_at=datetime.now(UTC) + timedelta(hours=1)),
+    ],
+    ids=lambda command: command.name,
+)
+def test_a_dry_run_changes_nothing_and_counts_what_the_command_then_does(
+    steering: Steering, command: OperatorCommand
+) -> None:
+    world = steering.world
+    for tenant in (world.one, world.other):
+        failed(world, tenant)
+        world.enqueue({"how": "ok"}, handler=Odd, tenant=tenant)
+    before = everything(world)
+    tried = steering.run(command, dry_run=True)
+    assert everything(world) == before
+    assert not steering.queue.offered
+    done = steering.run(command)
+    assert done.changed == tried.changed
+    assert done.changed.total() == 2
+    assert [(action, jobs) for _, action, _, jobs in steering.audit()] == [(command.name, 1)] * 2
+
+
+def test_an_operator_of_one_company_changes_nothing_of_another(steering: Steering) -> None:
+    failed(steering.world)
+    steering.world.enqueue({"how": "ok"}, handler=Odd)
+    before = everything(steering.world)
+    foreign = JobsWanted(companies=("umbrella",))
+    for command in (RETRY, DISCARD, CANCEL):
+        assert steering.run(command, foreign).changed.total() == 0
+    assert not set_tenant(steering.operator, "suc0001", {"weight": 3}, by="eva", companies=("umbrella",))
+    assert everything(steering.world) == before
+
+
+def test_what_a_worker_has_keeps_its_place_and_is_refused_by_name(steering: Steering) -> None:
+    world = steering.world
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    claim_here(world, job_id)
+    before = everything(world)
+    with service_session(world.logins, world.logins.web, application="turno-cli") as web, as_api(web, world.one) as api:
+        asked = "SELECT verdict FROM jobs_command(%s, %s, 'eva', 'pool', 0::smallint, NULL, NULL, NULL, NULL, NULL)"
+        for command in ("reprioritise", "reschedule"):
+            assert api.execute(asked, (command, [job_id])).fetchall() == [{"verdict": "running"}]
+    assert everything(world) == before
+
+
+def test_a_job_that_waits_for_a_person_is_not_run_by_the_clock(steering: Steering) -> None:
+    world = steering.world
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    world.rows("UPDATE background_jobs SET run_at = 'infinity'", tenant=world.one)
+    world.rows("UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled' WHERE job_id = %s", job_id)
+    report = steering.run(OperatorCommand(name="reschedule"))
+    assert (report.changed.total(), dict(report.refused)) == (0, {"needs review": 1})
+
+
+def test_a_job_is_run_now_or_later_and_the_ticket_follows(steering: Steering) -> None:
+    world = steering.world
+    later = datetime.now(UTC) + timedelta(hours=1)
+    job_id = world.enqueue({"how": "ok"}, handler=Odd)
+    ticket = "SELECT state, priority, run_at FROM turno.tickets"
+    assert steering.run(OperatorCommand(name="reschedule", run_at=later)).changed == {"changed": 1}
+    assert world.rows(ticket) == [{"state": "scheduled", "priority": 1, "run_at": later}]
+    assert steering.run(OperatorCommand(name="reschedule", run_at=later)).skipped == {"unchanged": 1}
+    assert steering.run(OperatorCommand(name="reprioritise", priority=Priority.URGENT)).changed == {"changed": 1}
+    assert steering.run(OperatorCommand(name="reschedule")).changed == {"changed": 1}
+    (row,) = world.rows(ticket)
+    assert (row["state"], row["priority"]) == ("ready", 0)
+    assert attempt(world, job_id)["status"] == "completed"
+
+
+def test_a_discarded_dead_letter_waits_for_nobody_and_goes_with_its_job(steering: Steering) -> None:
+    world = steering.world
+    kept, job_id = failed(world), failed(world)
+    wanted = JobsWanted(until=datetime.now(UTC) + timedelta(hours=1))
+    world.rows("UPDATE turno.dead_letters SET error = 'Other' WHERE job_id = %s", job_id)
+    assert steering.run(DISCARD, JobsWanted(error="Other")).changed == {"discarded": 1}
+    assert steering.run(DISCARD, JobsWanted(error="Other")).changed.total() == 0
+    assert [row["job_id"] for row in find_jobs(steering.operator, JobsWanted(waiting=True))] == [kept]
+    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'", tenant=world.one)
+    world.engine.execute(f"SELECT {world.one.schema}.job_purge('30 days', 10, false)".encode())
+    assert [row["job_id"] for row in find_jobs(steering.operator, wanted)] == [kept]
+
+
+def test_one_job_that_somebody_has_locked_is_left_and_the_others_go_on(steering: Steering) -> None:
+    world = steering.world
+    locked, free = failed(world), failed(world)
+    with psycopg.connect(world.url) as other:
+        other.execute(f"SELECT FROM {world.one.schema}.background_jobs WHERE id = '{locked}' FOR UPDATE".encode())
+        report = steering.run(RETRY)
+    assert (dict(report.changed), dict(report.refused)) == ({"accepted": 1}, {"locked": 1})
+    assert [row["job_id"] for row in find_jobs(steering.operator, JobsWanted(waiting=True))] == [locked]
+    del free
+
+
+def test_one_tenant_s_trouble_is_told_and_stops_no_other(steering: Steering) -> None:
+    world = steering.world
+    for tenant in (world.one, world.other):
+        failed(world, tenant)
+    rename = "ALTER FUNCTION {}.jobs_command RENAME TO {}"
+    world.rows(rename.format(world.one.schema, "jobs_command_gone"))
+    try:
+        report = steering.run(RETRY)
+    finally:
+        world.rows(f"ALTER FUNCTION {world.one.schema}.jobs_command_gone RENAME TO jobs_command")
+    assert list(report.troubles) == ["suc0001"]
+    assert dict(report.tenants) == {"suc0002": 1}
+
+
+def test_a_limit_ends_a_command_and_says_where_to_go_on(steering: Steering) -> None:
+    for _ in range(3):
+        failed(steering.world)
+    first = steering.run(RETRY, dry_run=True, limit=2)
+    assert (first.changed.total(), first.next_cursor is not None) == (2, True)
+    second = steering.run(RETRY, dry_run=True, limit=2, after=first.next_cursor)
+    assert (second.changed.total(), second.next_cursor) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (RETRY, JobsWanted(statuses=("completed",))),
+        (CANCEL, JobsWanted(statuses=("failed",))),
+        (CANCEL, JobsWanted(error="Boom")),
+        (OperatorCommand(name="reschedule"), JobsWanted(statuses=("running",))),
+    ],
+)
+def test_a_command_of_jobs_in_no_state_for_it_is_refused_with_the_field(
+    steering: Steering, command: OperatorCommand, wanted: JobsWanted
+) -> None:
+    with pytest.raises(ValueError, match=r"^(status|error): "):
+        steering.run(command, wanted)
+
+
+def test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    assert set_tenant(operator, "suc0001", {"weight": 3, "paused": True}, by="eva")
+    assert set_tenant(operator, "suc0001", {"weight": 3}, by="eva")  # changes nothing
+    assert set_tenant(operator, "suc0001", {"weight": 1, "paused": False}, by="eva", companies=["northwind"])
+    set_type(operator, "odd", {"timeout": 7.5, "paused": True}, by="eva")
+    set_type(operator, "odd", {"timeout": None, "paused": False}, by="ben")
+    world.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
+    (worker,) = world.rows("SELECT id FROM turno.workers")
+    assert ask_worker(operator, worker["id"], "quiet", by="eva")
+    operator.execute("UPDATE tenants SET cap = 3 WHERE slug = 'suc0002'")
+    operator.execute("UPDATE tenants SET cap = NULL WHERE slug = 'suc0002'")
+    rows = list(reversed(list_audit(operator)))
+    told = [(row["actor"], row["action"], row["tenant"] or row["subject"], sorted(row["detail"])) for row in rows]
+    login = world.logins.operator
+    assert told == [
+        ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
+        ("eva", "tenant set", "suc0001", ["paused_at", "weight"]),
+        ("eva", "type set", "odd", ["paused_at", "timeout"]),
+        ("ben", "type set", "odd", ["paused_at", "timeout"]),
+        ("eva", "worker", "here:7", ["request"]),
+        (login, "tenant set", "suc0002", ["cap"]),
+        (login, "tenant set", "suc0002", ["cap"]),
+    ]
+    assert [row["id"] for row in list_audit(operator, companies=["umbrella"])] == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE operator_audit SET actor = 'nobody'", "DELETE FROM operator_audit", "TRUNCATE operator_audit",
+                  "INSERT INTO operator_audit (actor, action) VALUES ('nobody', 'x')"]
+)  # fmt: skip
+def test_the_audit_is_append_only_for_the_operator(operator: psycopg.Connection[Any], statement: str) -> None:
+    with pytest.raises(errors.InsufficientPrivilege):
+        operator.execute(statement.encode())
+
+
+def test_a_value_that_cannot_be_is_refused(operator: psycopg.Connection[Any]) -> None:
+    with pytest.raises(errors.CheckViolation):
+        set_tenant(operator, "suc0001", {"weight": 0}, by="eva")
+    with pytest.raises(ValueError, match="expected some of"):
+        set_tenant(operator, "suc0001", {"slug": "x"}, by="eva")
+    with pytest.raises(ValueError, match="expected some of"):
+        set_type(operator, "odd", {}, by="eva")

@@ -1,0 +1,90 @@
+"""An operator's command about the jobs of many tenants: found in the control schema, changed tenant by tenant."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from turno.dispatch.dispatcher import Dispatcher
+from turno.jobs.operator_command import OF_DEAD_LETTERS, CommandReport, OperatorCommand
+from turno.store.operator.job_search import JobsWanted, Target, targets
+from turno.store.outage import in_short, unreachable
+from turno.tenancy.identity.directory import Directory, UnknownTenant
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 200  # jobs of a tenant in one transaction, which holds their locks
+ALL = 1_000_000_000
+
+
+def applicable(command: OperatorCommand, wanted: JobsWanted) -> JobsWanted:
+    """Return which of these jobs the command is about; raises ValueError if their status allows none of it."""
+    if command.name in OF_DEAD_LETTERS:
+        if set(wanted.statuses) - {"failed"}:
+            raise ValueError(f"status: {command.name} is for failed jobs; the others have no dead letter")
+        return replace(wanted, statuses=("failed",), waiting=True)
+    allowed = ("pending", "running") if command.name == "cancel" else ("pending",)
+    if set(wanted.statuses) - set(allowed):
+        raise ValueError(f"status: {command.name} is for jobs that are {' or '.join(allowed)}")
+    if wanted.error is not None:
+        raise ValueError(f"error: {command.name} is for open jobs, which are found by no error")
+    return replace(wanted, statuses=wanted.statuses or allowed)
+
+
+def command_across(
+    operator: psycopg.Connection[Any],
+    dispatcher: Dispatcher,
+    directory: Directory,
+    command: OperatorCommand,
+    wanted: JobsWanted,
+    *,
+    by: str,
+    correlation_id: str | None = None,
+    dry_run: bool = False,
+    after: UUID | None = None,
+    limit: int = ALL,
+    progress: Callable[[CommandReport], None] = lambda _report: None,
+) -> CommandReport:
+    """Do it for each of these jobs that there are now, up to `limit`, and report what was done, skipped and refused.
+
+    Each tenant's jobs are changed in transactions of their own, AT_ONCE jobs at a time, each with its row of the audit.
+    Stopped half-way it is repeated: what was done is not wanted any more. One tenant's trouble is reported, and stops
+    no other's jobs. Raises ValueError as `applicable` does.
+    """
+    report = CommandReport(dry_run=dry_run)
+    seen, last = 0, after
+    for page in targets(operator, applicable(command, wanted), after=after, limit=limit):
+        for slug, job_ids in _by_tenant(page):
+            if slug in report.troubles:
+                continue
+            try:
+                answers = dispatcher.command(
+                    directory.find(slug), command, job_ids, by=by, correlation_id=correlation_id, dry_run=dry_run
+                )
+            except UnknownTenant as error:
+                report.troubles[slug] = str(error)
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                log.warning("%s refused for a tenant: %s", command.name, in_short(error), extra={"tenant": slug})
+                report.troubles[slug] = in_short(error)
+            else:
+                report.add(slug, answers)
+                progress(report)
+        seen, last = seen + len(page), page[-1].job_id
+    if seen >= limit:
+        report.next_cursor = last
+    return report
+
+
+def _by_tenant(page: Iterable[Target]) -> Iterator[tuple[str, list[UUID]]]:
+    of_tenant: defaultdict[str, list[UUID]] = defaultdict(list)
+    for target in page:
+        of_tenant[target.tenant].append(target.job_id)
+    for slug, job_ids in sorted(of_tenant.items()):
+        for first in range(0, len(job_ids), AT_ONCE):
+            yield slug, job_ids[first : first + AT_ONCE]

@@ -1,0 +1,221 @@
+"""Find the jobs of all tenants, as the operator: by what the control schema has of them, and no tenant is asked.
+
+What failed stands in `dead_letters`, what waits or runs in `tickets`, what ended otherwise in `outcomes`, for as long
+as those are kept. A filter by user, correlation id or payload needs the tenants: see `turno.store.api.job_search`.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import islice
+from typing import Any, Literal, LiteralString, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import dict_row
+
+Operator = psycopg.Connection[Any]
+Row = dict[str, Any]
+Source = Literal["failed", "open", "ended"]
+GroupBy = Literal["error", "type", "tenant", "company"]
+
+PAGE = 1000  # jobs that a command reads at a time
+STATUSES = ("pending", "running", "completed", "failed", "cancelled")
+OPEN = {"pending": ("scheduled", "ready"), "running": ("running",)}
+
+
+class Cursor(NamedTuple):
+    """The last job of a page: its moment, and its id."""
+
+    at: datetime
+    job_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsWanted:
+    """Which jobs; an empty sequence leaves a column free, `companies` None means all and is the caller's scope.
+
+    `since` and `until` bound when a job ended, of an open one when it was made. `error` is a group as listed, or its
+    class alone. With `waiting` of the failed ones only those that nobody has replayed or discarded.
+    """
+
+    companies: Collection[str] | None = None
+    tenants: Sequence[str] = ()
+    statuses: Sequence[str] = ()
+    types: Sequence[str] = ()
+    error: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    waiting: bool = False
+
+    @property
+    def sources(self) -> list[Source]:
+        """Return where such jobs stand."""
+        wanted = set(self.statuses or STATUSES)
+        if self.error is not None or self.waiting:
+            wanted &= {"failed"}
+        found: list[tuple[Source, set[str]]] = [
+            ("failed", {"failed"}), ("open", {"pending", "running"}), ("ended", {"completed", "cancelled"})
+        ]  # fmt: skip
+        return [source for source, statuses in found if wanted & statuses]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return what the statements below compare with."""
+        statuses = self.statuses or STATUSES
+        return {
+            "companies": None if self.companies is None else list(self.companies),
+            "tenants": list(self.tenants),
+            "types": list(self.types),
+            "error": self.error,
+            "since": self.since,
+            "until": self.until,
+            "first": self.since and first_id(self.since),
+            "last": self.until and first_id(self.until),
+            "waiting": self.waiting,
+            "states": [state for status in statuses for state in OPEN.get(status, ())],
+            "outcomes": [status for status in statuses if status in {"completed", "cancelled"}],
+        }
+
+
+_SCOPE: LiteralString = """
+    (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s::text[]))
+    AND (%(tenants)s::text[] = '{}' OR tenant = ANY (%(tenants)s::text[]))
+    AND (%(types)s::text[] = '{}' OR type = ANY (%(types)s::text[]))
+"""
+_FROM: dict[Source, LiteralString] = {
+    "failed": """
+    FROM (SELECT job_id, tenant, company, type, 'failed' AS status, error, died_at AS at, closed_as,
+                 NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
+          FROM failed_jobs) AS found
+    WHERE """  # noqa: S608 - made of constants
+    + _SCOPE
+    + """
+      AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
+      AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))
+      AND (NOT %(waiting)s OR closed_as IS NULL)
+    """,
+    "open": """
+    FROM (SELECT job_id, tenant, company, type, CASE state WHEN 'running' THEN 'running' ELSE 'pending' END AS status,
+                 NULL::text AS error, run_at AS at, NULL::text AS closed_as, run_at, priority, parked, state
+          FROM open_jobs) AS found
+    WHERE """  # noqa: S608 - made of constants
+    + _SCOPE
+    + """
+      AND state = ANY (%(states)s::text[])
+      AND (%(first)s::uuid IS NULL OR job_id >= %(first)s) AND (%(last)s::uuid IS NULL OR job_id < %(last)s)
+    """,
+    "ended": """
+    FROM (SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type, o.outcome AS status, NULL::text AS error, o.at,
+                 NULL::text AS closed_as, NULL::timestamptz AS run_at, NULL::smallint AS priority,
+                 NULL::boolean AS parked
+          FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active'
+          JOIN companies c ON c.id = n.company_id WHERE o.job_id IS NOT NULL) AS found
+    WHERE """  # noqa: S608 - made of constants
+    + _SCOPE
+    + """
+      AND status = ANY (%(outcomes)s::text[])
+      AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
+    """,
+}
+_COLUMNS: LiteralString = "job_id, tenant, company, type, status, error, at, closed_as, run_at, priority, parked"
+_BY_TIME: LiteralString = """
+      AND (%(before_at)s::timestamptz IS NULL OR (at, job_id) < (%(before_at)s, %(before_id)s::uuid))
+    ORDER BY at DESC, job_id DESC LIMIT %(limit)s
+"""
+_BY_ID: LiteralString = """
+      AND (%(before_open)s::uuid IS NULL OR job_id < %(before_open)s)
+    ORDER BY job_id DESC LIMIT %(limit)s
+"""
+_IN_ORDER: LiteralString = """
+      AND (%(after)s::uuid IS NULL OR job_id > %(after)s) AND job_id < %(made_before)s
+    ORDER BY job_id LIMIT %(limit)s
+"""
+
+
+def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None = None, limit: int = 50) -> list[Row]:
+    """Return a page of jobs, the latest first: those that ended by their end, open ones by when they were made.
+
+    Each has job_id, tenant, company, type, status, error (its group), at, closed_as (replayed or discarded), and an
+    open one its run_at, priority and whether it is parked for a person.
+    """
+    given = wanted.parameters | {
+        "before_at": before and before.at,
+        "before_id": before and before.job_id,
+        "before_open": before and _before_open(before),
+        "limit": limit,
+    }
+    found = []
+    with operator.transaction(), operator.cursor(row_factory=dict_row) as cursor:
+        for source in wanted.sources:
+            order = _BY_ID if source == "open" else _BY_TIME
+            rows = cursor.execute("SELECT " + _COLUMNS + _FROM[source] + order, given).fetchall()
+            found.append([row | {"at": made_at(row["job_id"])} for row in rows] if source == "open" else rows)
+    ordered = merge(*found, key=lambda row: (row["at"], row["job_id"]), reverse=True)
+    return list(islice(ordered, limit))
+
+
+def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: int = 100) -> list[Row]:
+    """Return the largest groups: `name`, jobs, tenants (how many), first, last, and an `example` with `example_tenant`.
+
+    By `error` only what failed counts. `first` and `last` are ends of what failed or ended, and the times of open jobs.
+    """
+    if by == "error":
+        wanted = replace(wanted, statuses=("failed",))
+    columns: dict[GroupBy, LiteralString] = {"error": "error", "type": "type", "tenant": "tenant", "company": "company"}
+    column = columns[by]
+    if not wanted.sources:
+        return []
+    parts: list[LiteralString] = ["SELECT " + _COLUMNS + _FROM[source] for source in wanted.sources]
+    union: LiteralString = " UNION ALL ".join(parts)
+    statement: LiteralString = (
+        "SELECT " + column + " AS name, count(*) AS jobs, count(DISTINCT tenant) AS tenants, min(at) AS first,"  # noqa: S608
+        " max(at) AS last, (array_agg(job_id ORDER BY job_id DESC))[1] AS example,"
+        " (array_agg(tenant ORDER BY job_id DESC))[1] AS example_tenant"
+        " FROM (" + union + ") AS found GROUP BY " + column + " ORDER BY jobs DESC, name LIMIT %(limit)s"
+    )
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(statement, wanted.parameters | {"limit": limit}).fetchall()
+
+
+class Target(NamedTuple):
+    """A job that a command is to change."""
+
+    job_id: UUID
+    tenant: str
+
+
+def targets(operator: Operator, wanted: JobsWanted, *, after: UUID | None = None, limit: int) -> Iterator[list[Target]]:
+    """Yield, PAGE at a time and in the order of their ids, up to `limit` jobs that were there when it began."""
+    (source,) = wanted.sources
+    row = operator.execute("SELECT clock_timestamp()").fetchone()
+    assert row is not None  # noqa: S101 - a statement without FROM returns a row
+    statement: LiteralString = "SELECT job_id, tenant" + _FROM[source] + _IN_ORDER
+    while limit > 0:
+        asked = min(limit, PAGE)
+        given = wanted.parameters | {"after": after, "made_before": first_id(row[0]), "limit": asked}
+        page = [Target(*found) for found in operator.execute(statement, given).fetchall()]
+        if page:
+            yield page
+        if len(page) < asked:
+            return
+        after, limit = page[-1].job_id, limit - len(page)
+
+
+def first_id(moment: datetime) -> UUID:
+    """Return the least id that a job made at this moment can have: ids begin with their milliseconds."""
+    milliseconds = -(-int((moment - _EPOCH) / timedelta(microseconds=1)) // 1000)
+    return UUID(int=max(0, milliseconds) << 80)
+
+
+def made_at(job_id: UUID) -> datetime:
+    """Return when a job was made, by its id."""
+    return _EPOCH + timedelta(milliseconds=job_id.int >> 80)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _before_open(before: Cursor) -> UUID:
+    return before.job_id if made_at(before.job_id) == before.at else first_id(before.at)

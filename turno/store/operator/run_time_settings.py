@@ -1,0 +1,134 @@
+"""What operators set while everything runs: of tenants, of job types, and of workers. Each change is audited."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from turno.store.operator.audit import speak_for
+
+Operator = psycopg.Connection[Any]
+Row = dict[str, Any]
+
+# What may be set, by its name: the column, or for `paused` a moment. None takes a value away.
+TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend")
+TYPE_SETTINGS = ("paused", "cap", "timeout", "max_attempts", "retention_days")
+
+_TENANTS: LiteralString = """
+SELECT n.slug AS tenant, c.slug AS company, n.paused_at, n.weight, n.cap, n.jobs_per_day, n.backend,
+       coalesce(f.waiting, 0) AS waiting, coalesce(f.running, 0) AS running,
+       extract(epoch FROM f.oldest_wait)::float8 AS oldest_wait, coalesce(f.ended, 0) AS ended,
+       f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
+FROM tenants n JOIN companies c ON c.id = n.company_id LEFT JOIN fairness f ON f.tenant_id = n.id
+WHERE n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s::text[]))
+"""
+
+
+def list_tenants(
+    operator: Operator, *, companies: Collection[str] | None = None, after: str = "", limit: int = 1000
+) -> list[Row]:
+    """Return active tenants in the order of their slugs, with their settings and their share of the last minutes."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(
+            _TENANTS + "AND n.slug > %(after)s ORDER BY n.slug LIMIT %(limit)s",
+            {"companies": None if companies is None else list(companies), "after": after, "limit": limit},
+        )
+        return cursor.fetchall()
+
+
+def show_tenant(operator: Operator, slug: str, *, companies: Collection[str] | None = None) -> Row | None:
+    """Return one active tenant as `list_tenants` does, or None."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(
+            _TENANTS + "AND n.slug = %(slug)s",
+            {"companies": None if companies is None else list(companies), "slug": slug},
+        )
+        return cursor.fetchone()
+
+
+def set_tenant(
+    operator: Operator, slug: str, changes: Mapping[str, Any], *, by: str, companies: Collection[str] | None = None
+) -> bool:
+    """Set some of TENANT_SETTINGS of an active tenant; False if there is none, or it is of no such company.
+
+    A change of `backend` moves no waiting job: `turno.store.operator.routing.reroute` does. Raises psycopg.errors'
+    CheckViolation for a value that the database refuses.
+    """
+    with operator.transaction():
+        speak_for(operator, by)
+        statement = sql.SQL(
+            "UPDATE tenants n SET {} WHERE n.slug = %(slug)s AND n.state = 'active' AND (%(companies)s::text[] IS NULL"
+            " OR EXISTS (SELECT FROM companies c WHERE c.id = n.company_id AND c.slug = ANY (%(companies)s::text[])))"
+        ).format(_assignments(changes, TENANT_SETTINGS))
+        given = {"slug": slug, "companies": None if companies is None else list(companies)} | dict(changes)
+        return operator.execute(statement, given).rowcount == 1
+
+
+def list_types(operator: Operator) -> list[Row]:
+    """Return what operators set of each type: type, paused_at, cap, timeout, max_attempts, retention_days."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            "SELECT type, paused_at, cap, timeout::float8, max_attempts, retention_days FROM job_types ORDER BY type"
+        ).fetchall()
+
+
+def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, by: str) -> None:
+    """Set some of TYPE_SETTINGS of a job type, of every tenant; raises CheckViolation as `set_tenant` does.
+
+    A worker takes the time limit over with its next heartbeat, the others count at once.
+    """
+    with operator.transaction():
+        speak_for(operator, by)
+        assignments = _assignments(changes, TYPE_SETTINGS, "job_types.")
+        columns = {("paused_at" if name == "paused" else name): name for name in changes}
+        paused = sql.SQL("CASE WHEN %(paused)s THEN clock_timestamp() END")
+        statement = sql.SQL(
+            "INSERT INTO job_types (type, {}) VALUES (%(type)s, {}) ON CONFLICT (type) DO UPDATE SET {}"
+        )
+        values = [paused if name == "paused" else sql.Placeholder(name) for name in columns.values()]
+        names, given = sql.SQL(", ").join(map(sql.Identifier, columns)), sql.SQL(", ").join(values)
+        operator.execute(statement.format(names, given, assignments), {"type": job_type} | dict(changes))
+
+
+def list_workers(operator: Operator) -> list[Row]:
+    """Return the workers that were not declared dead, the most silent first, each with what runs on it.
+
+    Each has id, host, pid, backend, queues, types, started_at, silent (seconds), request (quiet, stop or None), and
+    `running`: its claimed jobs with their tenant and type.
+    """
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            """
+            SELECT w.id, w.host, w.pid, w.backend, w.queues, w.types, w.started_at, w.request,
+                   round(extract(epoch FROM clock_timestamp() - w.alive_at), 1)::float8 AS silent,
+                   coalesce((SELECT jsonb_agg(to_jsonb(o))
+                             FROM (SELECT o.job_id, o.tenant, o.type FROM open_jobs o
+                                   WHERE o.state = 'running' AND o.worker_id = w.id LIMIT 100) AS o), '[]') AS running
+            FROM workers w ORDER BY w.alive_at
+            """
+        ).fetchall()
+
+
+def ask_worker(operator: Operator, worker: UUID, request: str | None, *, by: str) -> bool:
+    """Ask a worker to be `quiet`, that is to claim nothing more, to `stop`, or with None to go on; False if it is gone.
+
+    It hears of it with its next heartbeat. A stop cannot be taken back once it was heard.
+    """
+    with operator.transaction():
+        speak_for(operator, by)
+        return operator.execute("UPDATE workers SET request = %s WHERE id = %s", (request, worker)).rowcount == 1
+
+
+def _assignments(changes: Mapping[str, Any], known: Collection[str], table: LiteralString = "n.") -> sql.Composed:
+    if not changes or not set(changes) <= set(known):
+        raise ValueError(f"expected some of {', '.join(known)}, not {', '.join(sorted(changes)) or 'none'}")
+    paused = sql.SQL("paused_at = CASE WHEN %(paused)s THEN coalesce({}paused_at, clock_timestamp()) END").format(
+        sql.SQL(table)
+    )
+    return sql.SQL(", ").join(
+        paused if name == "paused" else sql.SQL("{} = {}").format(sql.Identifier(name), sql.Placeholder(name))
+        for name in changes
+    )
