@@ -61,7 +61,7 @@ MUTANTS = (
         "a tenant's jobs are not counted together",
         PROMISED,
         "turno/migrations/control/functions/job_take.sql",
-        "rate_take(p_tenant, '', 0, rate_cost(1, p_limits[2], 86400),",
+        "rate_take(p_tenant, '', 0, rate_cost(1, of_tenant, 86400),",
         "rate_take(p_tenant, '', 0, 0,",
         (f"{RATES}::test_a_tenant_s_jobs_are_counted_over_its_users",),
     ),

@@ -61,7 +61,7 @@ MUTANTS = (
         "turno/tenancy/rights/grants.py",
         '"operator_audit": _may(owners="INSERT", operator="SELECT"),',
         '"operator_audit": _may(owners="INSERT", operator=_READ_WRITE),',
-        (f"{STEERING}::test_the_audit_is_append_only_for_the_operator[DELETE FROM operator_audit]",),
+        (f"{STEERING}::test_the_audit_is_append_only_for_the_operator[remove]",),
     ),
     Mutant(
         "a command finds every company's jobs",

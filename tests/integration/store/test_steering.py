@@ -331,9 +331,14 @@ def test_settings_of_tenants_types_and_workers_are_on_record_with_who_set_them(
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE operator_audit SET actor = 'nobody'", "DELETE FROM operator_audit", "TRUNCATE operator_audit",
-                  "INSERT INTO operator_audit (actor, action) VALUES ('nobody', 'x')"]
-)  # fmt: skip
+    "statement",
+    [
+        pytest.param("UPDATE operator_audit SET actor = 'nobody'", id="change"),
+        pytest.param("DELETE FROM operator_audit", id="remove"),
+        pytest.param("TRUNCATE operator_audit", id="empty"),
+        pytest.param("INSERT INTO operator_audit (actor, action) VALUES ('nobody', 'x')", id="add"),
+    ],
+)
 def test_the_audit_is_append_only_for_the_operator(operator: psycopg.Connection[Any], statement: str) -> None:
     with pytest.raises(errors.InsufficientPrivilege):
         operator.execute(statement.encode())

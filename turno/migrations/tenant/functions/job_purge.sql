@@ -6,13 +6,13 @@ DECLARE
     old uuid[];
     items bigint := 0;
     deleted bigint;
+    -- What operators keep for longer than that lies in front, and is walked over.
+    soonest timestamptz := clock_timestamp()
+        - least(p_older_than, (SELECT min(make_interval(days => t.retention_days)) FROM turno.job_types t));
 BEGIN
     SELECT array_agg(id) INTO old FROM (
         SELECT j.id FROM background_jobs j
-        WHERE j.finished_at < clock_timestamp() - least(p_older_than, (SELECT min(make_interval(days => t.retention_days))
-                                                                        FROM turno.job_types t))
-          -- What operators keep for longer lies in front, and is walked over.
-          AND j.finished_at < clock_timestamp() - coalesce(
+        WHERE j.finished_at < soonest AND j.finished_at < clock_timestamp() - coalesce(
               (SELECT make_interval(days => t.retention_days) FROM turno.job_types t WHERE t.type = j.type), p_older_than)
           AND NOT EXISTS (SELECT FROM background_jobs_dead_letter d
                           WHERE d.job_id = j.id AND d.replayed_at IS NULL AND d.discarded_at IS NULL)
