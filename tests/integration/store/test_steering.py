@@ -248,7 +248,7 @@ def test_a_discarded_dead_letter_waits_for_nobody_and_goes_with_its_job(steering
     assert steering.run(DISCARD, JobsWanted(error="Other")).changed.total() == 0
     assert [row["job_id"] for row in find_jobs(steering.operator, JobsWanted(waiting=True))] == [kept]
     world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'", tenant=world.one)
-    world.engine.execute(f"SELECT {world.one.schema}.job_purge('30 days', 10, false)".encode())
+    world.engine.execute(f"SELECT {world.one.schema}.job_purge('30 days', 10)".encode())
     assert [row["job_id"] for row in find_jobs(steering.operator, wanted)] == [kept]
 
 
