@@ -123,7 +123,7 @@ def unfinished(world: ExampleInstallation) -> set[UUID]:
     return {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE finished_at IS NULL")}
 
 
-def test_cut_connections_and_killed_couriers_and_consumers_lose_and_double_nothing(
+def test_cut_connections_and_killed_broker_processes_and_consumers_lose_and_double_nothing(
     world: ExampleInstallation, node: Node
 ) -> None:
     consumers = [world.start_consumer(HEARTBEAT_SECONDS="0.2", DEAD_AFTER_SECONDS="1") for _ in range(2)]
