@@ -29,7 +29,7 @@ MUTANTS = (
     Mutant(
         "a wait counts from the job's creation",
         "issue 3: a fairness metric",
-        "turno/migrations/tenant/functions/job_end.sql",
+        "turno/migrations/tenant/functions/outcome_put.sql",
         "waited_until - least(job.run_at, waited_until)",
         "waited_until - job.created_at",
         ("tests/integration/store/test_outcomes.py::test_a_job_cancelled_before_its_time_never_waited",),

@@ -19,7 +19,7 @@ SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
 SWEEP_LEASE = 0.9 * SWEEP
 # Kept, under one name, by every process that sweeps regularly: cron, and residents.
 STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
-OFTEN = ("rescued", "promoted", "moved", "offered")
+OFTEN = ("rescued", "counted", "promoted", "moved", "offered")
 RARELY = ("repaired", "expired", "purged", "unserved")  # these ask every tenant, and seldom find anything
 
 
@@ -63,6 +63,7 @@ class Maintenance(Passes):
         """Run these passes; raises PassesFailed at the end if one could not be done."""
         passes = {
             "rescued": self.rescue,
+            "counted": self.count,
             "promoted": self.promote,
             "repaired": self.repair,
             "expired": self.expire,

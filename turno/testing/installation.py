@@ -35,7 +35,18 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.logins import Logins
 
 # Emptied between tests, too.
-CONTROL = ("tickets", "workers", "exec_hosts", "outcomes", "leases", "dead_letters", "operator_audit", "job_types")
+CONTROL = (
+    "tickets",
+    "workers",
+    "exec_hosts",
+    "outcomes",
+    "outcome_counts",
+    "counted_jobs",
+    "leases",
+    "dead_letters",
+    "operator_audit",
+    "job_types",
+)
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}

@@ -50,7 +50,9 @@ def no_offers(world: ExampleInstallation) -> None:
 
 
 def sweep(world: ExampleInstallation, *, dry_run: bool = False) -> dict[str, int]:
-    return world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
+    counts = world.sweep(dry_run=dry_run, REOFFER_AFTER_SECONDS="3600")
+    counts.pop("counted")  # that is what test_statistics.py is about
+    return counts
 
 
 def lose_a_worker(world: ExampleInstallation) -> None:
@@ -162,14 +164,6 @@ def test_a_job_that_is_being_claimed_does_not_expire(world: ExampleInstallation)
         assert attempt_steps.start(session, held, "test").expired
 
 
-def test_old_outcomes_are_forgotten_and_recent_ones_kept(world: ExampleInstallation) -> None:
-    grow_old(world)
-    world.cancel(world.enqueue({"order_ids": [1]}))
-    assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 2
-    sweep(world)
-    assert len(world.rows("SELECT 1 FROM turno.outcomes")) == 1
-
-
 def test_limits_that_are_earned_back_are_forgotten(world: ExampleInstallation) -> None:
     world.admin.execute(
         "INSERT INTO turno.rate_limits (tenant_id, user_id, jobs) VALUES (1, 'ana', 0), (1, 'eva', 'inf')"
@@ -221,12 +215,12 @@ def test_a_job_that_nobody_took_for_a_while_is_offered_again(
     world: ExampleInstallation, passes: Maintenance, queue: RecordingQueue
 ) -> None:
     job_id = world.enqueue({"order_ids": [1]})
-    assert passes.run_once() == NOTHING
+    assert passes.run_once() == NOTHING | {"counted": 0}
     wait_long(world)
     with closing(passes_of(world, queue, dry_run=True)) as dry:
-        assert dry.run_once() == NOTHING | {"offered": 1}
+        assert dry.run_once() == NOTHING | {"counted": 0, "offered": 1}
     assert queue.offered == []
-    assert passes.run_once() == NOTHING | {"offered": 1}
+    assert passes.run_once() == NOTHING | {"counted": 0, "offered": 1}
     assert queue.offered == [JobRef("suc0001", job_id)]
 
 

@@ -180,11 +180,6 @@ def with_company(engine: Engine, claim: Claim) -> Claim:
     return replace(claim, company=CompanyLogin(login, dict(zip(branches, schemas, strict=True))))
 
 
-def prune_outcomes(engine: Engine, older_than: timedelta) -> int:
-    """Remove old rows of what metrics read; returns how many."""
-    return int(_value(engine, "SELECT prune_outcomes(%s)", (older_than,)))
-
-
 def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
     """Return the types and their versions as two arrays for one statement."""
     return [name for name, _ in types], [Int2(version) for _, version in types]

@@ -1,6 +1,6 @@
 """Find the jobs of all tenants, as the operator: by what the control schema has of them, and no tenant is asked.
 
-What failed stands in `dead_letters`, what waits or runs in `tickets`, what ended otherwise in `outcomes`, for as long
+What failed stands in `dead_letters`, what waits or runs in `tickets`, what ended otherwise in `ended_jobs`, for as long
 as those are kept. A filter by user, correlation id or payload needs the tenants: see `turno.store.api.job_search`.
 """
 
@@ -107,11 +107,9 @@ _FROM: dict[Source, LiteralString] = {
       AND (%(first)s::uuid IS NULL OR job_id >= %(first)s) AND (%(last)s::uuid IS NULL OR job_id < %(last)s)
     """,
     "ended": """
-    FROM (SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type, o.outcome AS status, NULL::text AS error, o.at,
-                 NULL::text AS closed_as, NULL::timestamptz AS run_at, NULL::smallint AS priority,
-                 NULL::boolean AS parked
-          FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active'
-          JOIN companies c ON c.id = n.company_id WHERE o.job_id IS NOT NULL) AS found
+    FROM (SELECT job_id, tenant, company, type, outcome AS status, NULL::text AS error, at, NULL::text AS closed_as,
+                 NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
+          FROM ended_jobs) AS found
     WHERE """  # noqa: S608 - made of constants
     + _SCOPE
     + """

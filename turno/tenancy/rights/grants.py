@@ -26,6 +26,9 @@ _ENQUEUE_STEPS = frozenset(
     {"enqueue_target", "refuse_verdict", "hint_at_commit", "not_enqueued", "backend_now", "caller_may_use"}
 )
 
+# Put into the operator's own statements, and into `count_outcomes`, which has pinned the path.
+_OUTCOME_STEPS = frozenset({"bucket_bound", "outcome_bounds", "outcome_sums", "uncounted_outcomes"})
+
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
 CONTROL = Matrix(
@@ -56,7 +59,12 @@ CONTROL = Matrix(
         "unclaimed": _roles("engine"),
         "active_tenants": _roles("engine"),
         "company_of": _roles("engine"),
-        "prune_outcomes": _roles("engine"),
+        "count_outcomes": _roles("engine"),
+        "prune_outcome_counts": _roles("engine"),
+        "outcome_sums": _roles("operator"),
+        "uncounted_outcomes": _roles("operator"),
+        "outcome_bounds": _roles("operator"),
+        "bucket_bound": _roles("operator"),
         "prune_rate_limits": _roles("engine"),
         "job_take": _roles("owners web"),
         "command_take": _roles("web"),
@@ -94,6 +102,10 @@ CONTROL = Matrix(
         "failed_jobs": _may(operator="SELECT"),
         "open_jobs": _may(operator="SELECT"),
         "operator_audit": _may(owners="INSERT", operator="SELECT"),
+        "outcome_counts": _may(operator="SELECT"),
+        "outcomes_counted": _may(operator="SELECT"),
+        "counted_jobs": {},
+        "ended_jobs": _may(operator="SELECT"),
         "stream_tickets": {},
         "rate_limits": _may(operator="SELECT"),
         "schema_migrations": _may(web="SELECT"),
@@ -104,7 +116,7 @@ CONTROL = Matrix(
         for column in ("paused_at", "weight", "cap", "jobs_per_day", "backend", "tokens_valid_from")
     }
     | {("workers", "request"): _may(operator="UPDATE")},
-    invokers=frozenset({"uuid_v7", "error_group"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS,
+    invokers=frozenset({"uuid_v7", "error_group"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS | _OUTCOME_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),

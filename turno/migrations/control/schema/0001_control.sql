@@ -205,18 +205,56 @@ CREATE TABLE rate_limits (
     PRIMARY KEY (tenant_id, user_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
--- One row for each ended attempt, for metrics and alerts; append-only, pruned.
+-- One row for each ended attempt, for each job that ended without one, and for each claim that was taken back ('rescued')
+-- or found gone ('lost'). Rows stay until count_outcomes has added them to outcome_counts: for seconds.
 CREATE TABLE outcomes (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id integer NOT NULL,
     job_id    uuid,
     type      text NOT NULL,
-    outcome   text NOT NULL,
+    outcome   text NOT NULL CHECK (outcome IN ('completed', 'failed', 'cancelled', 'retried', 'crashed', 'rescheduled',
+                                               'released', 'rescued', 'lost')),
     wait_ms   integer NOT NULL,
-    run_ms    integer NOT NULL,
+    run_ms    integer,  -- null where no attempt ran
     at        timestamptz NOT NULL DEFAULT clock_timestamp()
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0);
+
+-- How many outcomes there were, four times: by tenant and minute, by minute, by tenant, and in all. What a row does not
+-- tell apart is 0 (tenant_id), -infinity (minute), or -1 (a bucket: see ../functions/outcome_bounds.sql).
+-- Minutes are kept for two days. Types that nobody announced are told apart by tenant and minute only, and are '(other)'
+-- elsewhere: a tenant can make up as many as it wants.
+CREATE TABLE outcome_counts (
+    tenant_id   integer NOT NULL,
+    minute      timestamptz NOT NULL,
+    type        text NOT NULL,
+    outcome     text NOT NULL,
+    wait_bucket smallint NOT NULL,
+    run_bucket  smallint NOT NULL,
+    outcomes    bigint NOT NULL,
+    attempts    bigint NOT NULL,
+    wait_ms     bigint NOT NULL,
+    run_ms      bigint NOT NULL,
+    PRIMARY KEY (tenant_id, minute, type, outcome, wait_bucket, run_bucket)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
+CREATE INDEX outcome_counts_by_minute ON outcome_counts (minute) WHERE minute <> '-infinity';
+
+-- Jobs that completed or were cancelled and were counted: operators look for them over all tenants. Pruned.
+CREATE TABLE counted_jobs (
+    job_id    uuid NOT NULL,
+    tenant_id integer NOT NULL,
+    type      text NOT NULL,
+    outcome   text NOT NULL,
+    at        timestamptz NOT NULL
 );
-CREATE INDEX outcomes_by_time ON outcomes (at);
+CREATE INDEX counted_jobs_by_time ON counted_jobs (at);
+
+-- Outcomes with a lower id were counted, but for those of a transaction that was open for very long: they are found by
+-- the count that begins at the lowest. Whoever counts locks the row.
+CREATE TABLE outcomes_counted (
+    below bigint NOT NULL
+);
+CREATE UNIQUE INDEX outcomes_counted_once ON outcomes_counted ((true));
+INSERT INTO outcomes_counted (below) VALUES (0);
 
 -- The jobs that failed for good: what operators look for over all tenants. It goes with the job, whose own schema has
 -- the rest. Closed: somebody replayed it, or said that nobody will.
@@ -297,6 +335,17 @@ CREATE VIEW failed_jobs AS
 SELECT d.job_id, n.slug AS tenant, c.slug AS company, d.type, d.error, d.died_at, d.closed_at, d.closed_as
 FROM dead_letters d JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
 
+-- The operator's view of jobs that completed or were cancelled.
+CREATE VIEW ended_jobs AS
+SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type, o.outcome, o.at
+FROM (
+    SELECT job_id, tenant_id, type, outcome, at FROM counted_jobs
+    UNION ALL
+    SELECT job_id, tenant_id, type, outcome, at FROM outcomes
+    WHERE job_id IS NOT NULL AND outcome IN ('completed', 'cancelled')
+) AS o
+JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
+
 -- The operator's view of jobs that wait or run. A parked one, whose run_at is infinite, has none here.
 CREATE VIEW open_jobs AS
 SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type, t.queue, t.priority, t.state, t.backend, t.attempt,
@@ -317,9 +366,12 @@ WHERE t.state = 'scheduled' AND t.run_at = 'infinity' GROUP BY n.slug;
 
 -- Which job each worker holds.
 CREATE VIEW running_jobs AS SELECT worker_id, tenant_id, job_id, type, attempt FROM tickets WHERE state = 'running';
+-- Every count, with the outcomes that wait to be counted, and the bound of a bucket; their bodies are in ../functions.
+CREATE FUNCTION bucket_bound(p_bucket smallint) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT NULL::integer';
+CREATE FUNCTION outcome_sums() RETURNS SETOF outcome_counts LANGUAGE sql STABLE AS 'SELECT * FROM outcome_counts';
 
 -- For each tenant: jobs waiting now, and over the last 15 minutes its share of all running time beside the share that
--- its weight entitles it to among the tenants that had jobs.
+-- its weight entitles it to among the tenants that had jobs. Of the waits it tells the bound of the bucket.
 CREATE VIEW fairness AS
 WITH present AS (
     SELECT tenant_id,
@@ -327,11 +379,18 @@ WITH present AS (
            count(*) FILTER (WHERE state = 'running') AS running,
            clock_timestamp() - min(run_at) FILTER (WHERE state = 'ready') AS oldest_wait
     FROM tickets WHERE state <> 'scheduled' GROUP BY tenant_id
+), waits AS (
+    SELECT tenant_id, wait_bucket, sum(outcomes) AS outcomes, sum(run_ms) AS run_ms,
+           sum(sum(outcomes)) OVER (PARTITION BY tenant_id ORDER BY wait_bucket)
+               / sum(sum(outcomes)) OVER (PARTITION BY tenant_id) AS share_of_waits
+    FROM outcome_sums()
+    WHERE tenant_id > 0 AND minute > clock_timestamp() - interval '16 minutes' AND outcome NOT IN ('rescued', 'lost')
+    GROUP BY tenant_id, wait_bucket
 ), recent AS (
-    SELECT tenant_id, count(*) AS ended, sum(run_ms) AS run_ms,
-           percentile_disc(0.5) WITHIN GROUP (ORDER BY wait_ms) AS wait_p50_ms,
-           percentile_disc(0.95) WITHIN GROUP (ORDER BY wait_ms) AS wait_p95_ms
-    FROM outcomes WHERE at > clock_timestamp() - interval '15 minutes' GROUP BY tenant_id
+    SELECT tenant_id, sum(outcomes) AS ended, sum(run_ms) AS run_ms,
+           min(bucket_bound(wait_bucket)) FILTER (WHERE share_of_waits >= 0.5) AS wait_p50_ms,
+           min(bucket_bound(wait_bucket)) FILTER (WHERE share_of_waits >= 0.95) AS wait_p95_ms
+    FROM waits GROUP BY tenant_id
 )
 SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
        coalesce(p.waiting, 0) AS waiting, coalesce(p.running, 0) AS running, p.oldest_wait,

@@ -7,7 +7,9 @@ BEGIN
     IF job_cancel_requested(p_job) THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
         RETURN 'cancelled';
-    ELSIF NOT job_requeue_for_review(p_job, p_key, p_reason, p_error, 0) THEN
+    END IF;
+    PERFORM outcome_put(p_job, 'released');
+    IF NOT job_requeue_for_review(p_job, p_key, p_reason, p_error, 0) THEN
         PERFORM job_requeue(p_job, clock_timestamp(), p_reason, NULL, 0, 0);
     END IF;
     RETURN 'pending';

@@ -19,6 +19,7 @@ BEGIN
         PERFORM job_end(p_job, 'failed', p_reason, NULL, p_error);
         RETURN 'failed';
     END IF;
+    PERFORM outcome_put(p_job, 'retried');
     PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_reason, p_error, 1, 0);
     RETURN 'pending';
 END $$;

@@ -13,6 +13,7 @@ BEGIN
         UPDATE background_jobs SET errors = 0, crashes = 0 WHERE id = p_job AND errors + crashes > 0;
         UPDATE turno.tickets SET crashes = 0 WHERE job_id = p_job AND crashes > 0;
     END IF;
+    PERFORM outcome_put(p_job, p_outcome);
     PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);
     RETURN 'pending';
 END $$;

@@ -37,6 +37,7 @@ BEGIN
         DELETE FROM turno.tickets WHERE job_id = p_job;
         RETURN 'gone';
     END IF;
+    PERFORM outcome_put(p_job, 'rescued');
     counts := coalesce(p_counted, job.status = 'running' OR ticket.crashes > 0);
     IF job.status = 'pending' AND job.cancel_requested_at IS NOT NULL AND NOT counts THEN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, NULL);
@@ -57,6 +58,7 @@ BEGIN
         PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, crash);
         RETURN 'cancelled';
     ELSIF counts AND job.crashes >= 2 AND doubt IS NOT NULL THEN
+        PERFORM outcome_put(p_job, 'crashed');
         -- Failing would hide that something outside may have happened.
         PERFORM job_requeue_for_review(p_job, doubt, format('%s is in doubt: %s', doubt, p_cause), crash, 1);
         RETURN 'pending';
@@ -65,6 +67,7 @@ BEGIN
         PERFORM job_end(p_job, 'failed', p_cause, NULL, crash);
         RETURN 'failed';
     END IF;
+    PERFORM outcome_put(p_job, CASE WHEN counts THEN 'crashed' ELSE 'released' END);
     PERFORM job_requeue(p_job, clock_timestamp() + p_retry_in, p_cause, crash, 0, counts::integer);
     RETURN 'pending';
 END $$;

@@ -35,10 +35,7 @@ BEGIN
         SELECT e.tenant_id, e.id, e.type, 'completed',
                -- The clock may have been set back, and int may overflow.
                least(2147483647, greatest(0, 1000 * extract(epoch FROM e.began - e.run_at)))::integer,
-               least(2147483647, 1000 * extract(epoch FROM greatest(interval '0', e.ended - e.began)
-                   + CASE WHEN e.attempt = 1 THEN interval '0' ELSE (
-                         SELECT coalesce(sum(greatest(interval '0', a.finished_at - a.started_at)), interval '0')
-                         FROM background_job_attempts a WHERE a.job_id = e.id AND a.attempt < e.attempt) END))::integer
+               least(2147483647, 1000 * extract(epoch FROM greatest(interval '0', e.ended - e.began)))::integer
         FROM ended e
     )
     SELECT count(*) INTO completed FROM ended;

@@ -1,0 +1,75 @@
+"""Guards of what metrics, charts and alerts read."""
+
+from tests.mutants.mutant import Mutant
+
+NUMBERS = "issue 16: numbers that are true"
+COUNT = "turno/migrations/control/functions/count_outcomes.sql"
+SUMS = "turno/migrations/control/functions/outcome_sums.sql"
+TESTS = "tests/integration/store/test_statistics.py"
+
+MUTANTS = (
+    Mutant(
+        "what is not counted yet is not shown",
+        NUMBERS,
+        SUMS,
+        "SELECT below FROM outcomes_counted), 9223372036854775807",
+        "SELECT below FROM outcomes_counted), 0",
+        (f"{TESTS}::test_the_numbers_are_the_same_before_and_after_they_are_counted",),
+    ),
+    Mutant(
+        "what was counted stays and is counted again",
+        NUMBERS,
+        COUNT,
+        "DELETE FROM outcomes WHERE id >= first AND id < past RETURNING id",
+        "SELECT id FROM outcomes WHERE id >= first AND id < past",
+        (f"{TESTS}::test_the_numbers_are_the_same_before_and_after_they_are_counted",),
+    ),
+    Mutant(
+        "outcomes of a transaction that was open for long are never counted",
+        NUMBERS,
+        "turno/maintenance/passes.py",
+        "self.count(from_lowest=True)",
+        "self.count()",
+        (f"{TESTS}::test_maintenance_counts_from_the_lowest",),
+    ),
+    Mutant(
+        "made-up types have totals of their own",
+        NUMBERS,
+        SUMS,
+        "coalesce(h.type, '(other)') AS known",
+        "coalesce(h.type, u.type) AS known",
+        (f"{TESTS}::test_types_that_nobody_announced_are_one_except_in_their_tenant",),
+    ),
+    Mutant(
+        "a chart of one tenant shows all",
+        "issue 16: one tenant's numbers are not shown under another",
+        "turno/store/operator/over_time.py",
+        'if by != "tenant" and tenant is None:',
+        'if by != "tenant":',
+        (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
+    ),
+    Mutant(
+        "a tenant's totals are told for another",
+        "issue 16: one tenant's numbers are not shown under another",
+        "turno/store/operator/totals.py",
+        "JOIN tenants n ON n.id = o.tenant_id",
+        "JOIN tenants n ON n.id >= o.tenant_id",
+        (f"{TESTS}::test_totals_of_a_tenant_are_its_own",),
+    ),
+    Mutant(
+        "an attempt's time is told again with its rescue",
+        NUMBERS,
+        "turno/migrations/tenant/functions/outcome_put.sql",
+        "WHERE a.job_id = p_job AND p_outcome <> 'rescued'",
+        "WHERE a.job_id = p_job",
+        (f"{TESTS}::test_a_rescue_is_counted_beside_what_became_of_the_attempt[0-crashed]",),
+    ),
+    Mutant(
+        "a retried attempt is not counted",
+        NUMBERS,
+        "turno/migrations/tenant/functions/job_fail.sql",
+        "    PERFORM outcome_put(p_job, 'retried');\n",
+        "",
+        (f"{TESTS}::test_every_end_of_an_attempt_is_counted_with_its_own_time",),
+    ),
+)

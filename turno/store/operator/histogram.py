@@ -1,0 +1,33 @@
+"""Waits and run times as they are counted: in buckets."""
+
+from collections.abc import Mapping
+from itertools import accumulate
+
+# The same as outcome_bounds() of the control schema; bucket n holds what is at most BOUNDS_MS[n] and more than the one
+# before. What is longer than all is in the bucket after the last.
+BOUNDS_MS = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000),
+    *(600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000),
+)
+
+
+def quantile(counts: Mapping[int, int], share: float) -> float | None:
+    """Return the milliseconds that this share of them took at most, as if each bucket were filled evenly.
+
+    `counts` is by bucket. None if there are none; what is longer than the last bound counts as long as that.
+    """
+    wanted = share * sum(counts.values())
+    passed = 0
+    for bucket in sorted(counts):
+        if counts[bucket] and passed + counts[bucket] >= wanted:
+            if bucket >= len(BOUNDS_MS):
+                return float(BOUNDS_MS[-1])
+            low = BOUNDS_MS[bucket - 1] if bucket else 0
+            return low + (BOUNDS_MS[bucket] - low) * (wanted - passed) / counts[bucket]
+        passed += counts[bucket]
+    return None
+
+
+def cumulative(counts: Mapping[int, int]) -> list[int]:
+    """Return for each of BOUNDS_MS, and last without a bound, how many took at most that."""
+    return list(accumulate(counts.get(bucket, 0) for bucket in range(len(BOUNDS_MS) + 1)))

@@ -1,0 +1,68 @@
+"""Read what waits and runs at this moment, and who could run it, as the operator."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg.rows import class_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """What there is of one backend, queue and type; `oldest_wait` is in seconds, 0 if nothing waits.
+
+    Types that nobody announced are one, '(other)', in a queue of that name. `tenant` is empty for all together.
+    """
+
+    tenant: str
+    backend: str
+    queue: str
+    type: str
+    scheduled: int
+    ready: int
+    running: int
+    oldest_wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Living workers of one backend; `silent` are listed and were not heard of for too long."""
+
+    backend: str
+    alive: int
+    silent: int
+
+
+def queued(operator: psycopg.Connection[Any], *, tenants: bool = False) -> list[Queued]:
+    """Return depth and oldest wait of each backend, queue and type, for each tenant or all together."""
+    with operator.cursor(row_factory=class_row(Queued)) as cursor:
+        return cursor.execute(
+            """
+            SELECT CASE WHEN %(tenants)s THEN n.slug ELSE '' END AS tenant, t.backend,
+                   CASE WHEN h.type IS NULL THEN '(other)' ELSE t.queue END AS queue,
+                   coalesce(h.type, '(other)') AS type,
+                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'scheduled'), 0)::bigint AS scheduled,
+                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS ready,
+                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'running'), 0)::bigint AS running,
+                   greatest(0, coalesce(extract(epoch FROM clock_timestamp()
+                       - min(t.oldest) FILTER (WHERE t.state = 'ready')), 0))::float AS oldest_wait
+            FROM ticket_counts t LEFT JOIN handlers h ON h.type = t.type LEFT JOIN tenants n ON n.id = t.tenant_id
+            GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+            """,
+            {"tenants": tenants},
+        ).fetchall()
+
+
+def served(operator: psycopg.Connection[Any], dead_after: timedelta) -> list[Served]:
+    """Return the workers of each backend."""
+    with operator.cursor(row_factory=class_row(Served)) as cursor:
+        return cursor.execute(
+            """
+            SELECT b.backend, count(w.id) FILTER (WHERE w.alive_at >= clock_timestamp() - %(dead_after)s) AS alive,
+                   count(w.id) FILTER (WHERE w.alive_at < clock_timestamp() - %(dead_after)s) AS silent
+            FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend) LEFT JOIN workers w ON w.backend = b.backend
+            GROUP BY b.backend ORDER BY b.backend
+            """,
+            {"dead_after": dead_after},
+        ).fetchall()
