@@ -118,6 +118,7 @@ def test_a_chart_of_one_tenant_shows_nothing_of_another(world: ExampleInstallati
         assert point.wait_p95_ms is not None
         assert 5 < point.wait_p95_ms <= 10
         assert over_time.over_time(operator, window=HOUR, tenant="nobody") == []
+        assert over_time.over_time(operator, window=HOUR, companies=["nobody"]) == []
         count(world)
 
 

@@ -63,9 +63,9 @@ def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
     rows = operator.execute(
         SEEN  # noqa: S608 - a constant, see above
         + """
-        SELECT o.outcome, count(*) FROM outcomes o
-        WHERE o.at > clock_timestamp() - interval '1 hour'
-          AND (%(companies)s::text[] IS NULL OR o.tenant_id IN (SELECT id FROM seen))
+        SELECT o.outcome, sum(o.outcomes)::bigint FROM outcome_sums() o
+        WHERE o.minute > clock_timestamp() - interval '1 hour' AND o.outcome IN ('completed', 'failed', 'cancelled')
+          AND CASE WHEN %(companies)s::text[] IS NULL THEN o.tenant_id = 0 ELSE o.tenant_id IN (SELECT id FROM seen) END
         GROUP BY o.outcome
         """,
         {"companies": companies},
@@ -149,9 +149,9 @@ def failures(operator: Operator, companies: Companies, limit: int) -> list[Row]:
         return cursor.execute(
             SEEN  # noqa: S608 - a constant, see above
             + """
-            SELECT n.slug, o.type, count(*) AS failed, min(o.at) AS since, max(o.at) AS latest
-            FROM outcomes o JOIN seen n ON n.id = o.tenant_id
-            WHERE o.outcome = 'failed' AND o.at > clock_timestamp() - interval '1 day'
+            SELECT n.slug, o.type, sum(o.outcomes)::bigint AS failed, min(o.minute) AS since, max(o.minute) AS latest
+            FROM outcome_sums() o JOIN seen n ON n.id = o.tenant_id
+            WHERE o.outcome = 'failed' AND o.minute > clock_timestamp() - interval '1 day'
             GROUP BY n.slug, o.type ORDER BY failed DESC, n.slug, o.type LIMIT %(limit)s
             """,
             {"companies": companies, "limit": limit},

@@ -1,7 +1,7 @@
 """Read how throughput and waits went over the last hours, as the operator: what charts draw."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -47,12 +47,13 @@ def over_time(
     by: By = "",
     tenant: str | None = None,
     job_type: str | None = None,
+    companies: Sequence[str] | None = None,
     lines: int = 10,
 ) -> list[Point]:
     """Return the points of a window that ends now, by time and line; where nothing happened there is none.
 
-    `step` is whole minutes; two days are known. `tenant` (a slug) and `job_type` leave out what is not theirs, and of
-    many lines only the `lines` with most ended jobs are returned.
+    `step` is whole minutes; two days are known. `tenant` (a slug), `job_type` and `companies` leave out what is not
+    theirs, and of many lines only the `lines` with most ended jobs are returned.
     """
     rows = operator.execute(
         """
@@ -78,19 +79,25 @@ def over_time(
             "type": job_type,
             "lines": lines,
             "ends": list(ENDS),
-            "tenants": _tenants(operator, by, tenant),
+            "tenants": _tenants(operator, by, tenant, companies),
         },
     )
     return list(_points(rows))
 
 
-def _tenants(operator: psycopg.Connection[Any], by: By, tenant: str | None) -> list[int]:
+def _tenants(
+    operator: psycopg.Connection[Any], by: By, tenant: str | None, companies: Sequence[str] | None
+) -> list[int]:
     """Return the numbers under which the counts stand: 0 is all tenants together."""
-    if by != "tenant" and tenant is None:
+    if by != "tenant" and tenant is None and companies is None:
         return [0]
     rows = operator.execute(
-        "SELECT id FROM tenants WHERE state = 'active' AND (%(slug)s::text IS NULL OR slug = %(slug)s)",
-        {"slug": tenant},
+        """
+        SELECT n.id FROM tenants n JOIN companies c ON c.id = n.company_id
+        WHERE n.state = 'active' AND (%(slug)s::text IS NULL OR n.slug = %(slug)s)
+          AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
+        """,
+        {"slug": tenant, "companies": None if companies is None else list(companies)},
     )
     return [number for (number,) in rows]
 
