@@ -124,8 +124,8 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
-        SELECT t.slug, o.type, sum(outcomes) FILTER (WHERE o.outcome = 'failed') AS failed, sum(outcomes) AS ended,
-               min(o.minute) FILTER (WHERE o.outcome = 'failed') AS since
+        SELECT t.slug, o.type, sum(outcomes) FILTER (WHERE o.outcome = 'failed')::bigint AS failed,
+               sum(outcomes)::bigint AS ended, min(o.minute) FILTER (WHERE o.outcome = 'failed') AS since
         FROM outcome_sums() o JOIN tenants t ON t.id = o.tenant_id
         WHERE o.minute > clock_timestamp() - %s::interval AND o.outcome IN ('completed', 'failed', 'cancelled')
         GROUP BY t.slug, o.type HAVING sum(outcomes) FILTER (WHERE o.outcome = 'failed') > 0

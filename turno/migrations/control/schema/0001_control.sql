@@ -387,7 +387,7 @@ WITH present AS (
     WHERE tenant_id > 0 AND minute > clock_timestamp() - interval '16 minutes' AND outcome NOT IN ('rescued', 'lost')
     GROUP BY tenant_id, wait_bucket
 ), recent AS (
-    SELECT tenant_id, sum(outcomes) AS ended, sum(run_ms) AS run_ms,
+    SELECT tenant_id, sum(outcomes)::bigint AS ended, sum(run_ms) AS run_ms,
            min(bucket_bound(wait_bucket)) FILTER (WHERE share_of_waits >= 0.5) AS wait_p50_ms,
            min(bucket_bound(wait_bucket)) FILTER (WHERE share_of_waits >= 0.95) AS wait_p95_ms
     FROM waits GROUP BY tenant_id
