@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 ROLES = "tests/integration/web/test_operator_roles.py"
+API = "tests/integration/web/test_admin_api.py"
 STEERING = "tests/integration/store/test_steering.py"
 ON_RECORD = "section 9: an audit of operator actions"
 DRY = "house 6: a dry run changes nothing"
@@ -102,5 +103,45 @@ MUTANTS = (
         "        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN\n",
         "        EXCEPTION WHEN deadlock_detected THEN\n",
         (f"{STEERING}::test_one_job_that_somebody_has_locked_is_left_and_the_others_go_on",),
+    ),
+    Mutant(
+        "an operator's change of one job is not on record",
+        ON_RECORD,
+        "turno/web/auth/tenant_scope.py",
+        "        return self.principal.user if self.principal.operator else None\n",
+        "        return None\n",
+        (f"{API}::test_what_an_operator_does_to_one_job_is_on_record[cancel]",),
+    ),
+    Mutant(
+        "an operator of one company changes what all share",
+        COMPANIES,
+        "turno/web/routes.py",
+        "    if operation.everywhere and not principal.everywhere:\n",
+        "    if False:\n",
+        (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
+    ),
+    Mutant(
+        "the API lists every company's jobs",
+        COMPANIES,
+        "turno/web/api/admin_jobs.py",
+        "        companies=call.principal.companies,\n",
+        "        companies=None,\n",
+        (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
+    ),
+    Mutant(
+        "the API shows every company's audit",
+        COMPANIES,
+        "turno/web/api/admin_audit.py",
+        "            companies=call.principal.companies,\n",
+        "            companies=None,\n",
+        (f"{API}::test_an_operator_of_another_company_is_shown_none_of_it",),
+    ),
+    Mutant(
+        "a tenant's own quota is not looked at",
+        "issue 16: a quota per tenant at run time",
+        "turno/migrations/control/functions/job_take.sql",
+        "coalesce(n.jobs_per_day, p_limits[2])",
+        "p_limits[2]",
+        (f"{API}::test_a_tenant_s_own_quota_comes_before_everybody_s",),
     ),
 )

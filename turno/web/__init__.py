@@ -17,6 +17,11 @@ from turno.tenancy.identity.directory import Directory
 from turno.web.admin.overview import overview
 from turno.web.admin.worker_list import worker_list
 from turno.web.api.admin import admin
+from turno.web.api.admin_audit import admin_audit
+from turno.web.api.admin_jobs import admin_jobs
+from turno.web.api.admin_tenants import admin_tenants
+from turno.web.api.admin_types import admin_types
+from turno.web.api.admin_workers import admin_workers
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
 from turno.web.api.job_effects import job_effects
@@ -52,6 +57,11 @@ ROUTES = (
     streams,
     stream_tickets,
     admin,
+    admin_jobs,
+    admin_tenants,
+    admin_types,
+    admin_workers,
+    admin_audit,
     health,
     docs,
 )

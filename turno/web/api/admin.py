@@ -93,7 +93,9 @@ def replay(call: Call, job_id: str) -> Response:
     with call.scope.reading() as reader:
         if not stored.is_dead_letter(reader, asked):
             raise unknown
-    verdict = services().dispatcher.retry(tenant, asked, user_id=None, correlation_id=call.correlation_id)
+    verdict = services().dispatcher.retry(
+        tenant, asked, user_id=None, correlation_id=call.correlation_id, by=call.scope.operator
+    )
     if verdict.word == "quota":
         raise over_quota("The job's user has")
     if verdict.job_id is None:

@@ -84,9 +84,12 @@ def retry(call: Call, job_id: str) -> Response:
 
 def cancel_job(scope: Scope, job_id: str) -> Verdict:
     """Cancel a visible job, or ask it to stop: cancelled, requested or ended; raises the one 404 of all others."""
-    by = "an operator" if scope.principal.operator else "its user"
     verdict = services().dispatcher.cancel(
-        scope.tenant, read_id(job_id, no_such_job()), user_id=scope.visible_user, reason=f"cancelled by {by}"
+        scope.tenant,
+        read_id(job_id, no_such_job()),
+        user_id=scope.visible_user,
+        reason="cancelled by its user",
+        by=scope.operator,
     )
     return _known(verdict)
 
@@ -94,7 +97,11 @@ def cancel_job(scope: Scope, job_id: str) -> Verdict:
 def retry_job(scope: Scope, job_id: str, *, correlation_id: str) -> Verdict:
     """Continue a visible job by a new one: accepted, replayed, not_retryable or quota; raises as `cancel_job` does."""
     verdict = services().dispatcher.retry(
-        scope.tenant, read_id(job_id, no_such_job()), user_id=scope.visible_user, correlation_id=correlation_id
+        scope.tenant,
+        read_id(job_id, no_such_job()),
+        user_id=scope.visible_user,
+        correlation_id=correlation_id,
+        by=scope.operator,
     )
     return _known(verdict)
 

@@ -31,6 +31,11 @@ class Scope:
         """The user whose jobs may be seen; None for an operator, who sees every user's."""
         return None if self.principal.operator else self.principal.user
 
+    @property
+    def operator(self) -> str | None:
+        """The name under which what they change is on record; None for a user."""
+        return self.principal.user if self.principal.operator else None
+
     @contextmanager
     def reading(self) -> Iterator[Reader]:
         """Lend a cursor that reads the tenant, as its API role; rows are dictionaries."""

@@ -1,7 +1,9 @@
 """Read query strings into the dataclasses that document them."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -15,6 +17,7 @@ from turno.web.http.problems import FieldProblem, invalid
 LONGEST_TEXT = 255
 LARGEST_PAGE = 200
 LARGEST_ID = 2**63 - 1
+FIRST_YEAR, LAST_YEAR = 2000, 9998
 # The default of a parameter that may be left out; of a type that no parameter's text is converted to.
 NOT_GIVEN: Any = None
 
@@ -38,12 +41,23 @@ def _flag(text: str) -> bool:
     return text == "true"
 
 
+def moment_of(text: str) -> datetime:
+    """Return a moment with its offset from UTC, or raise ValueError: pydantic alone also takes numbers for one."""
+    moment = None
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+    if moment is None or moment.tzinfo is None or not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError("must be a time with its offset, such as 2026-11-22T20:00:00Z")
+    return moment
+
+
 def described(about: str, **constraints: Any) -> Any:
     """Return what a parameter's annotation says of it, for the reader and for pydantic."""
     return pydantic.Field(description=about, **constraints)
 
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_storable)]
+Moment = Annotated[datetime, BeforeValidator(moment_of)]
 Digits = BeforeValidator(_digits)
 Flag = Annotated[bool, BeforeValidator(_flag)]
 

@@ -321,7 +321,10 @@ ALTER TABLE operator_audit ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_audit ON operator_audit FOR INSERT WITH CHECK (tenant_id = (SELECT tenant_of(current_user)));
 CREATE POLICY all_audit ON operator_audit FOR SELECT USING (true);
 
--- Declared for the triggers; its body is in ../functions.
+-- Declared for the triggers; the bodies are in ../functions.
+CREATE FUNCTION quota_reset() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE TRIGGER reset_quota AFTER UPDATE OF jobs_per_day ON tenants FOR EACH ROW
+    WHEN (OLD.jobs_per_day IS DISTINCT FROM NEW.jobs_per_day) EXECUTE FUNCTION quota_reset();
 CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 CREATE TRIGGER audit AFTER UPDATE OF paused_at, weight, cap, jobs_per_day, backend, tokens_valid_from ON tenants
     FOR EACH ROW WHEN (OLD.state = 'active' AND NEW.state = 'active') EXECUTE FUNCTION audit_change();

@@ -13,6 +13,6 @@ BEGIN
     UPDATE turno.dead_letters SET closed_at = clock_timestamp(), closed_as = 'discarded' WHERE job_id = p_job;
     SELECT * INTO job FROM background_jobs WHERE id = p_job;
     INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
-    VALUES (p_job, job.status, job.status, job.attempt, shortened(format('its dead letter was discarded by %s', p_by), 1000));
+    VALUES (p_job, job.status, job.status, job.attempt, 'its dead letter was discarded by an operator');
     RETURN 'discarded';
 END $$;

@@ -1,6 +1,6 @@
 -- A waiting job gets another priority, or another time to run, or both. One that a worker has claimed is left alone, and so
 -- is one that waits for a person: only a decision about its outside effect lets it run.
-CREATE OR REPLACE FUNCTION job_reorder(p_job uuid, p_priority smallint, p_run_at timestamptz, p_by text) RETURNS text
+CREATE OR REPLACE FUNCTION job_reorder(p_job uuid, p_priority smallint, p_run_at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     job background_jobs;
@@ -28,7 +28,7 @@ BEGIN
     WHERE job_id = p_job AND state <> 'running';
     INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
     VALUES (p_job, job.status, job.status, job.attempt,
-            shortened(concat_ws(', ', 'priority ' || (ARRAY['urgent', 'normal', 'low'])[p_priority + 1], 'due ' || p_run_at,
-                                'by ' || p_by), 1000));
+            concat_ws(' and ', 'priority ' || (ARRAY['urgent', 'normal', 'low'])[p_priority + 1], 'due ' || p_run_at)
+            || ' by an operator');
     RETURN 'changed';
 END $$;

@@ -1,0 +1,229 @@
+"""/api/admin over many tenants: lists, commands, settings and the audit, for who may and within their companies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.web.test_operator_roles import operator
+
+if TYPE_CHECKING:
+    from werkzeug.test import TestResponse
+
+    from tests.api import Service
+
+NOBODY = "0192d3a4-5b6c-7d8e-9f01-23456789abcd"
+READ = [
+    "/api/admin/jobs",
+    "/api/admin/jobs/groups",
+    "/api/admin/tenants",
+    "/api/admin/types",
+    "/api/admin/workers",
+    "/api/admin/audit",
+]
+RETRY = {"command": "retry", "type": ["greetings"]}
+CHANGE: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", "/api/admin/jobs/commands", RETRY),
+    ("PATCH", "/api/admin/tenants/north", {"weight": 7}),
+    ("PATCH", "/api/admin/types/greetings", {"timeout": 7}),
+    ("PATCH", f"/api/admin/workers/{NOBODY}", {"request": "quiet"}),
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(service: Service) -> None:
+    """No job, setting or row of the audit of another test."""
+    for table in ("tickets", "outcomes", "dead_letters", "operator_audit", "job_types", "workers"):
+        service.rows(f"DELETE FROM turno.{table}")  # noqa: S608 - named above
+    service.rows("UPDATE turno.tenants SET weight = 1, cap = NULL, paused_at = NULL, jobs_per_day = NULL")
+    service.rows("DELETE FROM turno.operator_audit")
+
+
+def failed(service: Service, tenant: str = "north") -> str:
+    job_id = service.caller(tenant).job()
+    service.end(job_id, tenant=tenant)
+    return job_id
+
+
+def everything(service: Service) -> list[Any]:
+    tables = ("tickets", "dead_letters", "operator_audit", "job_types")
+    found = [service.rows(f"SELECT * FROM turno.{table} ORDER BY 1") for table in tables]  # noqa: S608 - named above
+    return [found, service.rows("SELECT slug, weight FROM turno.tenants ORDER BY 1")]
+
+
+def problems(answer: TestResponse) -> dict[str, str]:
+    assert answer.status_code == 400, answer.text
+    return {one["field"]: one["problem"] for one in answer.get_json()["errors"]}
+
+
+@pytest.mark.parametrize("path", READ)
+def test_users_are_shown_nothing_and_every_role_is(service: Service, path: str) -> None:
+    assert service.caller().get(path).status_code == 403
+    for role in ("reader", "operator", "admin"):
+        assert operator(service, role=role).get(path).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGE)
+@pytest.mark.parametrize("who", ["user", "reader", "of another company"])
+def test_who_may_not_changes_nothing(service: Service, method: str, path: str, body: Any, who: str) -> None:
+    failed(service)
+    before = everything(service)
+    asker = {
+        "user": service.caller(),
+        "reader": operator(service, role="reader"),
+        "of another company": operator(service, companies=["umbrella"]),
+    }[who]
+    answered = asker.ask(method, path, json=body)
+    if who == "of another company" and method == "POST":
+        assert answered.get_json()["changed"] == {}
+    else:
+        assert answered.status_code in {403, 404}
+    assert everything(service) == before
+
+
+def test_an_operator_of_another_company_is_shown_none_of_it(service: Service) -> None:
+    job_id = failed(service)
+    ours, theirs = operator(service, companies=["acme"]), operator(service, companies=["umbrella"])
+    ours.ask("PATCH", "/api/admin/tenants/north", json={"weight": 7})
+    for path in READ:
+        if "workers" in path:
+            assert ours.get(path).status_code == 403
+            continue
+        assert theirs.get(path).status_code == 200
+        if "types" not in path:
+            assert theirs.get(path).text != ours.get(path).text
+            assert not {job_id, "north", "acme"} & set(theirs.get(path).text.replace('"', " ").split())
+
+
+def test_jobs_are_listed_page_by_page_and_grouped_by_error(service: Service) -> None:
+    jobs = [failed(service, tenant) for tenant in ("north", "south", "north")]
+    eva = operator(service)
+    seen, cursor = [], ""
+    while True:
+        page = eva.get(f"/api/admin/jobs?status=failed&limit=1{cursor}").get_json()
+        seen += [(one["job_id"], one["tenant"], one["error"]) for one in page["jobs"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor'].replace('+', '%2B')}"
+    tenants = ["north", "south", "north"]
+    assert seen == [(job, tenant, "Boom: it broke") for job, tenant in reversed(list(zip(jobs, tenants, strict=True)))]
+    (group,) = eva.get("/api/admin/jobs/groups").get_json()["groups"]
+    assert (group["name"], group["jobs"], group["tenants"], group["example"]) == ("Boom: it broke", 3, 2, jobs[2])
+
+
+def test_a_command_is_tried_then_done_and_is_on_record(service: Service) -> None:
+    for tenant in ("north", "south", "north"):
+        failed(service, tenant)
+    eva = operator(service)
+    before = everything(service)
+    tried = eva.post("/api/admin/jobs/commands", json=RETRY | {"dry_run": True}).get_json()
+    assert everything(service) == before
+    done = eva.post("/api/admin/jobs/commands", json=RETRY, headers={"X-Correlation-Id": "tonight"}).get_json()
+    assert done | {"dry_run": True} == tried
+    assert (done["changed"], done["tenants"]) == ({"accepted": 3}, {"north": 2, "south": 1})
+    entries = eva.get("/api/admin/audit?action=retry").get_json()["entries"]
+    assert [(one["actor"], one["tenant"], one["jobs"], one["correlation_id"]) for one in entries] == [
+        (eva.user, "south", 1, "tonight"),
+        (eva.user, "north", 2, "tonight"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        pytest.param("/api/jobs/{}/cancel", "pending", id="cancel"),
+        pytest.param("/api/jobs/{}/retry", "failed", id="retry"),
+        pytest.param("/api/admin/dead-letters/{}/replay", "failed", id="replay"),
+    ],
+)
+def test_what_an_operator_does_to_one_job_is_on_record(service: Service, path: str, status: str) -> None:
+    eva, ana = operator(service), service.caller()
+    jobs = [ana.job(), ana.job()]
+    for job_id in jobs if status == "failed" else ():
+        service.end(job_id)
+    if "admin" not in path:
+        assert ana.post(path.format(jobs[0])).status_code in {200, 202}
+    assert service.rows("SELECT FROM turno.operator_audit") == []
+    assert eva.post(path.format(jobs[1])).status_code in {200, 202}
+    (entry,) = eva.get("/api/admin/audit").get_json()["entries"]
+    assert (entry["actor"], entry["tenant"], entry["jobs"]) == (eva.user, "north", 1)
+    assert entry["detail"] == {"job": jobs[1]}
+
+
+def test_a_tenant_s_settings_are_changed_and_taken_away(service: Service) -> None:
+    eva = operator(service)
+    body = eva.ask("PATCH", "/api/admin/tenants/north", json={"paused": True, "weight": 5, "cap": 2}).get_json()
+    assert (body["paused_at"] is not None, body["weight"], body["cap"]) == (True, 5, 2)
+    body = eva.ask("PATCH", "/api/admin/tenants/north", json={"paused": False, "cap": None}).get_json()
+    assert (body["paused_at"], body["weight"], body["cap"]) == (None, 5, None)
+    listed = eva.get("/api/admin/tenants?limit=1").get_json()
+    assert ([one["tenant"] for one in listed["tenants"]], listed["next_cursor"]) == (["north"], "north")
+
+
+def test_a_tenant_s_own_quota_comes_before_everybody_s(service: Service) -> None:
+    eva, ana = operator(service), service.caller("south")
+    eva.ask("PATCH", "/api/admin/tenants/south", json={"jobs_per_day": 1})
+    service.rows("DELETE FROM turno.rate_limits")
+    assert ana.submit().status_code == 202
+    assert ana.submit().get_json()["limit"] == "jobs_per_day_per_tenant"
+    eva.ask("PATCH", "/api/admin/tenants/south", json={"jobs_per_day": None})
+    assert ana.submit().status_code == 202
+
+
+def test_a_type_s_settings_stand_beside_what_its_code_says(service: Service) -> None:
+    eva = operator(service)
+    body = eva.ask("PATCH", "/api/admin/types/greetings", json={"timeout": 7, "max_attempts": 2}).get_json()
+    assert body["set"] == {"timeout": 7.0, "max_attempts": 2, "retention_days": None}
+    assert body["code"] == {"timeout": 600.0, "max_attempts": 4, "retention_days": 30}
+    assert eva.ask("PATCH", "/api/admin/types/nothing", json={"timeout": 7}).status_code == 404
+
+
+def test_a_worker_is_asked_to_be_quiet(service: Service) -> None:
+    service.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
+    eva = operator(service)
+    (worker,) = eva.get("/api/admin/workers").get_json()["workers"]
+    (after,) = eva.ask("PATCH", f"/api/admin/workers/{worker['worker_id']}", json={"request": "quiet"}).get_json()[
+        "workers"
+    ]
+    assert (worker["request"], after["request"]) == (None, "quiet")
+    assert eva.ask("PATCH", f"/api/admin/workers/{NOBODY}", json={"request": "quiet"}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("since=yesterday", "since"), ("since=2026-11-22T20:00:00", "since"), ("until=1", "until"),
+     ("status=lost", "status"),
+     ("since=9999-12-31T23:59:59Z", "since"), ("cursor=x", "cursor"), ("cursor=2026-11-22T20:00:00Z~x", "cursor"),
+     ("error=", "error"), ("type=%00", "type"), ("nonsense=1", "nonsense"), ("limit=0", "limit")],
+)  # fmt: skip
+def test_a_senseless_filter_is_named(service: Service, query: str, field: str) -> None:
+    assert field in problems(operator(service).get(f"/api/admin/jobs?{query}"))
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({}, "command"), ({"command": "explode"}, "command"), (RETRY | {"status": ["completed"]}, "status"),
+     ({"command": "cancel", "error": "Boom"}, "error"), ({"command": "reprioritise"}, "command"),
+     (RETRY | {"priority": "urgent"}, "command"), (RETRY | {"run_at": "2026-11-22T20:00:00"}, "run_at"),
+     (RETRY | {"limit": 100_000}, "limit"), (RETRY | {"dry": True}, "dry"), (RETRY | {"dry_run": "yes"}, "dry_run")],
+)  # fmt: skip
+def test_a_senseless_command_is_named_and_does_nothing(service: Service, body: Any, field: str) -> None:
+    failed(service)
+    before = everything(service)
+    assert field in problems(operator(service).post("/api/admin/jobs/commands", json=body))
+    assert everything(service) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [("tenants/north", {}, "body"), ("tenants/north", {"weight": 0}, "weight"),
+     ("tenants/north", {"weight": None}, "weight"),
+     ("tenants/north", {"backend": "carrier pigeon"}, "backend"), ("tenants/north", {"slug": "x"}, "slug"),
+     ("types/greetings", {"timeout": -1}, "timeout"), ("types/greetings", {"cap": 0.5}, "cap"),
+     (f"workers/{NOBODY}", {"request": "dance"}, "request")],
+)  # fmt: skip
+def test_a_senseless_setting_is_named_and_nothing_is_set(service: Service, path: str, body: Any, field: str) -> None:
+    before = everything(service)
+    assert field in problems(operator(service).ask("PATCH", f"/api/admin/{path}", json=body))
+    assert everything(service) == before

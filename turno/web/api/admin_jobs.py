@@ -1,0 +1,263 @@
+"""/api/admin/jobs: the jobs of many tenants, found, grouped and changed together."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from flask import Response, request
+from pydantic import AwareDatetime, Field
+
+from turno.dispatch.command_across import command_across
+from turno.jobs.job import Priority, Status
+from turno.jobs.operator_command import CommandName, OperatorCommand
+from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, find_jobs, group_jobs
+from turno.web.api.job_body import Band
+from turno.web.api.typed_body import read_body
+from turno.web.http.json_answers import answer, from_row
+from turno.web.http.problems import FieldProblem, Kind, invalid
+from turno.web.http.query import NOT_GIVEN, Flag, Moment, PageSize, Text, described, moment_of
+from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.services import lend_operator, services
+
+admin_jobs = Routes("admin_jobs", __name__, tag="administration")
+
+MOST_AT_ONCE = 1000  # jobs that one request changes: it is answered when they are
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundJob:
+    """A job of some tenant; its own address, with that tenant in X-Schema, has the rest.
+
+    `error` is the error's group: class and first line, without numbers, names in quotation marks and addresses. `at` is
+    when it ended, of an open one when it was made. `closed_as` tells of a failed one that nobody need see to any more.
+    """
+
+    job_id: UUID
+    tenant: str
+    company: str
+    type: str
+    status: Status
+    error: str | None
+    at: datetime
+    closed_as: Literal["replayed", "discarded"] | None
+    run_at: datetime | None
+    parked: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """Jobs, the latest first."""
+
+    jobs: list[FoundJob]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobGroup:
+    """Jobs that have something in common, with the latest of them as an example."""
+
+    name: str
+    jobs: int
+    tenants: int
+    first: datetime | None
+    last: datetime | None
+    example: UUID
+    example_tenant: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroups:
+    """Groups, the largest first."""
+
+    groups: list[JobGroup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Which jobs of which tenants."""
+
+    status: Annotated[tuple[Status, ...], described("Only jobs in this status; may be repeated.")] = ()
+    type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
+    tenant: Annotated[tuple[Text, ...], described("Only this tenant's jobs; may be repeated.")] = ()
+    error: Annotated[Text, described("Only what failed with this error: a group as listed, or its class.")] = NOT_GIVEN
+    since: Annotated[Moment, described("Only what ended since then; of open jobs, what was made since.")] = NOT_GIVEN
+    until: Annotated[Moment, described("Only what ended before.")] = NOT_GIVEN
+    waiting: Annotated[Flag, described("Only failed jobs that nobody has replayed or discarded.")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundQuery(Found):
+    """A page of jobs."""
+
+    cursor: Annotated[Text, described("The `next_cursor` of the page before.")] = NOT_GIVEN
+    limit: PageSize = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsQuery(Found):
+    """By what jobs are grouped."""
+
+    by: Annotated[GroupBy, described("What the jobs of a group have in common.")] = "error"
+    limit: PageSize = 50
+
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandBody:
+    """What to do with which jobs: `retry` and `discard` are for failed ones, the others for those that wait.
+
+    `cancel` also asks running ones to stop. `reschedule` without `run_at` lets them run now. With `dry_run` nothing is
+    changed and the same is counted.
+    """
+
+    command: CommandName
+    dry_run: bool = False
+    status: tuple[Status, ...] = ()
+    type: tuple[Name, ...] = ()
+    tenant: tuple[Name, ...] = ()
+    error: Name | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    priority: Band | None = None
+    run_at: AwareDatetime | None = None
+    cursor: UUID | None = None
+    limit: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = MOST_AT_ONCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandDone:
+    """How many jobs were changed, were so already, and could not be, by the word why; and how many of each tenant.
+
+    `troubles` says why a tenant's jobs could not be asked at all. `next_cursor` says where to go on if there are more.
+    """
+
+    command: CommandName
+    dry_run: bool
+    changed: dict[str, int]
+    skipped: dict[str, int]
+    refused: dict[str, int]
+    tenants: dict[str, int]
+    troubles: dict[str, str]
+    next_cursor: UUID | None
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/admin/jobs",
+    summary="List the jobs of all tenants",
+    access="operator",
+    one_tenant=False,
+    query=FoundQuery,
+    answers={200: Answer(about="A page of jobs.", body=FoundPage)},
+)
+
+GROUPS = Operation(
+    method="GET",
+    rule="/api/admin/jobs/groups",
+    summary="Group the jobs of all tenants",
+    about="By error, so that what failed tonight is one line for each cause; or by type, tenant or company.",
+    access="operator",
+    one_tenant=False,
+    query=GroupsQuery,
+    answers={200: Answer(about="The largest groups.", body=JobGroups)},
+)
+
+COMMAND = Operation(
+    method="POST",
+    rule="/api/admin/jobs/commands",
+    summary="Change many jobs of many tenants",
+    about=f"At most {MOST_AT_ONCE} at a time; send it again with `next_cursor` for those after them. Each tenant's "
+    "jobs are changed in transactions of their own, and are on record with who asked.",
+    access="operator",
+    one_tenant=False,
+    body=CommandBody,
+    answers={200: Answer(about="What was done, or with `dry_run` would be.", body=CommandDone)},
+    problems=(Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+
+@admin_jobs.across(LIST)
+def found(call: OperatorCall) -> Response:
+    """List the jobs of all tenants."""
+    limit = call.query.limit
+    with lend_operator()() as operator:
+        rows = find_jobs(operator, _wanted(call, call.query), before=_cursor(call.query.cursor), limit=limit + 1)
+    following = None
+    if len(rows) > limit:
+        last = rows[limit - 1]
+        following = f"{last['at'].isoformat()}~{last['job_id']}"
+    return answer(FoundPage([from_row(FoundJob, row) for row in rows[:limit]], following))
+
+
+@admin_jobs.across(GROUPS)
+def groups(call: OperatorCall) -> Response:
+    """Group the jobs of all tenants."""
+    with lend_operator()() as operator:
+        rows = group_jobs(operator, _wanted(call, call.query), call.query.by, limit=call.query.limit)
+    return answer(JobGroups([from_row(JobGroup, row) for row in rows]))
+
+
+@admin_jobs.across(COMMAND)
+def command(call: OperatorCall) -> Response:
+    """Change many jobs of many tenants."""
+    asked = read_body(request, CommandBody)
+    try:
+        wanted = OperatorCommand(
+            name=asked.command,
+            priority=Priority[asked.priority.upper()] if asked.priority else None,
+            run_at=asked.run_at,
+        )
+        with lend_operator()() as operator:
+            report = command_across(
+                operator,
+                services().dispatcher,
+                services().directory,
+                wanted,
+                _wanted(call, asked),
+                by=call.principal.user,
+                correlation_id=call.correlation_id,
+                dry_run=asked.dry_run,
+                after=asked.cursor,
+                limit=asked.limit,
+            )
+    except ValueError as error:
+        field, _, problem = str(error).partition(": ")
+        raise invalid([FieldProblem(field, problem) if problem else FieldProblem("command", field)]) from None
+    return answer(
+        CommandDone(
+            command=asked.command,
+            dry_run=report.dry_run,
+            changed=dict(report.changed),
+            skipped=dict(report.skipped),
+            refused=dict(report.refused),
+            tenants=dict(report.tenants),
+            troubles=report.troubles,
+            next_cursor=report.next_cursor,
+        )
+    )
+
+
+def _wanted(call: OperatorCall, asked: Any) -> JobsWanted:
+    return JobsWanted(
+        companies=call.principal.companies,
+        tenants=asked.tenant,
+        statuses=asked.status,
+        types=asked.type,
+        error=asked.error,
+        since=asked.since,
+        until=asked.until,
+        waiting=getattr(asked, "waiting", False),
+    )
+
+
+def _cursor(text: str | None) -> Cursor | None:
+    if text is None:
+        return None
+    at, _, job_id = text.partition("~")
+    try:
+        return Cursor(moment_of(at), UUID(job_id))
+    except ValueError:
+        raise invalid([FieldProblem("cursor", "is no next_cursor of this list")]) from None

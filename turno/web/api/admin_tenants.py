@@ -1,0 +1,126 @@
+"""/api/admin/tenants: each tenant's share, weight, caps, pause and backend."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from flask import Response, request
+from pydantic import Field
+
+from turno.settings import Backend
+from turno.store.operator import routing
+from turno.store.operator.run_time_settings import list_tenants, set_tenant, show_tenant
+from turno.web.api.typed_body import read_changes
+from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.problems import Kind, Problem
+from turno.web.http.query import AFTER, PageSize, Text, described
+from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.services import lend_operator, services
+
+admin_tenants = Routes("admin_tenants", __name__, tag="administration")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantBody:
+    """One tenant: what operators set, and over the last 15 minutes its waits, and its share beside its fair one.
+
+    Without `cap` it may have any number of jobs running, without `jobs_per_day` as many a day as everybody, without
+    `backend` the one that is set for all.
+    """
+
+    tenant: str
+    company: str
+    paused_at: datetime | None
+    weight: int
+    cap: int | None
+    jobs_per_day: int | None
+    backend: Backend | None
+    waiting: int
+    running: int
+    oldest_wait: float | None
+    ended: int
+    wait_p50_ms: int | None
+    wait_p95_ms: int | None
+    share: float | None
+    fair_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPage:
+    """Active tenants, in the order of their names."""
+
+    tenants: list[TenantBody]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantsQuery:
+    """Which tenants."""
+
+    cursor: Annotated[Text, described(AFTER)] = ""
+    limit: PageSize = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantChanges:
+    """What is named is changed; null takes a value away."""
+
+    paused: bool = False
+    weight: Annotated[int, Field(ge=1, le=100)] = 1
+    cap: Annotated[int, Field(ge=1, le=32767)] | None = None
+    jobs_per_day: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    backend: Backend | None = None
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/admin/tenants",
+    summary="List tenants",
+    access="operator",
+    one_tenant=False,
+    query=TenantsQuery,
+    answers={200: Answer(about="A page of tenants.", body=TenantPage)},
+)
+
+CHANGE = Operation(
+    method="PATCH",
+    rule="/api/admin/tenants/<tenant>",
+    summary="Change a tenant's settings",
+    about="At once, and on record with who did it. Waiting jobs follow a change of backend.",
+    access="operator",
+    one_tenant=False,
+    body=TenantChanges,
+    answers={200: Answer(about="The tenant after it.", body=TenantBody)},
+    problems=(Kind.UNKNOWN_TENANT, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+
+@admin_tenants.across(LIST)
+def tenants(call: OperatorCall) -> Response:
+    """List tenants."""
+    limit = call.query.limit
+    with lend_operator()() as operator:
+        rows = list_tenants(operator, companies=call.principal.companies, after=call.query.cursor, limit=limit + 1)
+    return answer(TenantPage(*page_of(rows, limit, lambda row: from_row(TenantBody, row), "tenant")))
+
+
+@admin_tenants.across(CHANGE)
+def change_tenant(call: OperatorCall, tenant: str) -> Response:
+    """Change a tenant's settings."""
+    changes = read_changes(request, TenantChanges)
+    companies = call.principal.companies
+    with lend_operator()() as operator:
+        changed = "\0" not in tenant and set_tenant(
+            operator, tenant, changes, by=call.principal.user, companies=companies
+        )
+        if changed and "backend" in changes:
+            routing.reroute(operator, _defaults())
+        row: dict[str, Any] | None = show_tenant(operator, tenant, companies=companies) if changed else None
+    if row is None:
+        raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
+    return answer(from_row(TenantBody, row))
+
+
+def _defaults() -> routing.Defaults:
+    settings = services().settings
+    return routing.Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)

@@ -1,0 +1,127 @@
+"""/api/admin/types: what operators set of each job type, beside what its code says."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from flask import Response, request
+from pydantic import Field
+
+from turno.errors import UnknownJobType
+from turno.store.operator.run_time_settings import list_types, set_type
+from turno.web.api.typed_body import read_changes
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import Kind, Problem
+from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.services import lend_operator, services
+
+admin_types = Routes("admin_types", __name__, tag="administration")
+
+LONGEST_TIMEOUT = 604_800  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeTerms:
+    """How long an attempt may take, how many may end in an error, and how many days ended jobs are kept."""
+
+    timeout: float | None
+    max_attempts: int | None
+    retention_days: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeBody:
+    """One job type: `set` by operators, and `code`, which counts where nothing is set."""
+
+    type: str
+    paused_at: datetime | None
+    cap: int | None
+    set: TypeTerms
+    code: TypeTerms
+
+
+@dataclass(frozen=True, slots=True)
+class TypeList:
+    """Every job type that this service knows, or that operators have set something of."""
+
+    types: list[TypeBody]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeChanges:
+    """What is named is changed, for all tenants; null leaves it to the code again."""
+
+    paused: bool = False
+    cap: Annotated[int, Field(ge=1, le=32767)] | None = None
+    timeout: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+
+
+LIST = Operation(
+    method="GET",
+    rule="/api/admin/types",
+    summary="List job types",
+    access="operator",
+    one_tenant=False,
+    answers={200: Answer(about="The job types.", body=TypeList)},
+)
+
+CHANGE = Operation(
+    method="PATCH",
+    rule="/api/admin/types/<name>",
+    summary="Change a job type's settings",
+    about="For all tenants, and on record with who did it. A worker takes a new time limit over with its next "
+    "heartbeat; everything else counts at once.",
+    access="operator",
+    one_tenant=False,
+    everywhere=True,
+    body=TypeChanges,
+    answers={200: Answer(about="The job type after it.", body=TypeBody)},
+    problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+
+@admin_types.across(LIST)
+def types(call: OperatorCall) -> Response:
+    """List job types."""
+    del call
+    return answer(TypeList(_types()))
+
+
+@admin_types.across(CHANGE)
+def change_type(call: OperatorCall, name: str) -> Response:
+    """Change a job type's settings."""
+    if not any(one.type == name for one in _types()):
+        raise Problem(Kind.NOT_FOUND, "There is no job type of this name here.")
+    changes = read_changes(request, TypeChanges)
+    with lend_operator()() as operator:
+        set_type(operator, name, changes, by=call.principal.user)
+    return answer(next(one for one in _types() if one.type == name))
+
+
+def _types() -> list[TypeBody]:
+    with lend_operator()() as operator:
+        stored = {row["type"]: row for row in list_types(operator)}
+    known = {handler.type for handler in services().registry.handlers}
+    return [_body(name, stored.get(name, {})) for name in sorted(known | stored.keys())]
+
+
+def _body(name: str, row: dict[str, object]) -> TypeBody:
+    terms = {field: row.get(field) for field in ("timeout", "max_attempts", "retention_days")}
+    return TypeBody(
+        type=name,
+        paused_at=row.get("paused_at"),  # type: ignore[arg-type]  # as the column is
+        cap=row.get("cap"),  # type: ignore[arg-type]
+        set=TypeTerms(**terms),  # type: ignore[arg-type]
+        code=_of_code(name),
+    )
+
+
+def _of_code(name: str) -> TypeTerms:
+    days = services().settings.retention_days
+    try:
+        handler = services().registry.handler(name)
+    except UnknownJobType:
+        return TypeTerms(timeout=None, max_attempts=None, retention_days=days)
+    return TypeTerms(timeout=handler.timeout, max_attempts=handler.retry.max_attempts, retention_days=days)
