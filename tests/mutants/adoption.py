@@ -133,8 +133,8 @@ MUTANTS = (
         "a claim does not bring the adopted schema",
         GUEST,
         "turno/migrations/control/functions/claim.sql",
-        "t.handler_role, t.login_epoch, t.adopted_schema, NULL::jsonb FROM",
-        "t.handler_role, t.login_epoch, NULL, NULL::jsonb FROM",
+        "(t.tenant).login_epoch, (t.tenant).adopted_schema,",
+        "(t.tenant).login_epoch, NULL,",
         (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema[cluster-worker]",),
     ),
     Mutant(

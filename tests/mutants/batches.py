@@ -66,8 +66,8 @@ MUTANTS = (
         "a batch is larger than its tenant's cap",
         "section 6: caps hold",
         CLAIM,
-        "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g",
-        "LIMIT ceil(v.slots * v.size)::bigint) AS g",
+        "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS few",
+        "LIMIT ceil(v.slots * v.size)::bigint) AS few",
         (f"{TESTS}::test_a_cap_holds_for_batches[tenant]",),
     ),
     Mutant(

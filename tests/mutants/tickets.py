@@ -20,7 +20,7 @@ TAKEN = "token = gen_random_uuid(), attempt = t.attempt + 1\n"
 GUESSED = "token = md5(t.job_id::text)::uuid, attempt = t.attempt + 1\n"
 UNCOUNTED = "token = gen_random_uuid(), attempt = greatest(1, t.attempt)\n"
 BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
-NEXT = "        FROM counted c\n"
+NEXT = "        FROM picked c\n"
 OLDEST = "FOR UPDATE SKIP LOCKED) AS one"
 ACTIVE = "WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND"
 FAIRLY = "tests/integration/store/test_fair_claiming.py"
@@ -168,8 +168,8 @@ MUTANTS = (
         "every tenant has one turn a lap",
         "section 6: weights are turns per lap",
         "turno/migrations/control/functions/claim.sql",
-        "n.adopted_schema, n.weight, n.cap FROM tenants n",
-        "n.adopted_schema, 1::smallint AS weight, n.cap FROM tenants n",
+        "n AS tenant, n.weight, n.cap,",
+        "n AS tenant, 1::smallint AS weight, n.cap,",
         (f"{FAIRLY}::test_a_weight_is_turns_per_lap",),
     ),
     Mutant(
@@ -280,8 +280,8 @@ MUTANTS = (
         "a claim locks more tickets than it takes",
         WALKED,
         "turno/migrations/control/functions/claim.sql",
-        "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g",
-        "LIMIT v.room) AS g",
+        "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS few",
+        "LIMIT v.room) AS few",
         (f"{PLAN}::test_no_more_tickets_are_read_than_are_claimed",),
     ),
     Mutant(

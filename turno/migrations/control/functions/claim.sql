@@ -44,7 +44,8 @@ END $$;
 --
 -- The walk is lazy: each CTE is read only as far as the next one asks, and in the order in which it was made. OFFSET 0 keeps
 -- the planner from evaluating a LATERAL subquery once for each of its columns. A claim of one ticket costs mostly what its
--- plan's nodes cost to set up: sorts, hash tables and aggregates that are not needed are left out.
+-- plan's nodes cost to set up, and the columns of each: sorts, hash tables and aggregates that are not needed are left out,
+-- and of a tenant its whole row goes through them as one column.
 CREATE OR REPLACE FUNCTION claim(
     p_worker uuid, p_backend text, p_queues text[], p_types text[], p_versions smallint[], p_sizes integer[],
     p_slots integer, p_without text[], p_from integer, p_used integer, p_oldest boolean, p_known jsonb)
@@ -53,7 +54,7 @@ RETURNS TABLE (next_tenant integer, next_used integer, slots bigint, crashes sma
                login_epoch integer, adopted_schema text, learned jsonb)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- Plans are made while the table is small and kept when it is not; only nested loops keep the order of the walk.
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off
 SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
@@ -96,44 +97,39 @@ BEGIN
         SELECT 0 AS place, first - 1 AS tenant_id, NULL::integer AS after, false AS wrapped, 0::bigint AS walked
         UNION ALL
         SELECT l.place + 1, coalesce(n.tenant_id, -1), l.tenant_id, l.wrapped OR n.tenant_id IS NULL,
-               pg_stat_get_xact_tuples_returned(walk) - c.walked
-        FROM lap l
-        CROSS JOIN LATERAL (SELECT pg_stat_get_xact_tuples_returned(walk) AS walked,
-                                   marked[width_bucket(l.tenant_id, marked) + 1] AS stop OFFSET 0) AS c
-        LEFT JOIN LATERAL (
-            SELECT (empty ->> l.tenant_id::text)::integer AS tenant_id WHERE empty ? l.tenant_id::text
-            UNION ALL
-            SELECT min(s.tenant_id) FROM unnest(p_queues) AS q (queue) CROSS JOIN LATERAL (
-                SELECT r.tenant_id FROM tickets r
-                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id > l.tenant_id
-                  AND r.tenant_id < coalesce(c.stop, 2147483647) AND (r.type || '/' || r.version) = ANY (names)
-                ORDER BY r.tenant_id LIMIT 1) AS s HAVING min(s.tenant_id) IS NOT NULL
-            UNION ALL
-            SELECT c.stop WHERE c.stop IS NOT NULL
-            LIMIT 1) AS n ON true
+               pg_stat_get_xact_tuples_returned(walk) - l.before
+        FROM (SELECT l.*, pg_stat_get_xact_tuples_returned(walk) AS before,
+                     marked[width_bucket(l.tenant_id, marked) + 1] AS stop FROM lap l OFFSET 0) AS l
+        CROSS JOIN LATERAL (
+            SELECT coalesce((empty ->> l.tenant_id::text)::integer, (
+                SELECT min(s.tenant_id) FROM unnest(p_queues) AS q (queue) CROSS JOIN LATERAL (
+                    SELECT r.tenant_id FROM tickets r
+                    WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id > l.tenant_id
+                      AND r.tenant_id < coalesce(l.stop, 2147483647) AND (r.type || '/' || r.version) = ANY (names)
+                    ORDER BY r.tenant_id LIMIT 1) AS s), l.stop) AS tenant_id OFFSET 0) AS n
         WHERE NOT (l.wrapped AND (n.tenant_id IS NULL OR n.tenant_id >= first))
     ), found AS MATERIALIZED (  -- the first of them that may run something, where their queues and bands begin
-        SELECT l.place, n.*, h.*, o.room, CASE WHEN n.id = p_from THEN p_used ELSE 0 END AS used
+        SELECT l.place, n.id, n.tenant, n.weight, h.*, CASE WHEN n.id = p_from THEN p_used ELSE 0 END AS used
         FROM lap l CROSS JOIN LATERAL (
-            SELECT n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.adopted_schema, n.weight, n.cap FROM tenants n
+            SELECT n.id, n AS tenant, n.weight, n.cap, pg_stat_get_xact_tuples_returned(walk) AS before,
+                   marks -> n.id::text AS mark FROM tenants n
             WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without) OFFSET 0) AS n
-        CROSS JOIN LATERAL (SELECT pg_stat_get_xact_tuples_returned(walk) AS before, marks -> n.id::text AS mark OFFSET 0) AS c
         CROSS JOIN LATERAL (
             SELECT array_agg(b.queue) AS queues, array_agg(b.band) AS bands, array_agg(b.head) AS heads,
                    (array_agg(b.size) FILTER (WHERE b.head IS NOT NULL))[1] AS size,
-                   pg_stat_get_xact_tuples_returned(walk) - c.before AS walked
+                   pg_stat_get_xact_tuples_returned(walk) - n.before AS walked,
+                   CASE WHEN n.cap IS NULL THEN 2147483647 WHEN count(b.head) > 0 THEN tenant_room(n.id) END AS room
             FROM (SELECT q.queue, b.band, t.run_at::timestamptz AS head, t.size
                   FROM unnest(p_queues) AS q (queue) CROSS JOIN unnest('{0,1,2}'::smallint[]) AS b (band) LEFT JOIN LATERAL (
                       SELECT r.run_at, sizes[array_position(names, r.type || '/' || r.version)] AS size
                       FROM tickets r
                       WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = n.id
                         AND r.priority = b.band AND (r.type || '/' || r.version) = ANY (names)
-                        AND r.run_at >= coalesce((c.mark ->> (q.queue || '/' || b.band))::timestamptz, '-infinity')
+                        AND r.run_at >= coalesce((n.mark ->> (q.queue || '/' || b.band))::timestamptz, '-infinity')
                       ORDER BY r.run_at, r.job_id LIMIT 1) AS t ON true
                   ORDER BY CASE WHEN NOT p_oldest THEN b.band END, t.run_at) AS b
             OFFSET 0) AS h
-        CROSS JOIN LATERAL (SELECT CASE WHEN n.cap IS NULL THEN 2147483647 ELSE tenant_room(n.id) END AS room OFFSET 0) AS o
-        WHERE l.place > 0 AND h.size IS NOT NULL AND o.room > 0
+        WHERE l.place > 0 AND h.size IS NOT NULL AND h.room > 0
         LIMIT p_slots
     ), turn AS (  -- how often all have had their turns after this claim, and how far into the next lap it comes
         SELECT (p_slots + sum(f.used)) / sum(f.weight) AS laps, (p_slots + sum(f.used)) % sum(f.weight) AS rest FROM found f
@@ -142,45 +138,43 @@ BEGIN
                t.rest < f.before + f.weight AND t.rest > 0 AS ends, t.rest - f.before AS ends_after
         FROM (SELECT f.*, sum(f.weight) OVER (ROWS UNBOUNDED PRECEDING) - f.weight AS before FROM found f) AS f
         CROSS JOIN turn t
-    ), stop AS MATERIALIZED (  -- where the next claim goes on
-        (SELECT v.id AS next_tenant, v.ends_after::integer AS next_used FROM visit v WHERE v.ends LIMIT 1)
-        UNION ALL
-        (SELECT v.id + 1, 0 FROM visit v ORDER BY v.place DESC LIMIT 1)
-        LIMIT 1
+    ), stop AS (  -- where the next claim goes on
+        SELECT coalesce((array_agg(v.id) FILTER (WHERE v.ends))[1], (array_agg(v.id))[count(*)] + 1) AS next_tenant,
+               coalesce((array_agg(v.ends_after) FILTER (WHERE v.ends))[1], 0)::integer AS next_used FROM visit v
     ), picked AS MATERIALIZED (
-        SELECT row_number() OVER () AS nth, v.*, g.*
+        SELECT row_number() OVER () AS nth, v.slots, v.tenant, g.*
         FROM visit v CROSS JOIN LATERAL (
-            SELECT one.* FROM unnest(v.queues, v.bands, v.heads) AS b (queue, band, head)
-            CROSS JOIN LATERAL (
-                SELECT r.ctid AS at, r.type, rooms[array_position(names, r.type || '/' || r.version)] AS type_room,
-                       CASE WHEN r.crashes > 0 THEN 1.0::float8
-                            ELSE 1.0::float8 / sizes[array_position(names, r.type || '/' || r.version)] END AS cost
-                FROM tickets r
-                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = b.queue AND r.tenant_id = v.id
-                  AND r.priority = b.band AND r.run_at >= b.head AND (r.type || '/' || r.version) = ANY (names)
-                  AND (r.crashes = 0 OR r.run_at = b.head)
-                ORDER BY r.run_at, r.job_id
-                FOR UPDATE SKIP LOCKED) AS one
-            LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS g
+            SELECT few.*, sum(few.cost) OVER (ROWS UNBOUNDED PRECEDING) AS spent
+            FROM (SELECT one.* FROM unnest(v.queues, v.bands, v.heads) AS b (queue, band, head)
+                  CROSS JOIN LATERAL (
+                      SELECT r.ctid AS at, r.type, rooms[array_position(names, r.type || '/' || r.version)] AS type_room,
+                             CASE WHEN r.crashes > 0 THEN 1.0::float8
+                                  ELSE 1.0::float8 / sizes[array_position(names, r.type || '/' || r.version)] END AS cost
+                      FROM tickets r
+                      WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = b.queue AND r.tenant_id = v.id
+                        AND r.priority = b.band AND r.run_at >= b.head AND (r.type || '/' || r.version) = ANY (names)
+                        AND (r.crashes = 0 OR r.run_at = b.head)
+                      ORDER BY r.run_at, r.job_id
+                      FOR UPDATE SKIP LOCKED) AS one
+                  LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS few) AS g
         WHERE v.slots > 0
-    ), counted AS (
-        SELECT p.*, sum(p.cost) OVER (PARTITION BY p.place ORDER BY p.nth) AS spent FROM picked p
     ), taken AS (
         UPDATE tickets t
         SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
-        FROM counted c
+        FROM picked c
         WHERE t.ctid = c.at AND c.spent <= c.slots + 0.001
           AND (c.type_room IS NULL
                OR c.type_room > (SELECT count(*) FROM picked p WHERE p.type = c.type AND p.nth < c.nth))
-        RETURNING c.nth, c.slots, t.crashes, t.job_id, t.token, t.attempt, t.type::text, t.version, c.id, c.slug,
-                  c.schema, c.handler_role, c.login_epoch, c.adopted_schema
+        RETURNING c.slots, c.tenant, t.crashes, t.job_id, t.token, t.attempt, t.type::text, t.version
     )
-    (SELECT s.next_tenant, s.next_used, t.slots, t.crashes, t.job_id, t.token, t.attempt, t.type, t.version, t.id, t.slug, t.schema,
-            t.handler_role, t.login_epoch, t.adopted_schema, NULL::jsonb FROM taken t CROSS JOIN stop s ORDER BY t.nth)
+    SELECT s.next_tenant, s.next_used, t.slots, t.crashes, t.job_id, t.token, t.attempt, t.type, t.version, (t.tenant).id,
+           (t.tenant).slug, (t.tenant).schema, (t.tenant).handler_role, (t.tenant).login_epoch, (t.tenant).adopted_schema,
+           NULL::jsonb
+    FROM taken t CROSS JOIN stop s
     UNION ALL
     SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            jsonb_build_object('for', closed, 'empty', jsonb_build_object(l.after, jsonb_build_array(
-               coalesce(nullif(l.tenant_id, -1), (SELECT max(id) + 1 FROM tenants)), l.walked)))
+               coalesce(nullif(l.tenant_id, -1), 2147483647), l.walked)))
     FROM (SELECT * FROM lap LIMIT (SELECT CASE WHEN count(*) = p_slots THEN max(place) + 1 END FROM found)) AS l
     WHERE l.walked > 100
     UNION ALL
