@@ -13,7 +13,9 @@ import pytest
 from tests.attempt_here import attempt, claim_here
 from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import TRIES, Odd, OddBatched, OddPayload
+from tests.misbehaving_handlers import Odd, OddBatched
+from tests.misdeeds.deed import OddPayload
+from tests.misdeeds.transactions import TRIES
 from turno.errors import NotStarted
 from turno.jobs.handler import JobContext, JobHandler
 from turno.jobs.outcome import Cancel, Reschedule

@@ -12,7 +12,8 @@ from psycopg.pq.abc import PGresult
 
 from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import HOOKS, LEFT_OPEN, RUNS, OddAlone, OddBatched
+from tests.misbehaving_handlers import HOOKS, RUNS, OddAlone, OddBatched
+from tests.misdeeds.processes import LEFT_OPEN
 from turno import crash_points
 from turno.jobs.handler import JobContext
 from turno.runner import executor, transaction

@@ -15,7 +15,8 @@ from psycopg.pq import PipelineStatus
 from tests import attempt_steps
 from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import HOOKS, RUNS, TRIES, Odd, OddAlone, OddBatched
+from tests.misbehaving_handlers import HOOKS, RUNS, Odd, OddAlone, OddBatched
+from tests.misdeeds.transactions import TRIES
 from turno.jobs.claim import Batch
 from turno.jobs.handler import JobContext, JobHandler
 from turno.runner import executor

@@ -10,7 +10,8 @@ import pytest
 import turno
 from handlers.batch_invoicing import BatchInvoicing
 from tests.attempt_here import attempt
-from tests.misbehaving_handlers import DEEDS, Odd
+from tests.misbehaving_handlers import Odd
+from tests.misdeeds.deed import DEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

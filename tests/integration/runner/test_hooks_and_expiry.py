@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.attempt_here import attempt
-from tests.misbehaving_handlers import DEEDS, HOOKS, Odd, OddHooked
+from tests.misbehaving_handlers import HOOKS, Odd, OddHooked
+from tests.misdeeds.deed import DEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,9 @@ import pytest
 
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import DEEDS, Odd, write_counted
+from tests.misbehaving_handlers import Odd
+from tests.misdeeds.deed import DEEDS
+from tests.misdeeds.steps import write_counted
 from turno.jobs.handler import JobContext
 
 AtThird = Callable[[JobContext], object]

@@ -12,7 +12,8 @@ import pytest
 
 from tests.attempt_here import attempt, claim_here, execute_here
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import DEEDS, Odd, OddHurried
+from tests.misbehaving_handlers import Odd, OddHurried
+from tests.misdeeds.deed import DEEDS
 from turno.errors import EffectInDoubt, NotIssued
 from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
 from turno.store.api import effect_review

@@ -1,0 +1,1 @@
+"""What the handlers of the tests do wrong, by what it concerns."""

@@ -1,0 +1,32 @@
+"""What a handler of the tests may be asked to do: its payload, and the deeds by their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from turno.jobs.handler import JobContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class OddPayload:
+    """What to do, with a word and a number for it."""
+
+    how: str
+    text: str = ""
+    number: int = 0
+
+
+def write(job: JobContext, country: str = "written") -> None:
+    """Leave a trace in the tenant's business tables."""
+    job.connection.execute(
+        "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', %s)",
+        (f"ODD{job.attempt}", country),
+    )
+
+
+# By the name that a payload says; filled by tests.misbehaving_handlers, and by tests for themselves.
+DEEDS: dict[str, Callable[[JobContext, OddPayload], Any]] = {}

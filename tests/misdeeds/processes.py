@@ -1,0 +1,152 @@
+"""What handlers do to processes and to the machine's resources: their own, and those that they start."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from tests.misdeeds.deed import DEEDS, OddPayload, write
+from tests.misdeeds.steps import wait_for_cancel
+from turno.jobs.handler import JobContext
+from turno.runner import leftover_processes
+
+if TYPE_CHECKING:
+    pass
+
+
+HOARD: list[bytearray] = []
+
+
+def loop_forever(_job: JobContext, _payload: OddPayload) -> None:
+    while True:
+        pass
+
+
+def catastrophic_pattern(_job: JobContext, _payload: OddPayload) -> None:
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def leave_a_grandchild(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    # Silent, so that nobody who reads the worker's output to its end has to wait for it.
+    quiet = subprocess.DEVNULL
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdout=quiet, stderr=quiet)
+    return {"pid": child.pid, "text": payload.text}
+
+
+def fork_twice_and_return(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Let one copy return and another end as `text` says, while this one goes on."""
+    for copy in range(2):
+        if os.fork() == 0:
+            if copy:
+                DEEDS[payload.text](job, payload)
+            return {"copy": copy}
+    while not leftover_processes.none() and any(not _ended(pid) for pid in leftover_processes.children()):
+        time.sleep(0.01)
+    write(job)
+    return {"copy": None}
+
+
+def _ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+ESCAPE = """
+import os, sys, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.write(1, str(os.getpid()).encode())
+os.close(1)
+time.sleep(600)
+"""
+
+
+def escape(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Start a process that daemonises: twice forked, a session of its own; then do what `text` names."""
+    quiet = subprocess.DEVNULL
+    done = subprocess.run([sys.executable, "-c", ESCAPE], stdout=subprocess.PIPE, stderr=quiet, text=True, check=True)
+    Path(os.environ["ESCAPED"]).write_text(done.stdout)
+    DEEDS[payload.text](job, payload)
+    return {"pid": int(done.stdout)}
+
+
+def wait_with_a_process(job: JobContext, payload: OddPayload) -> None:
+    """Keep a process of one's own, named in the checkpoint, until cancelled."""
+    with subprocess.Popen(["sleep", "600"]) as mine:
+        job.checkpoint(mine.pid)
+        try:
+            wait_for_cancel(job, payload)
+        finally:
+            mine.kill()
+
+
+def exhaust_memory(_job: JobContext, _payload: OddPayload) -> None:
+    hoard = []
+    while True:
+        hoard.append(bytearray(16 * 1024 * 1024))
+
+
+def print_much(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Print `number` megabytes."""
+    for _ in range(payload.number):
+        sys.stdout.write("x" * 2**20)
+    return {}
+
+
+def grow(_job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    """Keep `number` megabytes for good."""
+    HOARD.append(bytearray(payload.number << 20))
+    return {"pid": os.getpid()}
+
+
+LEFT_OPEN: list[Any] = []
+
+
+def leave_a_copy(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    copying = job.connection.cursor().copy("COPY customers TO STDOUT")
+    copying.__enter__()
+    LEFT_OPEN.append(copying)
+    return {}
+
+
+def fork_and_close(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Let a forked process close the session that it has inherited."""
+    write(job)
+    if (pid := os.fork()) == 0:
+        psycopg.Connection.close(job.connection)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    job.connection.execute("SELECT 1")
+    return {}
+
+
+def fork_and_leave(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Let a forked process end with the session that it has inherited."""
+    write(job)
+    if (pid := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return {}
+
+
+def become_another(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+    job.connection.execute(f"SET ROLE {payload.text}".encode())
+    return {}
+
+
+def stop_self(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+    """Show that it runs, then sleep until it is continued; later attempts return at once."""
+    if job.attempt == 1:
+        job.progress(1, 2, "stopping")
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return {}
