@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -16,9 +16,6 @@ from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.adoption import Adoption
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.rights.adopted import TableRights
-
-if TYPE_CHECKING:
-    pass
 
 KEY = b"the tests' own master key, 32 or more"
 REFUSED = psycopg.errors.InsufficientPrivilege

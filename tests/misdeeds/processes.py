@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
@@ -17,10 +17,6 @@ from tests.misdeeds.deed import DEEDS, OddPayload, write
 from tests.misdeeds.steps import wait_for_cancel
 from turno.jobs.handler import JobContext
 from turno.runner import leftover_processes
-
-if TYPE_CHECKING:
-    pass
-
 
 HOARD: list[bytearray] = []
 

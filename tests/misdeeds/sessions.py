@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
@@ -11,9 +11,6 @@ from psycopg.types.string import TextLoader
 from tests.misdeeds.deed import OddPayload
 from turno.errors import PermanentFailure
 from turno.jobs.handler import JobContext
-
-if TYPE_CHECKING:
-    pass
 
 
 def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.misdeeds.deed import DEEDS, OddPayload
 from turno.jobs.handler import JobContext
-
-if TYPE_CHECKING:
-    pass
 
 
 def resume(job: JobContext, payload: OddPayload) -> dict[str, Any]:

@@ -341,6 +341,8 @@ MUTANTS = (
         GRANTS,
         '        Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),\n',
         '        Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT", api="SELECT"),\n',
-        ("tests/integration/tenancy/test_migrations.py::test_an_application_s_views_are_shown_and_its_tables_are_not",),
+        (
+            "tests/integration/tenancy/migrations/test_application.py::test_an_application_s_views_are_shown_and_its_tables_are_not",
+        ),
     ),
 )

@@ -95,7 +95,7 @@ MUTANTS = (
         "turno/dispatch/dispatcher.py",
         " and self._clock() >= self._hinted_at + HINT_AGAIN_SECONDS",
         "",
-        ("tests/integration/web/test_api_jobs.py::test_later_jobs_are_hinted_at_now_and_then",),
+        ("tests/integration/web/test_api_submit.py::test_later_jobs_are_hinted_at_now_and_then",),
     ),
     Mutant(
         "the list of workers does not say that nobody sweeps by itself",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 EFFECTS = "turno/runner/outside_call.py"
-TESTS = "tests/integration/runner/test_once.py"
+REVIEW = "tests/integration/runner/once/test_review.py"
+ITEMS = "tests/integration/runner/once/test_items.py"
+MISUSE = "tests/integration/runner/once/test_misuse.py"
+ONCE = "tests/integration/runner/once/test_once.py"
 API = "tests/integration/web/test_api_effects.py"
 FAULTS = "tests/faults/test_outside_effects.py"
 MISBEHAVE = "tests/faults/test_handlers_that_misbehave.py"
-DOUBT = f"{TESTS}::test_what_follows_from_doubt"
+DOUBT = f"{ONCE}::test_what_follows_from_doubt"
 NEVER_BLIND = "section 6: nothing is ever issued blind"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 OWN = "section 6: intent and settlement are transactions of their own; none is open during the call"
@@ -53,7 +56,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_intend.sql",
         "            effect.caller_gone := true;\n            verdict := 'doubt';\n",
         "            verdict := 'issue';\n",
-        (f"{TESTS}::test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too",),
+        (f"{ONCE}::test_a_handler_that_swallows_the_error_and_calls_again_is_in_doubt_too",),
     ),
     Mutant(
         "a stored result is not looked at",
@@ -61,7 +64,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_intend.sql",
         "        ELSIF effect.state = 'done' THEN\n            verdict := 'done';\n",
         "",
-        (f"{TESTS}::test_an_intent_that_comes_just_too_late_gets_the_result",),
+        (f"{ONCE}::test_an_intent_that_comes_just_too_late_gets_the_result",),
     ),
     Mutant(
         "two jobs call at once",
@@ -69,7 +72,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_intend.sql",
         "            verdict := 'elsewhere';\n",
         "            verdict := 'doubt';\n            effect.caller_gone := true;\n",
-        (f"{TESTS}::test_while_another_job_calls_nobody_else_does",),
+        (f"{ONCE}::test_while_another_job_calls_nobody_else_does",),
     ),
     Mutant(
         "two jobs issue again what both found absent",
@@ -77,7 +80,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_reissue.sql",
         "    WHERE key = p_key AND state = 'intended' AND intent_of(token) = p_intent\n",
         "    WHERE key = p_key\n",
-        (f"{TESTS}::test_two_jobs_in_doubt_issue_it_again_once",),
+        (f"{ONCE}::test_two_jobs_in_doubt_issue_it_again_once",),
     ),
     Mutant(
         "a zombie settles",
@@ -85,7 +88,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_settle.sql",
         HOLD + "    PERFORM waiting_hold(p_key);\n",
         "    PERFORM waiting_hold(p_key);\n",
-        (f"{TESTS}::test_a_zombie_s_answer_is_refused_and_looked_up",),
+        (f"{ONCE}::test_a_zombie_s_answer_is_refused_and_looked_up",),
     ),
     Mutant(
         "a key of another type gives its result",
@@ -93,7 +96,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_intend.sql",
         "        IF effect.type <> job.type THEN\n",
         "        IF false THEN\n",
-        (f"{TESTS}::test_a_key_of_another_type_is_a_mistake",),
+        (f"{MISUSE}::test_a_key_of_another_type_is_a_mistake",),
     ),
     Mutant(
         "the work before the call is not asked for the attempt's mark",
@@ -101,7 +104,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_hold.sql",
         "    PERFORM assert_attempt(p_token);\n",
         "",
-        (f"{TESTS}::test_after_a_commit_behind_our_back_it_is_refused",),
+        (f"{MISUSE}::test_after_a_commit_behind_our_back_it_is_refused",),
     ),
     Mutant(
         "the call may write with the job's session",
@@ -109,7 +112,7 @@ MUTANTS = (
         "turno/runner/session.py",
         "        if self.refusal is not None:\n",
         "        if False:\n",
-        (f"{TESTS}::test_the_call_cannot_use_the_job_s_session",),
+        (f"{MISUSE}::test_the_call_cannot_use_the_job_s_session",),
     ),
     Mutant(
         "an item is committed by half",
@@ -117,7 +120,7 @@ MUTANTS = (
         "turno/runner/items.py",
         "        if attempts.writing_savepoints(self._transaction.connection):\n",
         "        if False:\n",
-        (f"{TESTS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),
+        (f"{ITEMS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),
     ),
     Mutant(
         "an item is blamed for doubt",
@@ -125,7 +128,7 @@ MUTANTS = (
         "turno/runner/items.py",
         "HandlerMisuse, MemoryError, *IN_DOUBT)",
         "HandlerMisuse, MemoryError)",
-        (f"{TESTS}::test_an_item_is_not_blamed_for_a_call_without_an_answer",),
+        (f"{ITEMS}::test_an_item_is_not_blamed_for_a_call_without_an_answer",),
     ),
     Mutant(
         "a job in doubt fails",
@@ -133,7 +136,7 @@ MUTANTS = (
         "turno/jobs/outcome.py",
         "    if doubt is None:\n",
         "    if True:\n",
-        (f"{TESTS}::test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt",),
+        (f"{REVIEW}::test_a_job_without_attempts_left_is_parked_rather_than_failed_in_doubt",),
     ),
     Mutant(
         "nobody says that a dead caller is gone",
@@ -151,7 +154,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_intend.sql",
         "    unsure boolean := EXISTS (SELECT FROM external_doubt);\n",
         "    unsure boolean := false;\n",
-        (f"{TESTS}::test_after_a_restore_even_the_first_call_waits_for_a_look_up",),
+        (f"{ONCE}::test_after_a_restore_even_the_first_call_waits_for_a_look_up",),
     ),
     Mutant(
         "a person settles what is under way",
@@ -167,7 +170,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/effect_intend.sql",
         "        UPDATE background_jobs SET expires_at = NULL WHERE id = p_job AND expires_at IS NOT NULL;\n",
         "",
-        (f"{TESTS}::test_a_job_that_reached_outside_never_expires",),
+        (f"{REVIEW}::test_a_job_that_reached_outside_never_expires",),
     ),
     Mutant(
         "a transaction may stay open for ever",

@@ -16,7 +16,7 @@ ENDS = "tests/integration/runner/test_attempt_ends.py"
 KEPT = f"{ENDS}::test_what_a_handler_sets_in_its_session_does_not_reach_its_record"
 ENDED = "tests/faults/test_ended_sessions.py"
 SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
-ONCE = "tests/integration/runner/test_once.py"
+REVIEW = "tests/integration/runner/once/test_review.py"
 RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 FENCING = "tests/integration/store/test_fencing.py"
 
@@ -253,7 +253,7 @@ MUTANTS = (
         RESCUE,
         "job.crashes >= 2 AND doubt IS NOT NULL",
         "false",
-        (f"{ONCE}::test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person",),
+        (f"{REVIEW}::test_a_job_whose_third_crash_leaves_an_effect_in_doubt_waits_for_a_person",),
     ),
     Mutant(
         "a claim is given back that another has",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TESTS = "tests/integration/tenancy/test_migrations.py"
+RUNS = "tests/integration/tenancy/migrations/test_runs.py"
+FILES = "tests/integration/tenancy/migrations/test_files.py"
 WHOLE = "issue 13: from the first release on upgrades are real, and what is wrong is a sentence"
 
 MUTANTS = (
@@ -14,7 +15,7 @@ MUTANTS = (
         "turno/tenancy/schema_migrations/files.py",
         "if version != expected:",
         "if False:",
-        (f"{TESTS}::test_a_folder_with_a_gap_is_refused_and_nothing_is_applied",),
+        (f"{FILES}::test_a_folder_with_a_gap_is_refused_and_nothing_is_applied",),
     ),
     Mutant(
         "a step comes without the functions of its release",
@@ -22,7 +23,7 @@ MUTANTS = (
         "turno/tenancy/schema_migrations/step.py",
         "        if last:\n",
         "        if last and (not done or 1 in done):\n",
-        (f"{TESTS}::test_a_step_and_its_functions_are_one_transaction",),
+        (f"{FILES}::test_a_step_and_its_functions_are_one_transaction",),
     ),
     Mutant(
         "a database of an older commit is taken for one with a changed file",
@@ -30,7 +31,7 @@ MUTANTS = (
         "turno/tenancy/schema_migrations/ledger.py",
         "if FIRST in self.drifted and self.ledger == LIBRARY:",
         "if False:",
-        (f"{TESTS}::test_a_database_from_before_the_first_release_is_refused_with_a_sentence",),
+        (f"{RUNS}::test_a_database_from_before_the_first_release_is_refused_with_a_sentence",),
     ),
     Mutant(
         "a schema is taken back under workers that live",

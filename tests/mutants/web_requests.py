@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 SCOPE = "turno/web/auth/tenant_scope.py"
 TOKENS = "turno/web/auth/tokens.py"
 JOBS = "tests/integration/web/test_api_jobs.py"
+COMMANDS = "tests/integration/web/test_api_commands.py"
+SUBMIT = "tests/integration/web/test_api_submit.py"
 TURNS = "tests/integration/store/test_two_requests.py"
 REFUSALS = "tests/integration/web/test_api_refusals.py"
 FOREIGN = "tests/integration/web/test_api_isolation.py"
@@ -175,7 +177,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_enqueue.sql",
         "            verdict := 'quota';\n            EXIT;\n",
         "            NULL;\n",
-        (f"{JOBS}::test_the_quota_is_per_user_and_says_when_to_come_back",),
+        (f"{SUBMIT}::test_the_quota_is_per_user_and_says_when_to_come_back",),
     ),
     Mutant(
         "two requests at once see the same room",
@@ -199,7 +201,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_retry.sql",
         "ELSIF p_pending_limit IS NOT NULL AND quota_reached(old.user_id, p_pending_limit) THEN",
         "ELSIF false THEN",
-        (f"{JOBS}::test_a_retry_counts_as_a_submission_does",),
+        (f"{SUBMIT}::test_a_retry_counts_as_a_submission_does",),
     ),
     Mutant(
         "a key may stand for two bodies",
@@ -207,7 +209,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_enqueue.sql",
         "CASE WHEN first_hash = asked THEN 'replayed' ELSE 'conflict' END",
         "'replayed'",
-        (f"{JOBS}::test_the_same_key_with_another_body_is_refused",),
+        (f"{SUBMIT}::test_the_same_key_with_another_body_is_refused",),
     ),
     Mutant(
         "a second request with a key is a fault",
@@ -343,7 +345,7 @@ MUTANTS = (
         "turno/web/api/submit_body.py",
         "if problems or (late and not _used(call, handler.type, key)):",
         "if problems or late:",
-        (f"{JOBS}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),
+        (f"{SUBMIT}::test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed",),
     ),
     Mutant(
         "a job may have been due for two thousand years",
@@ -367,7 +369,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_retry.sql",
         "ELSIF old.successor_id IS NOT NULL THEN",
         "ELSIF false THEN",
-        (f"{JOBS}::test_an_ended_job_is_retried_as_one_new_job[failed]",),
+        (f"{COMMANDS}::test_an_ended_job_is_retried_as_one_new_job[failed]",),
     ),
     Mutant(
         "two retries at once make two jobs",
@@ -383,6 +385,6 @@ MUTANTS = (
         "turno/dispatch/dispatcher.py",
         "        except Exception:\n",
         "        except ZeroDivisionError:\n",
-        (f"{JOBS}::test_a_broken_queue_is_not_the_caller_s_error",),
+        (f"{SUBMIT}::test_a_broken_queue_is_not_the_caller_s_error",),
     ),
 )

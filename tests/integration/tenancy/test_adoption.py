@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import psycopg
 import pytest
 from psycopg import sql
@@ -14,9 +12,6 @@ from turno.tenancy.provisioning.adoption import CannotAdopt
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.removal import CannotRemove, remove_tenant, what_removal_takes
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_handlers_work_in_the_adopted_schema_by_unqualified_names(host: Host) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -19,9 +19,6 @@ from turno.tenancy.provisioning.removal import remove_tenant
 from turno.tenancy.provisioning.uninstall import uninstall
 from turno.tenancy.rights.adopted import InvalidRights, TableRights
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
-
-if TYPE_CHECKING:
-    pass
 
 REFUSALS = {
     "no such schema": ("suc0009", None, "", "there is no schema suc0009"),

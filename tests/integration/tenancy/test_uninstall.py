@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,9 +17,6 @@ from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.uninstall import Removal, StillInUse, uninstall
 from turno.tenancy.schema_migrations.all_schemas import migrate
-
-if TYPE_CHECKING:
-    pass
 
 OF_PUBLIC = """
 SELECT 'database', privilege_type FROM pg_database, aclexplode(coalesce(datacl, acldefault('d', datdba)))

@@ -1,0 +1,59 @@
+"""The application's own migrations, in each tenant's schema."""
+
+import pytest
+
+from tests.integration.tenancy.migrations.place import SLUGS, Place
+from turno.tenancy.catalog.check import check
+from turno.tenancy.provisioning.provision import add_tenant
+from turno.tenancy.schema_migrations.all_schemas import failed
+
+
+@pytest.fixture
+def applied(place: Place) -> Place:
+    """A place whose application has a table and a view in each tenant."""
+    (place.folder / "application").mkdir()
+    place.write(
+        "application/0001_stock.sql", "CREATE TABLE stock (id integer); CREATE VIEW shown AS SELECT id FROM stock"
+    )
+    place.write("application/0001_stock.down.sql", "DROP VIEW shown; DROP TABLE stock")
+    assert [outcome.done for outcome in place.migrate()] == [(1,)] * 3
+    return place
+
+
+def test_an_application_s_tables_have_a_ledger_of_their_own(applied: Place) -> None:
+    assert applied.migrate() == []
+    assert applied.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+    assert applied.application_versions() == dict.fromkeys(SLUGS, 1)
+    assert check(applied.admin, applied.logins) == []
+    added = add_tenant(applied.admin, applied.logins, "suc0004", "acme", migrations=applied.migrations)
+    assert applied.in_schema(added, "SELECT count(*) FROM stock").fetchone() == (0,)
+
+
+def test_an_application_s_views_are_shown_and_its_tables_are_not(applied: Place) -> None:
+    tenant = applied.tenants[0]
+    read = f"has_table_privilege('{tenant.api_role}', %s, 'SELECT')"
+    row = applied.in_schema(tenant, "SELECT " + read % "'shown'" + ", " + read % "'stock'").fetchone()
+    assert row == (True, False)
+
+
+def test_an_application_s_steps_are_taken_back_alone(applied: Place) -> None:
+    assert {outcome.done for outcome in applied.rollback(application=True)} == {(1,)}
+    assert applied.application_versions() == dict.fromkeys(SLUGS, 0)
+    assert applied.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+    assert {outcome.done for outcome in applied.migrate()} == {(1,)}
+
+
+def test_a_tenant_whose_library_s_step_failed_gets_none_of_the_application(applied: Place) -> None:
+    applied.write("tenant/schema/0002_bad.sql", "SELECT 1 / (SELECT count(*) FROM background_jobs)")
+    applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
+    assert len(failed(applied.migrate())) == 3
+    assert applied.application_versions() == dict.fromkeys(SLUGS, 1)
+
+
+def test_another_folder_than_the_application_s_is_said_to_be_one(applied: Place) -> None:
+    applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
+    applied.migrate()
+    (applied.folder / "application/0002_more.sql").unlink()
+    assert {outcome.error for outcome in applied.migrate()} == {
+        "version 0002 of the application has no file where MIGRATIONS says; correct it"
+    }

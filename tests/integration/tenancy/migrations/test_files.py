@@ -1,0 +1,154 @@
+"""What stands in the files of migrations: steps, with or without a transaction, and functions."""
+
+import threading
+
+import pytest
+
+from tests.integration.tenancy.migrations.place import WIDGETS, Place
+from turno.servers.wait import wait_until
+from turno.tenancy.catalog.check import check
+from turno.tenancy.schema_migrations.all_schemas import failed, status
+from turno.tenancy.schema_migrations.files import MissingMigration
+from turno.tenancy.schema_migrations.one_schema import Outcome
+
+
+def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS + "-- changed\n")
+    place.write("tenant/schema/0003_more.sql", "CREATE TABLE more ();")
+    outcomes = place.migrate()
+    assert {outcome.error for outcome in outcomes} == {
+        "version 0002 was changed after it was applied here; restore the file"
+    }
+    assert {one.drifted for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), (2,)}
+    assert set(place.versions().values()) == {1, 2}
+
+
+def test_a_step_without_a_transaction(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write(
+        "tenant/schema/0003_by_name.sql",
+        "-- no-transaction\n"
+        "DROP INDEX CONCURRENTLY IF EXISTS by_name;\n"
+        "CREATE INDEX CONCURRENTLY by_name ON widgets (name);\n"
+        "-- and another\n"
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS by_size ON widgets (length(name));\n",
+    )
+    place.write(
+        "tenant/schema/0003_by_name.down.sql",
+        "-- no-transaction\nDROP INDEX CONCURRENTLY by_name;\n",
+    )
+    assert {outcome.done for outcome in place.migrate(jobs=2)} == {(2, 3)}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_size') IS NULL").fetchone() == (False,)
+    assert {outcome.done for outcome in place.rollback()} == {(3,)}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('by_name')").fetchone() == (None,)
+    assert check(place.admin, place.logins) == []
+
+
+def test_two_runs_at_once_build_one_valid_index(place: Place) -> None:
+    place.write(
+        "tenant/schema/0002_by_status.sql",
+        "-- no-transaction\nCREATE INDEX CONCURRENTLY by_status ON background_jobs (status);\n",
+    )
+    outcomes: list[Outcome] = []
+    with place.connect() as slow, place.connect() as watch:
+        watch.autocommit = True
+        building = "SELECT 1 FROM pg_stat_progress_create_index WHERE phase LIKE 'waiting for old snapshots%'"
+        # An old snapshot, as a report has it, keeps the first run building while the second waits for the lock.
+        slow.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT FROM turno.tenants")
+        runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=3))) for _ in range(2)]
+        for run in runs:
+            run.start()
+        assert wait_until(lambda: watch.execute(building).fetchone() is not None, within=20)
+        slow.rollback()
+        for run in runs:
+            run.join()
+    assert failed(outcomes) == []
+    for tenant in place.tenants:
+        valid = place.in_schema(tenant, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'by_status'::regclass")
+        assert valid.fetchone() == (True,)
+
+
+def test_a_step_without_a_transaction_that_fails_is_repeated_from_the_top(place: Place) -> None:
+    step = "-- no-transaction\nCREATE TABLE IF NOT EXISTS half ();\nSELECT 1 / {};\n"
+    place.write("tenant/schema/0002_half.sql", step.format(0))
+    assert len(failed(place.migrate())) == 3
+    assert set(place.versions().values()) == {1}
+    place.write("tenant/schema/0002_half.sql", step.format(1))
+    assert {outcome.done for outcome in place.migrate()} == {(2,)}
+    # The session is itself again: it was the owner outside of any transaction.
+    assert check(place.admin, place.logins) == []
+
+
+def test_functions_follow_their_files(place: Place) -> None:
+    answer = "CREATE OR REPLACE FUNCTION answer() RETURNS integer LANGUAGE sql\nRETURN {};\n"
+    place.write("tenant/functions/answer.sql", answer.format(41))
+    place.in_schema(place.tenants[0], "CREATE FUNCTION their_own() RETURNS integer LANGUAGE sql RETURN 1")
+    assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert [(outcome.done, outcome.redefined) for outcome in place.migrate()] == [((), True)] * 3
+    place.write("tenant/functions/answer.sql", answer.format(42))
+    place.migrate()
+    assert place.in_schema(place.tenants[0], "SELECT answer()").fetchone() == (42,)
+    (place.folder / "tenant" / "functions" / "answer.sql").unlink()
+    place.migrate()
+    assert place.migrate() == []
+    left = place.in_schema(
+        place.tenants[0],
+        "SELECT proname FROM pg_proc WHERE proname IN ('answer', 'their_own') "
+        "AND pronamespace = current_schema()::regnamespace",
+    ).fetchall()
+    assert left == [("their_own",)]
+
+
+def test_a_step_and_its_functions_are_one_transaction(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write(
+        "tenant/functions/widget_count.sql",
+        "CREATE OR REPLACE FUNCTION widget_count() RETURNS bigint LANGUAGE sql\n"
+        "RETURN (SELECT sum(size) FROM widgets);",
+    )
+    assert {(one.done, (one.error or "").split(":")[0]) for one in place.migrate()} == {((), "functions and rights")}
+    assert place.in_schema(place.tenants[0], "SELECT to_regclass('widgets')").fetchone() == (None,)
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS.replace("name text", "name text, size bigint"))
+    assert {outcome.done for outcome in place.migrate()} == {(2,)}
+
+
+CREATE = "CREATE OR REPLACE FUNCTION {}() RETURNS integer LANGUAGE sql RETURN 1;\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("empty", "SELECT 1;"),
+        ("other", CREATE.format("another")),
+        ("job_again", CREATE.format("job_again") + CREATE.format("job_end")),
+    ],
+)
+def test_a_function_stands_in_the_one_file_of_its_name(place: Place, name: str, text: str) -> None:
+    place.write(f"tenant/functions/{name}.sql", text)
+    with pytest.raises(ValueError, match=r"^job_end.sql: |^(empty|other).sql: "):
+        _ = place.migrations
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tenant/schema/2_short.sql", ""),
+        ("tenant/schema/0001_again.sql", ""),
+        ("tenant/schema/0002_up.down.sql", ""),
+        ("tenant/schema/0002-dash.sql", ""),
+    ],
+)
+def test_a_misnamed_file_is_refused(place: Place, name: str, text: str) -> None:
+    place.write(name, text)
+    with pytest.raises(ValueError, match=r"NNNN_name\.sql"):
+        _ = place.migrations
+
+
+def test_a_folder_with_a_gap_is_refused_and_nothing_is_applied(place: Place) -> None:
+    place.write("tenant/schema/0003_later.sql", "CREATE TABLE later ();")
+    with pytest.raises(MissingMigration, match=r"^0003_later\.sql stands where no 0002_\*\.sql does\. .*restore"):
+        place.migrate()
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    assert {outcome.done for outcome in place.migrate()} == {(2, 3)}

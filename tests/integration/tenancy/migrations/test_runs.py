@@ -1,0 +1,208 @@
+"""Runs of migrations over all schemas: failures, several at once, locks and rights."""
+
+import contextlib
+import threading
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.integration.tenancy.migrations.place import KEY, PACKAGED, SLUGS, WIDGETS, Place
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.rights import grants
+from turno.tenancy.rights.matrix import Matrix
+from turno.tenancy.schema_migrations import ledger
+from turno.tenancy.schema_migrations.all_schemas import failed, migrate, status
+from turno.tenancy.schema_migrations.fan_out import fan_out
+from turno.tenancy.schema_migrations.files import Migrations
+from turno.tenancy.schema_migrations.one_schema import MigrationFailed, Outcome
+
+
+def test_a_second_run_has_nothing_to_do(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    assert [outcome.done for outcome in place.migrate()] == [(2,)] * 3
+    assert place.migrate() == []
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 2)
+
+
+def test_new_things_have_their_rights_at_once(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    assert check(place.admin, place.logins) == []
+    row = place.in_schema(
+        place.tenants[0], f"SELECT has_table_privilege('{place.tenants[0].handler_role}', 'widgets', 'INSERT')"
+    )
+    assert row.fetchone() == (True,)
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    assert [outcome.done for outcome in place.migrate(dry_run=True)] == [(2,)] * 3
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+
+
+def test_an_empty_database_can_be_asked(database: str) -> None:
+    logins = Logins(database, KEY)
+    steps = tuple(sorted(Migrations.read(PACKAGED).control.steps))
+    with psycopg.connect(database, autocommit=True) as admin:
+        (control,) = status(admin, logins)
+        assert (control.at, control.pending) == (0, steps)
+    (planned,) = migrate(lambda: psycopg.connect(database), logins, dry_run=True)
+    assert planned.done == steps
+
+
+def test_one_failure_stops_no_other_tenant_and_is_named(place: Place) -> None:
+    place.in_schema(place.tenants[1], "CREATE TABLE widgets ()")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0003_more.sql", "ALTER TABLE widgets ADD COLUMN size integer;")
+    (bad,) = failed(place.migrate(jobs=2))
+    assert bad.slug == "suc0002"
+    assert bad.done == ()
+    assert bad.error
+    assert bad.error.startswith("0002_widgets: ")
+    assert place.versions() == {"": 1, "suc0001": 3, "suc0002": 1, "suc0003": 3}
+
+
+def test_a_failed_step_leaves_nothing_and_the_next_run_goes_on(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.write("tenant/schema/0003_broken.sql", "CREATE TABLE half (); SELECT 1 / 0;")
+    assert {outcome.done for outcome in failed(place.migrate())} == {()}
+    left = place.in_schema(place.tenants[0], "SELECT to_regclass('widgets'), to_regclass('half')").fetchone()
+    assert left == (None, None)
+    place.write("tenant/schema/0003_broken.sql", "CREATE TABLE half ();")
+    assert {outcome.done for outcome in place.migrate()} == {(2, 3)}
+
+
+def test_a_failed_canary_spares_the_others(place: Place) -> None:
+    place.write("tenant/schema/0002_broken.sql", "SELECT 1 / 0;")
+    (only,) = place.migrate(canary="suc0002")
+    assert only.slug == "suc0002"
+    assert only.error
+
+
+def test_a_canary_that_lives_is_followed_by_the_others(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    assert [outcome.slug for outcome in place.migrate(canary="suc0002")] == ["suc0002", "suc0001", "suc0003"]
+
+
+def test_several_at_a_time_tell_of_each(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    told: list[tuple[str, int, int]] = []
+    place.migrate(jobs=3, progress=lambda outcome, ended, total: told.append((outcome.slug, ended, total)))
+    assert {slug for slug, _, _ in told} == set(SLUGS)
+    assert [(ended, total) for _, ended, total in told] == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_an_interrupt_drops_what_has_not_begun(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+
+    def interrupted(_outcome: Outcome, _ended: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        place.migrate(progress=interrupted)
+    place.migrate()
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 2)
+
+
+def test_two_runs_at_once_apply_each_step_once(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS + "SELECT pg_sleep(0.05);")
+    outcomes: list[Outcome] = []
+    runs = [threading.Thread(target=lambda: outcomes.extend(place.migrate(jobs=2))) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert failed(outcomes) == []
+    assert sorted(outcome.slug for outcome in outcomes if outcome.done) == SLUGS
+
+
+def test_a_newer_schema_is_left_alone(place: Place) -> None:
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    place.migrate()
+    (place.folder / "tenant" / "schema" / "0002_widgets.sql").unlink()
+    assert {outcome.error for outcome in place.migrate()} == {
+        "version 0002 was applied by a newer release; use that one"
+    }
+    assert {one.unknown for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), (2,)}
+    (outcome, *_) = place.rollback()
+    assert outcome.error
+
+
+def test_a_database_from_before_the_first_release_is_refused_with_a_sentence(place: Place) -> None:
+    place.in_schema(place.tenants[0], "UPDATE schema_migrations SET checksum = 'of another commit' WHERE version = 1")
+    (outcome,) = place.migrate()
+    assert outcome.slug == "suc0001"
+    assert outcome.error
+    assert "made by a commit before the first release" in outcome.error
+    assert "make a new database" in outcome.error
+
+
+def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
+    place.write("tenant/schema/0002_column.sql", "ALTER TABLE background_jobs ADD COLUMN colour text;")
+    with place.connect() as holder:
+        holder.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(place.tenants[0].schema, "background_jobs")))
+        release = threading.Timer(3, holder.rollback)
+        release.start()
+        assert failed(place.migrate(jobs=3)) == []
+        release.join()
+
+
+def test_tampered_rights_are_made_anew_when_asked(place: Place) -> None:
+    place.in_schema(place.tenants[0], f"GRANT UPDATE ON background_jobs TO {place.tenants[0].handler_role}")
+    place.in_schema(place.tenants[1], "GRANT SELECT ON background_jobs TO PUBLIC")
+    place.in_schema(place.tenants[2], f"REVOKE ALL ON background_jobs FROM {place.tenants[2].handler_role}")
+    assert place.migrate() == []
+    assert check(place.admin, place.logins) != []
+    assert [outcome.redefined for outcome in place.migrate(redefine=True)] == [False, True, True, True]
+    assert check(place.admin, place.logins) == []
+
+
+def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
+    monkeypatch.setattr("turno.tenancy.rights.schemas.TENANT", other)
+    assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert [outcome.redefined for outcome in place.migrate()] == [True] * 3
+    assert place.migrate() == []
+
+
+def test_ledgers_are_read_together_whatever_their_number(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "TOGETHER", 2)
+    assert place.versions() == {"": 1} | dict.fromkeys(SLUGS, 1)
+
+
+def test_a_path_leads_to_no_other_schema(place: Place) -> None:
+    place.write(
+        "tenant/schema/0002_path.sql",
+        "CREATE TABLE path AS SELECT current_setting('search_path') AS is, current_user AS me;",
+    )
+    place.migrate()
+    tenant = place.tenants[0]
+    assert place.in_schema(tenant, "SELECT * FROM path").fetchone() == (f"{tenant.schema}, pg_temp", tenant.owner_role)
+
+
+def test_a_broken_connection_costs_one_schema(database: str) -> None:
+    def work(admin: psycopg.Connection[Any], task: int) -> str:
+        if task == 0:
+            with contextlib.suppress(psycopg.OperationalError):
+                admin.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            return "broken"
+        admin.execute("SELECT 1")
+        return "done"
+
+    told = fan_out(lambda: psycopg.connect(database), [1, 0, 2, 3], work, jobs=1, progress=lambda *_: None)
+    assert told == ["done", "broken", "done", "done"]
+
+
+def test_a_failed_control_schema_stops_the_rest(place: Place) -> None:
+    place.write("control/schema/0002_broken.sql", "SELECT 1 / 0;")
+    place.write("tenant/schema/0002_widgets.sql", WIDGETS)
+    (only,) = place.migrate()
+    assert only.schema == "turno"
+    with pytest.raises(MigrationFailed, match="turno: 0002_broken"):
+        install(place.admin, place.logins, migrations=place.migrations)
+    place.write("control/schema/0002_broken.sql", "CREATE TABLE gauges ();")
+    assert install(place.admin, place.logins, migrations=place.migrations) == (2,)

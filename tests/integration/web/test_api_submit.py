@@ -1,0 +1,198 @@
+"""POST /api/jobs/<type>: what is stored and offered, keys, quotas and ids."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.api import SETTINGS, in_an_hour
+from tests.greetings import valid_body
+from tests.problems import problem_of
+
+if TYPE_CHECKING:
+    from tests.api import Service
+
+
+def test_a_job_is_committed_offered_and_told_where_it_is(service: Service) -> None:
+    ana = service.caller()
+    answer = ana.submit()
+    body = answer.get_json()
+    assert answer.status_code == 202
+    assert body["status"] == "accepted"
+    assert answer.headers["Location"] == body["links"]["self"] == f"/api/jobs/{body['job_id']}"
+    assert "Idempotency-Replayed" not in answer.headers
+    assert service.rows("SELECT user_id, status FROM background_jobs WHERE id = %s", body["job_id"]) == [
+        (ana.user, "pending")
+    ]
+    assert str(service.queue.offered[-1].job_id) == body["job_id"]
+
+
+def test_the_stored_payload_is_canonical(service: Service) -> None:
+    job_id = service.caller().job()
+    assert service.rows("SELECT payload FROM background_jobs WHERE id = %s", job_id)[0][0] == {
+        "greetings": [{"to": 1, "words": "hello", "worth": "0.10"}, {"to": 2, "words": "hello", "worth": "0.10"}],
+        "day": "2030-01-31",
+        "tone": "warm",
+        "note": None,
+    }
+
+
+def test_a_request_s_ids_follow_the_job(service: Service) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    headers = {"traceparent": trace, "X-Correlation-Id": "order-42"}
+    answer = service.caller().post("/api/jobs/greetings", json=valid_body(), headers=headers)
+    assert answer.headers["X-Correlation-Id"] == "order-42"
+    job_id = answer.get_json()["job_id"]
+    query = "SELECT trace_context, correlation_id FROM background_jobs WHERE id = %s"
+    assert service.rows(query, job_id) == [(trace, "order-42")]
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-4bf92f35-00f067aa0ba902b7-01",
+        "nonsense",
+    ],
+)
+def test_a_wrong_traceparent_is_ignored_and_an_id_is_made(service: Service, trace: str) -> None:
+    answer = service.caller().post("/api/jobs/greetings", json=valid_body(), headers={"traceparent": trace})
+    query = "SELECT trace_context, correlation_id FROM background_jobs WHERE id = %s"
+    [(stored, made)] = service.rows(query, answer.get_json()["job_id"])
+    assert stored is None
+    assert uuid.UUID(made)
+
+
+def test_a_broken_queue_is_not_the_caller_s_error(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    service.queue.broken = True
+    try:
+        assert service.caller().submit().status_code == 202
+    finally:
+        service.queue.broken = False
+    assert "hint failed" in caplog.text
+
+
+def test_a_later_job_waits_with_its_times(service: Service) -> None:
+    ana = service.caller()
+    run_at, expires_at = in_an_hour(1), in_an_hour(2)
+    job_id = ana.job(run_at=run_at, expires_at=expires_at, priority="low")
+    body = ana.get(f"/api/jobs/{job_id}").get_json()
+    assert body["label"] == "scheduled"
+    assert body["priority"] == "low"
+    assert datetime.fromisoformat(body["run_at"]) == datetime.fromisoformat(run_at)
+    assert body["run_at"].endswith("Z")
+    assert datetime.fromisoformat(body["expires_at"]) == datetime.fromisoformat(expires_at)
+
+
+def test_later_jobs_are_hinted_at_now_and_then(service: Service) -> None:
+    """With exec nobody comes by himself: a worker that is launched for a later job sweeps."""
+    ana = service.caller()
+    ana.job()
+    jobs = [ana.job(run_at=in_an_hour(1)) for _ in range(3)]
+    assert {str(ref.job_id) for ref in service.queue.offered}.isdisjoint(jobs)
+
+
+def test_the_quota_is_per_user_and_says_when_to_come_back(service: Service) -> None:
+    ana = service.caller()
+    limit = SETTINGS.max_pending_jobs_per_user
+    made = [ana.job() for _ in range(limit)]
+    before = service.everything()
+    refused = ana.submit()
+    assert str(limit) in problem_of(refused, 429)["detail"]
+    assert refused.headers["Retry-After"] == "5"
+    assert service.everything() == before
+    assert service.caller().submit().status_code == 202
+    assert ana.post(f"/api/jobs/{made[0]}/cancel").status_code == 200
+    assert ana.submit().status_code == 202
+
+
+def test_a_retry_counts_as_a_submission_does(service: Service) -> None:
+    ana, operator = service.caller(), service.caller("north", "operator")
+    failed, cancelled = ana.job(), ana.job()
+    service.end(failed)
+    ana.post(f"/api/jobs/{cancelled}/cancel")
+    made = [ana.job() for _ in range(SETTINGS.max_pending_jobs_per_user)]
+    before = service.everything()
+    ways = ((ana, f"/api/jobs/{cancelled}/retry"), (operator, f"/api/admin/dead-letters/{failed}/replay"))
+    for who, way in ways:
+        refused = who.post(way)
+        assert problem_of(refused, 429)["type"].endswith("quota-reached")
+        assert refused.headers["Retry-After"] == "5"
+    assert service.everything() == before
+    for (who, way), job_id in zip(ways, made, strict=False):
+        ana.post(f"/api/jobs/{job_id}/cancel")
+        first, again = who.post(way), who.post(way)
+        # A retry that was accepted is answered again although the quota is full by it.
+        assert (first.status_code, again.status_code) == (202, 202)
+        assert first.headers["Location"] == again.headers["Location"]
+
+
+def test_the_same_key_and_body_are_one_job(service: Service) -> None:
+    ana = service.caller()
+    first, again = ana.submit(key="k1"), ana.submit(key="k1")
+    assert first.get_json() == again.get_json()
+    assert again.status_code == 202
+    assert again.headers["Location"] == first.headers["Location"]
+    assert again.headers["Idempotency-Replayed"] == "true"
+
+
+def test_a_key_brings_the_first_answer_also_after_the_job_s_times_have_passed(service: Service) -> None:
+    ana = service.caller()
+    times = {"run_at": in_an_hour(1), "expires_at": in_an_hour(2)}
+    first = ana.submit(key="late", **times)
+    later = service.build(clock=lambda: datetime.now(UTC) + timedelta(days=3))
+    much_later = replace(ana, app=later)
+    again = much_later.submit(key="late", **times)
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (202, "true")
+    assert again.get_json() == first.get_json()
+    problem_of(much_later.submit(key="late", **times | {"run_at": in_an_hour(0.5)}), 422)
+    for unused in (much_later.submit(key="unused", **times), much_later.submit(**times)):
+        assert [error["field"] for error in problem_of(unused, 400)["errors"]] == ["run_at", "expires_at"]
+
+
+def test_what_the_body_means_counts_and_not_how_it_is_written(service: Service) -> None:
+    ana = service.caller()
+    run_at = datetime(2027, 1, 31, 12, 0, tzinfo=UTC)
+    first = ana.submit(key="k2", run_at="2027-01-31T12:00:00Z", priority="normal")
+    again = ana.submit(key="k2", run_at="2027-01-31T09:00:00.000-03:00")
+    assert first.get_json()["job_id"] == again.get_json()["job_id"]
+    body = ana.get(again.headers["Location"]).get_json()
+    assert datetime.fromisoformat(body["run_at"]) == run_at
+
+
+def test_the_same_key_with_another_body_is_refused(service: Service) -> None:
+    ana = service.caller()
+    ana.job(key="k3")
+    before = service.everything()
+    for changed in (
+        {"priority": "low"},
+        {"run_at": in_an_hour()},
+        {"payload": {"greetings": [{"to": 9}], "day": "2030-01-31"}},
+    ):
+        assert problem_of(ana.submit(key="k3", **changed), 422)["type"].endswith("idempotency-key-reused")
+    assert service.everything() == before
+
+
+def test_a_key_is_one_user_s_in_one_tenant(service: Service) -> None:
+    ids = {service.caller(tenant, user=user).job(key="k4") for tenant in ("north", "south") for user in ("kim", "lee")}
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize("key", ["two words", "tab\there", "ñ", "x" * 256, ""])
+def test_a_key_that_is_no_key_is_refused(service: Service, key: str) -> None:
+    ana = service.caller()
+    answer = ana.post("/api/jobs/greetings", json=valid_body(), headers={"Idempotency-Key": key})
+    assert problem_of(answer, 400)["errors"][0]["field"] == "Idempotency-Key"
+
+
+@pytest.mark.parametrize("given", ["two words", "<script>", "x" * 129, ""])
+def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(service: Service, given: str) -> None:
+    answer = service.caller().get("/api/jobs", headers={"X-Correlation-Id": given})
+    assert problem_of(answer, 400)["errors"][0]["field"] == "X-Correlation-Id"
