@@ -14,7 +14,10 @@ RUNNING = "turno/migrations/tenant/functions/jobs_running.sql"
 RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 RESCUER = "turno/worker/rescuer.py"
 CHILD = "turno/worker/child.py"
-TESTS = "tests/integration/runner/test_batches.py"
+LOST_CLAIMS = "tests/integration/runner/batches/test_lost_claims.py"
+OWN_COMMITS = "tests/integration/runner/batches/test_own_commits.py"
+ENDS = "tests/integration/runner/batches/test_ends.py"
+CLAIMS = "tests/integration/runner/batches/test_claims.py"
 NEIGHBOURS = "tests/integration/runner/test_batch_neighbours.py"
 SESSIONS = "tests/integration/runner/test_tenant_sessions.py"
 FAULTS = "tests/faults/test_batches_that_break.py"
@@ -26,8 +29,8 @@ FENCED = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
 BLAME = "issue 14: a crash counts for the job that the child was at, and for no other"
 SHOWN = "issue 14: what is long is shown as running, what is short leaves one record"
-LOSER = f"{TESTS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
-DIED = f"{TESTS}::test_a_job_that_a_worker_died_with_runs_alone"
+LOSER = f"{LOST_CLAIMS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
+DIED = f"{CLAIMS}::test_a_job_that_a_worker_died_with_runs_alone"
 
 MUTANTS = (
     Mutant(
@@ -60,7 +63,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_repair.sql",
         "p_backend, j.attempt, j.crashes\n",
         "p_backend, j.attempt, 0\n",
-        (f"{TESTS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
+        (f"{CLAIMS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
     ),
     Mutant(
         "a batch is larger than its tenant's cap",
@@ -68,7 +71,7 @@ MUTANTS = (
         CLAIM,
         "LIMIT least(v.room, ceil(v.slots * v.size))::bigint) AS few",
         "LIMIT ceil(v.slots * v.size)::bigint) AS few",
-        (f"{TESTS}::test_a_cap_holds_for_batches[tenant]",),
+        (f"{CLAIMS}::test_a_cap_holds_for_batches[tenant]",),
     ),
     Mutant(
         "a batch is larger than its type's cap",
@@ -76,7 +79,7 @@ MUTANTS = (
         CLAIM,
         "OR c.type_room > (SELECT",
         "OR c.type_room + 100 > (SELECT",
-        (f"{TESTS}::test_a_cap_holds_for_batches[type]",),
+        (f"{CLAIMS}::test_a_cap_holds_for_batches[type]",),
     ),
     Mutant(
         "a failed job of a batch keeps its writes",
@@ -84,7 +87,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         '"ROLLBACK TO SAVEPOINT job"',
         '"SELECT 1"',
-        (f"{TESTS}::test_what_a_failed_one_wrote_is_undone",),
+        (f"{ENDS}::test_what_a_failed_one_wrote_is_undone",),
     ),
     Mutant(
         "a batch fetches what another has claimed",
@@ -92,7 +95,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_fetch.sql",
         "AND t.token = ANY (p_tokens)\n",
         "\n",
-        (f"{TESTS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
+        (f"{LOST_CLAIMS}::test_one_that_lost_its_claim_before_the_start_is_left_out[running]",),
     ),
     Mutant(
         "the tokens of a batch are not compared at its end",
@@ -116,7 +119,7 @@ MUTANTS = (
         "turno/migrations/tenant/functions/jobs_finish.sql",
         "    PERFORM assert_attempt(p_mark);\n",
         "",
-        (f"{TESTS}::test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end",),
+        (f"{OWN_COMMITS}::test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end",),
     ),
     Mutant(
         "the next job marks whatever transaction there is",
@@ -124,7 +127,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "\"SELECT 1 / (current_setting('turno.attempt', true) IS NOT DISTINCT FROM '{}')::integer;\"",
         "\"SELECT '{}';\"",
-        (f"{TESTS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
+        (f"{OWN_COMMITS}::test_one_that_leaves_another_transaction_in_its_place_is_found_out",),
     ),
     Mutant(
         "what may have been committed is done again",
@@ -132,7 +135,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "elif type(error) is HandlerMisuse:",
         "elif False:",
-        (f"{TESTS}::test_one_that_ends_the_transaction_doubles_nothing[raw_commit]",),
+        (f"{OWN_COMMITS}::test_one_that_ends_the_transaction_doubles_nothing[raw_commit]",),
     ),
     Mutant(
         "a job is blamed for a collision within its batch",
@@ -140,7 +143,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "if isinstance(outcome, Exception) and collided(outcome) and tries < COLLISIONS:",
         "if False:",
-        (f"{TESTS}::test_a_collision_of_one_is_tried_again_after_the_others_have_committed",),
+        (f"{ENDS}::test_a_collision_of_one_is_tried_again_after_the_others_have_committed",),
     ),
     Mutant(
         "an aborted transaction is kept",
@@ -148,7 +151,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "            case TransactionStatus.INERROR:\n",
         "            case TransactionStatus.ACTIVE:\n",
-        (f"{TESTS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
+        (f"{ENDS}::test_one_that_aborts_the_transaction_costs_the_others_no_second_run",),
     ),
     Mutant(
         "a stopping worker begins the next job of its batch",
@@ -156,7 +159,7 @@ MUTANTS = (
         "turno/runner/shared_state.py",
         " and not self.requested\n",
         "\n",
-        (f"{TESTS}::test_a_worker_that_is_stopping_begins_nothing",),
+        (f"{LOST_CLAIMS}::test_a_worker_that_is_stopping_begins_nothing",),
     ),
     Mutant(
         "what was called back is begun",
@@ -164,7 +167,7 @@ MUTANTS = (
         "turno/runner/shared_state.py",
         "self._words[CALLED_BACK] <= self._words[BATCH]",
         "True",
-        (f"{TESTS}::test_what_was_called_back_is_not_begun",),
+        (f"{LOST_CLAIMS}::test_what_was_called_back_is_not_begun",),
     ),
     Mutant(
         "a job that another worker may have is begun here, too",
@@ -180,7 +183,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "        if self.kept and self._session.before is not None:\n",
         "        if False:\n",
-        (f"{TESTS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[False-between]",),
+        (f"{OWN_COMMITS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[False-between]",),
     ),
     Mutant(
         "a job's own commit takes the others' work without their ends",
@@ -188,7 +191,7 @@ MUTANTS = (
         "turno/runner/transaction.py",
         "                _taken(self._session, [self._ends()])\n",
         "                pass\n",
-        (f"{TESTS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[True-between]",),
+        (f"{OWN_COMMITS}::test_one_that_commits_by_itself_takes_the_others_before_it_along[True-between]",),
     ),
     Mutant(
         "one that runs alone shares its commit",
@@ -196,7 +199,7 @@ MUTANTS = (
         EXECUTOR,
         "            self._handler.alone\n            or number + 1 == len(self._batch)\n",
         "            number + 1 == len(self._batch)\n",
-        (f"{TESTS}::test_alone_each_has_a_commit_of_its_own",),
+        (f"{ENDS}::test_alone_each_has_a_commit_of_its_own",),
     ),
     *(
         Mutant(
@@ -267,7 +270,7 @@ MUTANTS = (
         "turno/runner/executor.py",
         "            or monotonic() - opened > SHARED_SECONDS\n",
         "",
-        (f"{TESTS}::test_who_takes_long_is_the_last_to_share_its_commit",),
+        (f"{ENDS}::test_who_takes_long_is_the_last_to_share_its_commit",),
     ),
     Mutant(
         "all of a batch are blamed for the death of its child",
@@ -357,6 +360,6 @@ MUTANTS = (
         "turno/migrations/tenant/functions/job_cancel.sql",
         "job.status = 'running' OR claimed",
         "job.status = 'running'",
-        (f"{TESTS}::test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once",),
+        (f"{ENDS}::test_a_job_that_was_claimed_is_asked_to_stop_and_its_neighbours_run_once",),
     ),
 )

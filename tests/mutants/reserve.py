@@ -35,7 +35,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         " AND n.slug <> ALL (p_without)",
         "",
-        ("tests/integration/store/test_fair_claiming.py::test_a_tenant_that_is_left_out_has_no_turn",),
+        ("tests/integration/store/fair_claiming/test_turns.py::test_a_tenant_that_is_left_out_has_no_turn",),
     ),
     Mutant(
         "short jobs open the reserve",

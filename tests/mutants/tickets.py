@@ -23,7 +23,9 @@ BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
 NEXT = "        FROM picked c\n"
 OLDEST = "FOR UPDATE SKIP LOCKED) AS one"
 ACTIVE = "WHERE n.id = l.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND"
-FAIRLY = "tests/integration/store/test_fair_claiming.py"
+COST = "tests/integration/store/fair_claiming/test_cost.py"
+CAPS = "tests/integration/store/fair_claiming/test_caps.py"
+TURNS = "tests/integration/store/fair_claiming/test_turns.py"
 
 MUTANTS = (
     Mutant(
@@ -170,7 +172,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "n AS tenant, n.weight, n.cap,",
         "n AS tenant, 1::smallint AS weight, n.cap,",
-        (f"{FAIRLY}::test_a_weight_is_turns_per_lap",),
+        (f"{TURNS}::test_a_weight_is_turns_per_lap",),
     ),
     Mutant(
         "a low band starves",
@@ -178,7 +180,7 @@ MUTANTS = (
         MEMORY,
         "return self._claims % OLDEST_EVERY == 0",
         "return False",
-        (f"{FAIRLY}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
+        (f"{TURNS}::test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type",),
     ),
     Mutant(
         "an urgent job waits its turn",
@@ -186,7 +188,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "ORDER BY CASE WHEN NOT p_oldest THEN b.band END, t.run_at)",
         "ORDER BY t.run_at)",
-        (f"{FAIRLY}::test_the_best_band_nevertheless_comes_first",),
+        (f"{TURNS}::test_the_best_band_nevertheless_comes_first",),
     ),
     Mutant(
         "a tenant's cap is not looked at",
@@ -194,7 +196,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "CASE WHEN n.cap IS NULL THEN 2147483647",
         "CASE WHEN true THEN 2147483647",
-        (f"{FAIRLY}::test_a_cap_counts_what_runs_already",),
+        (f"{CAPS}::test_a_cap_counts_what_runs_already",),
     ),
     Mutant(
         "a type's cap is not looked at",
@@ -202,7 +204,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         " WHEN j.cap IS NOT NULL THEN type_room(j.type) END",
         " END",
-        (f"{FAIRLY}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
+        (f"{CAPS}::test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by",),
     ),
     Mutant(
         "two claims at once see the same room under a cap",
@@ -210,7 +212,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "INTO at_most FROM tenants WHERE id = p_tenant FOR NO KEY UPDATE SKIP LOCKED;",
         "INTO at_most FROM tenants WHERE id = p_tenant;",
-        (f"{FAIRLY}::test_eight_claimers_never_exceed_a_cap_and_never_get_stuck",),
+        (f"{CAPS}::test_eight_claimers_never_exceed_a_cap_and_never_get_stuck",),
     ),
     Mutant(
         "a paused tenant's job may be claimed by id",
@@ -250,7 +252,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "CASE WHEN j.paused_at IS NOT NULL THEN 0 WHEN",
         "CASE WHEN",
-        (f"{FAIRLY}::test_a_paused_type_waits_whoever_asks",),
+        (f"{CAPS}::test_a_paused_type_waits_whoever_asks",),
     ),
     Mutant(
         "a turn begins anew with each claim",
@@ -258,7 +260,7 @@ MUTANTS = (
         "turno/store/engine/claims.py",
         "self._memory.tenant, self._memory.used = claimed[0].next_tenant, claimed[0].next_used",
         "self._memory.tenant, self._memory.used = claimed[0].next_tenant, 0",
-        (f"{FAIRLY}::test_turns_go_on_from_claim_to_claim[1]",),
+        (f"{TURNS}::test_turns_go_on_from_claim_to_claim[1]",),
     ),
     Mutant(
         "whoever finds others at the only tenant goes away",
@@ -290,7 +292,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "'marks', CASE WHEN f.walked > 100 THEN",
         "'marks', CASE WHEN false THEN",
-        (f"{FAIRLY}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
+        (f"{COST}::test_a_transaction_left_open_does_not_make_claims_dearer[1]",),
     ),
     Mutant(
         "what a claim walked over between tenants is not remembered",
@@ -298,7 +300,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "    WHERE l.walked > 100\n",
         "    WHERE false\n",
-        (f"{FAIRLY}::test_tenants_with_nothing_waiting_are_hopped_over_as_well",),
+        (f"{COST}::test_tenants_with_nothing_waiting_are_hopped_over_as_well",),
     ),
     Mutant(
         "that nothing waits between two tenants is believed for ever",
@@ -316,7 +318,7 @@ MUTANTS = (
         MEMORY,
         "Belief(None, now, now + MARK_BELIEVED)",
         "Belief(None, now, now + 3600)",
-        (f"{FAIRLY}::test_a_late_commit_is_claimed_soon_whatever_is_marked",),
+        (f"{COST}::test_a_late_commit_is_claimed_soon_whatever_is_marked",),
     ),
     Mutant(
         "a mark is forgotten between two visits of its tenant",
@@ -324,7 +326,7 @@ MUTANTS = (
         MEMORY,
         "MARK_BELIEVED = 20.0  #",
         "MARK_BELIEVED = 5.0  #",
-        (f"{FAIRLY}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),
+        (f"{COST}::test_a_visit_after_a_gap_or_a_pause_costs_no_more[after a pause]",),
     ),
     Mutant(
         "a mark that goes on grows younger",
@@ -340,7 +342,7 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "coalesce(string_agg(k.type, ' ') FILTER (WHERE NOT k.open), '')",
         "''",
-        (f"{FAIRLY}::test_what_was_paused_is_found_again_though_others_were_marked_behind_it",),
+        (f"{COST}::test_what_was_paused_is_found_again_though_others_were_marked_behind_it",),
     ),
     Mutant(
         "what was promoted is walked over again and again",
@@ -348,6 +350,6 @@ MUTANTS = (
         "turno/store/engine/claims.py",
         "BEGINNING if since is None else (since, after)",
         "BEGINNING",
-        (f"{FAIRLY}::test_promoting_due_tickets_does_not_grow_dearer_either",),
+        (f"{COST}::test_promoting_due_tickets_does_not_grow_dearer_either",),
     ),
 )

@@ -183,8 +183,6 @@ class JobHandler(ABC, Generic[P]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "group" in vars(cls):
-            raise ValueError(f"{cls.__name__}.group: short jobs share a commit by themselves now; leave it out")
         if Exception in cls.user_errors:
             raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
         if unknown := unknown_names(cls.words):

@@ -1,0 +1,72 @@
+"""Enqueue, claim and run batches of jobs in the test's own process, and take them away again."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from tests import attempt_steps
+from tests.batch_here import claim_batches_here, execute_batch_here
+from tests.installation import ExampleInstallation
+from tests.misbehaving_handlers import OddBatched
+from turno.jobs.claim import Batch
+from turno.runner.session import HandlerConnection
+from turno.store.engine import recovery
+from turno.tenancy.identity.session import handler_session
+
+
+def put(world: ExampleInstallation, *deeds: str, **options: Any) -> list[UUID]:
+    """Enqueue a job for each deed; each makes a customer named for its place first."""
+    return [world.enqueue({"how": how, "text": f"G{n}"}, handler=OddBatched, **options) for n, how in enumerate(deeds)]
+
+
+def claim(world: ExampleInstallation) -> Batch:
+    (claims,) = claim_batches_here(world)
+    return claims
+
+
+def run(world: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
+    """Run a job for each deed as one batch and return them."""
+    jobs = put(world, *deeds)
+    claims = claim(world)
+    assert [one.job_id for one in claims] == jobs
+    execute_batch_here(world, claims)
+    return [world.job(job_id) for job_id in jobs]
+
+
+def written(world: ExampleInstallation) -> set[str]:
+    return {row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched'")}
+
+
+def start_by_another(world: ExampleInstallation, claims: Batch) -> None:
+    """Somebody starts the attempts and is at work on them."""
+    with session(world) as other:
+        for one in claims:
+            attempt_steps.start(other, one, "another")
+
+
+def start_and_take_back(world: ExampleInstallation, claims: Batch, blamed: list[UUID]) -> None:
+    """Start the batch, then have it taken back as from a dead worker."""
+    start_by_another(world, claims)
+    for one in claims:
+        recovery.rescue(
+            world.engine,
+            one.login.schema,
+            one.job_id,
+            one.token,
+            cause="a test",
+            retry_in=timedelta(0),
+            counted=one.job_id in blamed,
+        )
+
+
+@contextmanager
+def session(world: ExampleInstallation) -> Iterator[HandlerConnection]:
+    """Log in as the handler."""
+    connection = handler_session(world.logins, world.handler_login(), application="test", kind=HandlerConnection)
+    yield connection
+    psycopg.Connection.rollback(connection)
+    psycopg.Connection.close(connection)

@@ -1,0 +1,150 @@
+"""Claims of a batch that are lost or called back, and a commit whose answer is lost."""
+
+import os
+import signal
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.pq import PipelineStatus
+
+from tests.batch_here import execute_batch_here
+from tests.installation import ExampleInstallation
+from tests.integration.runner.batches.batch import claim, put, start_by_another, written
+from tests.misbehaving_handlers import HOOKS, RUNS
+from turno.jobs.handler import JobContext
+from turno.runner.executor import LOST
+from turno.runner.session import HandlerConnection
+from turno.runner.shared_state import SharedState
+from turno.store.engine import recovery
+from turno.store.pipeline import Statement
+
+
+def test_what_was_called_back_is_not_begun(world: ExampleInstallation) -> None:
+    jobs = put(world, "ok", "hook", "ok", "ok")
+    shared = SharedState()
+    HOOKS["G1"] = lambda _job: called.append(shared.call_back(0))
+    called: list[int] = []
+    ends = execute_batch_here(world, claim(world), shared)
+    assert [one.job_id for one in ends] == jobs[:2]
+    assert called == [1]
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2 + ["pending"] * 2
+
+
+def test_a_worker_that_is_stopping_begins_nothing(world: ExampleInstallation) -> None:
+    jobs = put(world, "ok", "ok")
+    shared = SharedState()
+    shared.listen()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert execute_batch_here(world, claim(world), shared) == {}
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    found = [world.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["errors"], job["crashes"]) for job in found] == [("pending", 0, 0)] * 2
+    assert written(world) == set()
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+def test_one_that_lost_its_claim_before_the_start_is_left_out(world: ExampleInstallation, state: str) -> None:
+    jobs = put(world, "ok", "ok", "ok")
+    claims = claim(world)
+    take_away(world, jobs[1], later=state == "pending")
+    if state == "running":
+        claim(world)
+    assert list(execute_batch_here(world, claims).values()) == ["completed", LOST, "completed"]
+    assert RUNS[jobs[1]] == 0
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
+    ticket = world.ticket(jobs[1])
+    assert ticket is not None
+    assert ticket["state"] == ("running" if state == "running" else "scheduled")
+    assert written(world) == {"G0", "G2"}
+
+
+@pytest.mark.parametrize("state", ["pending", "running"])
+@pytest.mark.parametrize("loser", [0, 1, 2])
+def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete(
+    world: ExampleInstallation, loser: int, state: str
+) -> None:
+    jobs = put(world, "hook", "hook", "hook")
+    HOOKS.update(dict.fromkeys(["G0", "G1", "G2"], lambda _job: None))
+
+    def lose(_job: JobContext) -> None:
+        HOOKS["G1"] = lambda _job: None
+        take_away(world, jobs[loser], later=state == "pending")
+        if state == "running":
+            start_by_another(world, claim(world))
+
+    HOOKS["G1"] = lose
+    statuses = execute_batch_here(world, claim(world))
+    left = [job_id for job_id in jobs if job_id != jobs[loser]]
+    told = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
+    assert {one.job_id: status for one, status in statuses.items()} == told
+    assert [world.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
+    assert (world.job(jobs[loser])["status"], world.job(jobs[loser])["crashes"]) == (state, 0)
+    assert written(world) == {f"G{n}" for n in range(3) if n != loser}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
+    world: ExampleInstallation, *, committed: bool
+) -> None:
+    jobs = put(world, "ok", "error", "transaction")
+    kind: type[Lossy] = ReplyLost if committed else NeverSent
+    kind.broke, kind.messages = False, 0
+    execute_batch_here(world, claim(world), kind=kind)
+    assert kind.broke
+    found = [world.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [
+        ("completed", 1, 0), ("pending", 1, 1), ("completed", 1, 0),
+    ]  # fmt: skip
+    assert written(world) == {"G0", "G2"}
+    runs = [row["n"] for row in world.rows("SELECT count(*) AS n FROM background_job_attempts GROUP BY job_id")]
+    assert runs == [1, 1, 1]
+    # Run once more only where the commit had not arrived.
+    assert [RUNS[job_id] for job_id in jobs] == ([1, 1, 1] if committed else [2, 1, 1])
+
+
+class Lossy(HandlerConnection):
+    """Breaks at the first batch's end, which is the second message to the server: the first is its start."""
+
+    broke = False
+    messages = 0
+
+    def give_up(self) -> NoReturn:
+        type(self).broke = True
+        psycopg.Connection.close(self)
+        raise psycopg.OperationalError("the connection was lost")
+
+
+class ReplyLost(Lossy):
+    """Loses the server's answer; the server has done what the message says."""
+
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        message = self.pgconn.pipeline_status == PipelineStatus.ON
+        answer = super().wait(gen, *arguments, **options)
+        type(self).messages += message
+        if message and self.messages == 2:
+            self.give_up()
+        return answer
+
+
+class NeverSent(Lossy):
+    """Breaks before the message is sent."""
+
+    @property
+    def cleaning(self) -> Sequence[Statement]:
+        if not self.broke:
+            self.give_up()
+        return super().cleaning
+
+
+def take_away(world: ExampleInstallation, job_id: UUID, *, later: bool) -> None:
+    """Have the job taken back, to run later or at once, by somebody who cannot end the session that works for it."""
+    world.rows("UPDATE background_job_attempts SET backend_start = 'epoch' WHERE job_id = %s", job_id)
+    (ticket,) = world.rows("SELECT token FROM turno.tickets WHERE job_id = %s", job_id)
+    wait = timedelta(hours=1) if later else timedelta(0)
+    recovery.rescue(world.engine, world.one.schema, job_id, ticket["token"], cause="a test", retry_in=wait)

@@ -1,0 +1,115 @@
+"""Jobs of a batch that end the transaction or the session by themselves."""
+
+import pytest
+
+from tests.batch_here import execute_batch_here
+from tests.installation import ExampleInstallation
+from tests.integration.runner.batches.batch import claim, put, run, written
+from tests.integration.runner.batches.test_lost_claims import take_away
+from tests.misbehaving_handlers import HOOKS, RUNS
+from turno.jobs.handler import JobContext
+
+
+def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: ExampleInstallation) -> None:
+    jobs = run(world, "ok", "commit_and_begin", "ok")
+    assert [job["status"] for job in jobs] == ["failed", "failed", "completed"]
+    assert {job["error"]["class"] for job in jobs[:2]} == {"HandlerMisuse"}
+    assert RUNS[jobs[2]["id"]] == 2  # its first statement was refused
+
+
+def test_the_last_that_leaves_another_transaction_in_its_place_is_found_out_by_the_end(
+    world: ExampleInstallation,
+) -> None:
+    jobs = run(world, "ok", "commit_and_begin")
+    assert [(job["status"], job["error"]["class"]) for job in jobs] == [("failed", "HandlerMisuse")] * 2
+
+
+@pytest.mark.parametrize("how", ["raw_commit", "raw_rollback", "release_savepoint"])
+def test_one_that_ends_the_transaction_doubles_nothing(world: ExampleInstallation, how: str) -> None:
+    jobs = run(world, "ok", "error", "ok", how, "ok")
+    assert [job["status"] for job in jobs] == ["completed", "pending", "failed", "failed", "completed"]
+    assert {job["error"]["class"] for job in jobs[2:4]} == {"HandlerMisuse"}
+    assert [job["attempt"] for job in jobs] == [1] * 5
+    assert {"G0", "G4"} <= written(world)
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback", "close"])
+def test_ending_the_transaction_by_the_connection_is_refused_and_is_one_s_own_failure(
+    world: ExampleInstallation, how: str
+) -> None:
+    jobs = run(world, "ok", how, "ok")
+    assert [job["status"] for job in jobs] == ["completed", "failed", "completed"]
+    assert jobs[1]["error"]["class"] == "HandlerMisuse"
+
+
+def test_a_session_that_breaks_costs_only_the_one_that_broke_it(world: ExampleInstallation) -> None:
+    jobs = run(world, "ok", "end_own_backend", "ok")
+    assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
+    assert [job["errors"] for job in jobs] == [0, 1, 0]
+    assert written(world) == {"G0", "G2"}
+
+
+@pytest.mark.parametrize("place", ["first", "between", "last"])
+@pytest.mark.parametrize("sends_first", [True, False])
+def test_one_that_commits_by_itself_takes_the_others_before_it_along(
+    world: ExampleInstallation, place: str, *, sends_first: bool
+) -> None:
+    """What was kept is committed at once where the job has sent nothing, else with its own first commit."""
+    order = {"first": ["hook", "ok", "ok"], "between": ["ok", "hook", "ok"], "last": ["ok", "ok", "hook"]}[place]
+    jobs = put(world, *order)
+    at = order.index("hook")
+    if not sends_first:
+        world.rows(
+            "UPDATE background_jobs SET payload = payload - 'text' || '{\"text\": \"\"}' WHERE id = %s", jobs[at]
+        )
+    seen: list[list[str]] = []
+
+    def checkpoint(job: JobContext) -> None:
+        batch = job.each(["an item that may take its time"])
+        assert [world.job(job_id)["status"] for job_id in jobs[:at]] == ["pending" if sends_first else "completed"] * at
+        for step in batch:
+            with step:
+                pass
+        job.checkpoint("half")
+        seen.append([world.job(job_id)["status"] for job_id in jobs])
+        raise ValueError("after its checkpoint")
+
+    HOOKS[f"G{at}" if sends_first else ""] = checkpoint
+    execute_batch_here(world, claim(world))
+    assert seen == [["completed"] * at + ["pending"] * (3 - at)]
+    found = [world.job(job_id) for job_id in jobs]
+    assert [job["status"] for job in found] == ["pending" if n == at else "completed" for n in range(3)]
+    assert (found[at]["errors"], found[at]["attempt"]) == (1, 1)
+    assert world.rows("SELECT state FROM background_job_checkpoints") == [{"state": "half"}]
+    # Its own work before the checkpoint was committed with that.
+    assert written(world) == {f"G{n}" for n in range(3) if n != at or sends_first}
+    assert set(RUNS.values()) == {1}
+
+
+def test_one_that_fails_before_its_first_commit_takes_nothing_of_the_others(world: ExampleInstallation) -> None:
+    jobs = put(world, "ok", "hook", "ok")
+
+    def too_large(job: JobContext) -> None:
+        job.checkpoint("x" * 2_000_000)
+
+    HOOKS["G1"] = too_large
+    execute_batch_here(world, claim(world))
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["completed", "failed", "completed"]
+    assert written(world) == {"G0", "G2"}
+
+
+def test_what_collides_with_its_neighbours_in_a_commit_of_its_own_runs_again_and_so_do_they(
+    world: ExampleInstallation,
+) -> None:
+    """Whose fault it was cannot be known: the claim of the first is lost in the middle of the second."""
+    jobs = put(world, "ok", "hook", "ok")
+
+    def lose_and_commit(job: JobContext) -> None:
+        HOOKS["G1"] = lambda _job: None
+        take_away(world, jobs[0], later=True)
+        job.checkpoint("half")
+
+    HOOKS["G1"] = lose_and_commit
+    execute_batch_here(world, claim(world))
+    assert [world.job(job_id)["status"] for job_id in jobs] == ["pending", "completed", "completed"]
+    assert written(world) == {"G1", "G2"}

@@ -1,0 +1,18 @@
+"""The rules and tenants of one test only."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.installation import ExampleInstallation
+from tests.integration.store.fair_claiming.work import CLAIMERS
+
+
+@pytest.fixture(autouse=True)
+def own_rules(world: ExampleInstallation) -> Iterator[None]:
+    """No tenant but the two, no rule and nothing remembered from the test before."""
+    CLAIMERS.clear()
+    yield
+    world.rows("TRUNCATE turno.job_types")
+    world.rows("DELETE FROM turno.tenants WHERE starts_with(slug, 'more')")
+    world.rows("UPDATE turno.tenants SET weight = 1, cap = NULL, paused_at = NULL")

@@ -1,0 +1,180 @@
+"""Caps and pauses, and many claimers at once."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import attempt_steps, claiming
+from tests.installation import ExampleInstallation
+from tests.integration.store.fair_claiming.work import INVOICING, KNOWN, claim, finish, slugs, start, wait
+from turno.jobs.claim import Claim
+from turno.runner.session import HandlerConnection
+from turno.servers.wait import wait_until
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session, service_session
+
+
+def test_a_cap_counts_what_runs_already(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 3 WHERE slug = 'suc0001'")
+    wait(world, 10)
+    wait(world, 10, "suc0002")
+    assert slugs(claim(world, 2)) == {"suc0001": 1, "suc0002": 1}
+    assert slugs(claim(world, 20)) == {"suc0001": 2, "suc0002": 9}
+    assert claim(world, 5) == []
+    finish(world)
+    assert slugs(claim(world, 20)) == {"suc0001": 3}
+
+
+def test_a_type_s_cap_counts_over_all_tenants_and_lets_other_types_by(world: ExampleInstallation) -> None:
+    world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)")
+    for tenant in world.tenants:
+        wait(world, 10, tenant)
+        wait(world, 2, tenant, type="other", priority=2)
+    taken = [held for _ in range(2) for held in claim(world, 20, types=[*KNOWN, ("other", 1)])]
+    assert Counter(held.type for held in taken) == {"work": 3, "other": 4}
+    waiting = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
+    assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN) is None
+    finish(world)
+    assert tickets.claim_job(world.engine, start(world), waiting[0]["job_id"], types=KNOWN)
+    assert len(claim(world, 20)) == 2
+
+
+def test_a_named_claim_respects_the_tenant_s_cap(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
+    wait(world, 2)
+    first, second = (row["job_id"] for row in world.rows("SELECT job_id FROM turno.tickets"))
+    assert tickets.claim_job(world.engine, start(world), first, types=KNOWN)
+    assert tickets.claim_job(world.engine, start(world), second, types=KNOWN) is None
+
+
+def test_a_paused_type_waits_whoever_asks(world: ExampleInstallation) -> None:
+    world.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('work', now())")
+    wait(world, 1)
+    wait(world, 1, type="other")
+    (paused,) = world.rows("SELECT job_id FROM turno.tickets WHERE type = 'work'")
+    assert [held.type for held in claim(world, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
+    assert tickets.claim_job(world.engine, start(world), paused["job_id"], types=KNOWN) is None
+    world.rows("UPDATE turno.job_types SET paused_at = NULL")
+    assert len(claim(world, 5)) == 1
+
+
+CAPS = {
+    "tenant": "UPDATE turno.tenants SET cap = 3",
+    "type": "INSERT INTO turno.job_types (type, cap) VALUES ('work', 3)",
+}
+
+
+RUNNING = {
+    "tenant": "SELECT count(*) FROM turno.tickets WHERE state = 'running' GROUP BY tenant_id ORDER BY 1 DESC",
+    "type": "SELECT count(*) FROM turno.tickets WHERE state = 'running' GROUP BY type ORDER BY 1 DESC",
+}
+
+
+@pytest.mark.parametrize("what", CAPS)
+def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(world: ExampleInstallation, what: str) -> None:
+    world.rows(CAPS[what])
+    for tenant in world.tenants:
+        wait(world, 60, tenant)
+
+    def work(number: int) -> int:
+        most = 0
+        with (
+            service_session(world.logins, world.logins.engine, application="test") as engine,
+            closing(psycopg.connect(world.url, autocommit=True)) as eye,
+        ):
+            me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+            mine = claiming.claimer(queues=["hot"], types=KNOWN, backend="exec")
+            while waiting := eye.execute(
+                "SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY random() LIMIT 1"
+            ).fetchone():
+                held = (
+                    [tickets.claim_job(engine, me, waiting[0], types=KNOWN)]
+                    if number % 4 == 0
+                    else [one for batch in mine.claim(engine, me, slots=2) for one in batch]
+                )
+                running = eye.execute(RUNNING[what]).fetchone()
+                most = max(most, running[0] if running else 0)
+                eye.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", [[one.job_id for one in held if one]])
+        return most
+
+    with ThreadPoolExecutor(8) as pool:
+        assert 1 <= max(pool.map(work, range(8), timeout=90)) <= 3
+    assert world.rows("SELECT 1 FROM turno.tickets LIMIT 1") == []
+
+
+def test_a_claim_of_all_slots_fills_a_cap_to_the_brim(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 3")
+    wait(world, 10)
+    assert len(claim(world, 8)) == 3
+
+
+class Mill:
+    """Workers that end some jobs and leave others, and one that rescues what was left."""
+
+    def __init__(self, world: ExampleInstallation) -> None:
+        self._world = world
+        self.done = threading.Event()
+
+    def work(self, number: int) -> None:
+        seen = number
+        with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+            mine = claiming.claimer(queues=["cold"], types=INVOICING, backend="exec")
+            while not self.done.is_set():
+                me = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+                for (held,) in mine.claim(engine, me, slots=3):
+                    seen += 1
+                    if seen % 5 == 0:
+                        break
+                    self._end(held)
+                tickets.stop_worker(engine, me)
+
+    def _end(self, held: Claim) -> None:
+        session = handler_session(self._world.logins, held.login, application="test", kind=HandlerConnection)
+        try:
+            attempt_steps.start(session, held, "test")
+            attempts.begin(session, held)
+            attempt_steps.complete(session, held, "{}")
+            psycopg.Connection.commit(session)
+        finally:
+            psycopg.Connection.close(session)
+
+    def rescue(self) -> None:
+        with service_session(self._world.logins, self._world.logins.engine, application="test") as engine:
+            while not self.done.is_set():
+                for lost in tickets.orphans(engine):
+                    self._rescue(engine, lost)
+
+    def _rescue(self, engine: psycopg.Connection[Any], lost: tickets.Orphan) -> None:
+        recovery.rescue(
+            engine, lost.schema, lost.job_id, lost.token, cause="left", retry_in=timedelta(0), counted=False
+        )
+
+
+def test_claims_ends_and_rescues_never_wait_in_a_circle(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 4, weight = 2")
+    world.rows("INSERT INTO turno.job_types (type, cap) VALUES ('batch_invoicing', 6)")
+    for tenant in world.tenants.values():
+        for _ in range(40):
+            world.enqueue({"order_ids": [1]}, tenant=tenant)
+    mill = Mill(world)
+    with ThreadPoolExecutor(6) as pool:
+        hands = [pool.submit(mill.work, number) for number in range(5)] + [pool.submit(mill.rescue)]
+        try:
+            assert wait_until(
+                lambda: any(hand.done() for hand in hands) or not world.rows("SELECT 1 FROM turno.tickets LIMIT 1"),
+                within=90,
+            )
+        finally:
+            mill.done.set()
+    for hand in hands:
+        hand.result()
+    for tenant in world.tenants.values():
+        ended = world.rows("SELECT status, count(*) FROM background_jobs GROUP BY status", tenant=tenant)
+        assert ended == [{"status": "completed", "count": 40}]

@@ -1,0 +1,121 @@
+"""Turns and weights: how tenants and bands share the claims."""
+
+from collections import Counter
+
+import pytest
+
+from tests import claiming
+from tests.installation import ExampleInstallation
+from tests.integration.store.fair_claiming.work import KNOWN, claim, more_tenants, slugs, start, wait
+from turno.store.engine import tickets
+from turno.store.operator import fairness
+from turno.tenancy.identity.session import service_session
+
+
+def test_a_weight_is_turns_per_lap(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 50)
+    wait(world, 50, "suc0002")
+    assert slugs(claim(world, 40)) == {"suc0001": 10, "suc0002": 30}
+
+
+def test_a_tenant_that_is_left_out_has_no_turn(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 50, priority=0)
+    wait(world, 50, "suc0002")
+    assert slugs(claim(world, 40, without=("suc0001",))) == {"suc0002": 40}
+    assert claim(world, 1, without=("suc0001", "suc0002")) == []
+    assert 9 <= slugs(claim(world, 13))["suc0002"] <= 10
+
+
+def test_a_cap_holds_for_whom_is_not_left_out(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET cap = 2 WHERE slug = 'suc0002'")
+    wait(world, 5)
+    wait(world, 5, "suc0002")
+    assert slugs(claim(world, 4, without=("suc0001",))) == {"suc0002": 2}
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_turns_go_on_from_claim_to_claim(world: ExampleInstallation, slots: int) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 50)
+    wait(world, 50, "suc0002")
+    taken = [held for _ in range(24 // slots) for held in claim(world, slots)]
+    # The first claim of a session may begin within a lap.
+    assert 5 <= slugs(taken)["suc0001"] <= 7
+
+
+def test_a_gap_in_the_tenants_numbers_favours_nobody(world: ExampleInstallation) -> None:
+    *_, last = more_tenants(world, 200)
+    for tenant in ("suc0001", "suc0002", last):
+        wait(world, 30, tenant)
+    taken = [held for _ in range(30) for held in claim(world)]
+    assert slugs(taken) == {"suc0001": 10, "suc0002": 10, last: 10}
+
+
+def test_two_types_and_two_queues_of_a_tenant_are_one_turn(world: ExampleInstallation) -> None:
+    for kind in ("a", "b"):
+        wait(world, 20, type=kind)
+        wait(world, 20, type=kind, queue="cold")
+    wait(world, 40, "suc0002", type="a")
+    taken = claiming.claim(
+        world.engine, start(world), queues=["hot", "cold"], types=[("a", 1), ("b", 1)], backend="exec", slots=20
+    )
+    assert slugs(taken) == {"suc0001": 10, "suc0002": 10}
+
+
+def test_one_tenant_s_urgent_jobs_delay_nobody_else(world: ExampleInstallation) -> None:
+    wait(world, 300, priority=0)
+    wait(world, 10, "suc0002", priority=2, age=0)
+    assert slugs(claim(world, 20))["suc0002"] == 10
+
+
+def test_a_stream_of_urgent_jobs_starves_no_other_band_and_no_other_type(world: ExampleInstallation) -> None:
+    wait(world, 1, priority=2, age=3600)
+    wait(world, 1, priority=1, age=3500, type="b")
+    wait(world, 400, priority=0)
+    order = [held for _ in range(100) for held in claim(world, 2, types=[*KNOWN, ("b", 1)])]
+    priorities = {row["job_id"]: row["priority"] for row in world.rows("SELECT job_id, priority FROM turno.tickets")}
+    taken = Counter(priorities[held.job_id] for held in order)
+    assert taken == {0: 198, 1: 1, 2: 1}
+
+
+def test_the_best_band_nevertheless_comes_first(world: ExampleInstallation) -> None:
+    wait(world, 200, priority=2, age=3600)
+    wait(world, 200, priority=0)
+    order = [held for _ in range(200) for held in claim(world)]
+    urgent = world.rows("SELECT count(*) FROM turno.tickets WHERE priority = 0 AND state = 'running'")
+    assert 150 <= urgent[0]["count"] < len(order)
+
+
+def test_old_and_new_code_run_side_by_side(world: ExampleInstallation) -> None:
+    wait(world, 3)
+    wait(world, 3, version=2)
+    assert {held.version for held in claim(world, 10, types=[("work", 2)])} == {2}
+    (old, *_) = world.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
+    assert tickets.claim_job(world.engine, start(world), old["job_id"], types=[("work", 2)]) is None
+    assert {held.version for held in claim(world, 10, types=[("work", 1), ("work", 2)])} == {1}
+
+
+def test_operators_see_each_tenant_s_wait_and_share(world: ExampleInstallation) -> None:
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
+    wait(world, 4)
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT id, 'work', 'completed', 10 * i, 100 FROM turno.tenants, generate_series(1, 10) AS i"
+        " WHERE slug = 'suc0001' OR slug = 'suc0002' AND i = 1"
+    )
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        rows = operator.execute(
+            "SELECT slug, waiting, running, oldest_wait > '59 s', ended, wait_p50_ms, wait_p95_ms,"
+            " round(share, 2), round(fair_share, 2) FROM fairness ORDER BY slug"
+        ).fetchall()
+        seen = fairness.shares(operator)
+    assert [(row["slug"], row["wait_p95_ms"], row["share"], row["fair_share"]) for row in seen] == [
+        ("suc0001", 100, 0.909, 0.25),
+        ("suc0002", 10, 0.091, 0.75),
+    ]
+    assert [tuple(map(str, row)) for row in rows] == [
+        ("suc0001", "4", "0", "True", "10", "50", "100", "0.91", "0.25"),
+        ("suc0002", "0", "0", "None", "1", "10", "10", "0.09", "0.75"),
+    ]

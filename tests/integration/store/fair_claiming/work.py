@@ -1,0 +1,84 @@
+"""Tickets without jobs, tenants without schemas, and a worker that claims them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.store.engine import tickets
+from turno.store.engine.claims import Claimer
+
+KNOWN = [("work", 1)]
+
+
+INVOICING = [("batch_invoicing", 1)]
+
+
+class Clock:
+    """The workers' clock, which a test may put forward."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return monotonic() + self.ahead
+
+
+CLOCK = Clock()
+
+
+CLAIMERS: dict[tuple[tuple[str, int], ...], Claimer] = {}
+
+
+def start(world: ExampleInstallation) -> UUID:
+    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+
+
+def wait(world: ExampleInstallation, count: int, tenant: str = "suc0001", **columns: Any) -> None:
+    """Tickets as enqueueing leaves them, without their jobs; later ones are younger."""
+    row = {"type": "work", "version": 1, "queue": "hot", "priority": 1, "backend": "exec", "age": 60} | columns
+    world.rows(
+        "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"
+        " SELECT turno.uuid_v7(), n.id, %s, %s, %s, %s,"
+        "        clock_timestamp() - %s * interval '1 s' + i * interval '1 us', 'ready', %s"
+        " FROM turno.tenants n, generate_series(1, %s) AS i WHERE n.slug = %s",
+        *(row[name] for name in ("queue", "type", "version", "priority", "age", "backend")),
+        count,
+        tenant,
+    )
+
+
+def more_tenants(world: ExampleInstallation, count: int, start_at: int = 1) -> list[str]:
+    slugs = [f"more{number:04d}" for number in range(start_at, start_at + count)]
+    world.rows(
+        "INSERT INTO turno.tenants (slug, company_id, schema, owner_role, handler_role, api_role, state)"
+        " SELECT s, c.id, 't_' || substr(md5(s), 1, 12), 'o' || s, 'r' || s, 'a' || s, 'active'"
+        " FROM turno.companies c, unnest(%s::text[]) AS s",
+        slugs,
+    )
+    return slugs
+
+
+def claimer(types: Sequence[tuple[str, int]] = KNOWN) -> Claimer:
+    """Return the worker's that knows these types, the same throughout a test."""
+    if tuple(types) not in CLAIMERS:
+        CLAIMERS[tuple(types)] = Claimer(backend="exec", queues=["hot"], types=types, clock=CLOCK)
+    return CLAIMERS[tuple(types)]
+
+
+def claim(
+    world: ExampleInstallation, slots: int = 1, *, types: Sequence[tuple[str, int]] = KNOWN, without: Sequence[str] = ()
+) -> list[Claim]:
+    batches = claimer(types).claim(world.engine, start(world), slots=slots, without=without)
+    return [one for batch in batches for one in batch]
+
+
+def finish(world: ExampleInstallation) -> None:
+    """End what runs, as completion does to tickets."""
+    world.rows("DELETE FROM turno.tickets WHERE state = 'running'")
+
+
+def slugs(claims: list[Claim]) -> Counter[str]:
+    return Counter(held.login.slug for held in claims)
