@@ -46,6 +46,7 @@ def command_across(
     correlation_id: str | None = None,
     dry_run: bool = False,
     after: UUID | None = None,
+    through: UUID | None = None,
     limit: int = ALL,
     progress: Callable[[CommandReport], None] = lambda _report: None,
 ) -> CommandReport:
@@ -57,7 +58,7 @@ def command_across(
     """
     report = CommandReport(dry_run=dry_run)
     seen, last = 0, after
-    for page in targets(operator, applicable(command, wanted), after=after, limit=limit):
+    for page in targets(operator, applicable(command, wanted), after=after, through=through, limit=limit):
         for slug, job_ids in _by_tenant(page):
             if slug in report.troubles:
                 continue

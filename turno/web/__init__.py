@@ -14,7 +14,12 @@ from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
+from turno.web.admin.audit_list import audit_list
+from turno.web.admin.failures import failures
+from turno.web.admin.job_life import job_life
 from turno.web.admin.overview import overview
+from turno.web.admin.queue_list import queue_list
+from turno.web.admin.tenant_list import tenant_list
 from turno.web.admin.worker_list import worker_list
 from turno.web.api.admin import admin
 from turno.web.api.admin_audit import admin_audit
@@ -66,7 +71,7 @@ ROUTES = (
     docs,
 )
 PAGES = (home, job_page, commands, notification_pages)
-OPERATOR_PAGES = (overview, worker_list)
+OPERATOR_PAGES = (overview, tenant_list, queue_list, worker_list, failures, job_life, audit_list)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 

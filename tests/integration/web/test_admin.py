@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from tests.api import Service
 
-SCREENS = ("/admin", "/admin/workers")
+SCREENS = ("/admin", "/admin/tenants", "/admin/queues", "/admin/workers", "/admin/failures", "/admin/audit")
+NAMES_TENANTS = tuple(screen for screen in SCREENS if screen != "/admin/queues")
 TICKET = """
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
 SELECT gen_random_uuid(), id, %s, %s, 1, 1, now() - interval '10 minutes', 'ready', 'pool'
@@ -30,6 +31,12 @@ FROM turno.tenants WHERE slug = %s
 OUTCOME = """
 INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)
 SELECT id, %s, 'failed', 1, 1 FROM turno.tenants WHERE slug = %s
+"""
+
+
+DEAD = """
+INSERT INTO turno.dead_letters (job_id, tenant_id, type, error)
+SELECT turno.uuid_v7(), id, %s, %s FROM turno.tenants WHERE slug = %s
 """
 
 
@@ -52,6 +59,8 @@ def work(service: Service, _east: None) -> Iterator[None]:
     for slug, queue in (("north", "cold"), ("east", "globex-queue")):
         service.rows(TICKET, queue, "greetings", slug)
         service.rows(OUTCOME, f"import_of_{slug}", slug)
+        service.rows(DEAD, f"import_of_{slug}", f"Lost: order of {slug}", slug)
+        service.rows("UPDATE turno.tenants SET weight = weight %% 9 + 1 WHERE slug = %s", slug)
     service.rows(
         "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend,"
         " worker_id, token, attempt) SELECT gen_random_uuid(), n.id, 'cold', 'sums_of_' || n.slug, 1, 1, now(),"
@@ -60,6 +69,8 @@ def work(service: Service, _east: None) -> Iterator[None]:
     yield
     service.rows("DELETE FROM turno.tickets")
     service.rows("DELETE FROM turno.outcomes")
+    service.rows("DELETE FROM turno.dead_letters")
+    service.rows("UPDATE turno.tenants SET paused_at = NULL, cap = NULL, weight = 1")
 
 
 def operator(service: Service, *companies: str, role: str = "operator", language: str = "en") -> Visitor:
@@ -86,7 +97,8 @@ def test_a_tenant_s_user_sees_none_of_it(service: Service, screen: str) -> None:
 def test_whoever_has_an_operator_s_role_sees_every_company(service: Service, screen: str, role: str) -> None:
     page = operator(service, role=role).get(screen)
     assert page.status_code == 200
-    assert {"east", "north"} <= set(re.findall(r"\b(?:east|north)\b", page.text))
+    if screen in NAMES_TENANTS:
+        assert {"east", "north"} <= set(re.findall(r"\b(?:east|north)\b", page.text))
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert not re.findall(r"<script>|<style|\sstyle=|\son\w+=", page.text)
 
@@ -96,7 +108,188 @@ def test_an_operator_of_one_company_sees_nothing_of_another(service: Service, sc
     page = operator(service, "acme").get(screen).text
     assert "north" in page
     assert not re.findall(r"\beast\b|globex|import_of_east|sums_of_east", page)
-    assert "app-1" in page, "workers are everybody's"
+
+
+@pytest.mark.parametrize("address", ["/admin/tenants/east", "/admin/jobs/east/{job}", "/admin/tenants/nobody"])
+def test_what_is_another_company_s_is_unknown(service: Service, address: str) -> None:
+    job = service.caller("east").job()
+    assert operator(service, "acme").get(address.format(job=job)).status_code == 404
+    if "nobody" not in address:
+        assert operator(service, "globex").get(address.format(job=job)).status_code == 200
+
+
+def test_workers_are_everybody_s_and_asked_by_who_operates_them_all(service: Service) -> None:
+    (worker,) = service.rows("SELECT id FROM turno.workers")[0]
+    for_all, of_one, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
+    for visitor in (for_all, of_one, reader):
+        page = visitor.get("/admin/workers").text
+        assert "app-1" in page
+        assert ("/admin/workers/" in page.partition("<main")[2]) is (visitor is for_all)
+    refused = [one.post(f"/admin/workers/{worker}", form(one, request="stop")) for one in (of_one, reader)]
+    assert [one.status_code for one in refused] == [403, 403]
+    assert service.rows("SELECT request FROM turno.workers") == [(None,)]
+    asked = for_all.post(f"/admin/workers/{worker}", form(for_all, request="quiet"))
+    assert (asked.status_code, asked.headers["Location"]) == (303, "/admin/workers?notice=asked")
+    assert service.rows("SELECT request FROM turno.workers") == [("quiet",)]
+    assert "asked to be quiet" in for_all.get("/admin/workers").text
+    for_all.post(f"/admin/workers/{worker}", form(for_all, request="resume"))
+    assert service.rows("SELECT request FROM turno.workers") == [(None,)]
+    assert for_all.post(f"/admin/workers/{worker}", form(for_all, request="dance")).status_code == 400
+
+
+def form(visitor: Visitor, **fields: str) -> dict[str, str]:
+    return {"form": visitor.form_token} | fields
+
+
+def settings_of(service: Service, slug: str) -> tuple[object, ...]:
+    return service.rows("SELECT paused_at IS NOT NULL, weight, cap, backend FROM turno.tenants WHERE slug = %s", slug)[
+        0
+    ]
+
+
+def test_a_tenant_s_settings_are_set_by_a_form_and_audited(service: Service) -> None:
+    eva = operator(service)
+    sent = [
+        eva.post("/admin/tenants/north", form(eva, **{name: value})).headers["Location"]
+        for name, value in (("paused", "yes"), ("weight", "7"), ("cap", "3"), ("backend", "pool"))
+    ]
+    assert set(sent) == {"/admin/tenants/north?notice=set"}
+    assert settings_of(service, "north") == (True, 7, 3, "pool")
+    page = eva.get("/admin/tenants/north?notice=set").text
+    assert "Set. It counts from now on." in page
+    assert "Paused" in page
+    audit = eva.get(f"/admin/audit?actor={eva.user}").text
+    assert audit.count("tenant set") == 4
+    for name, value in (("paused", "no"), ("cap", ""), ("backend", "")):
+        eva.post("/admin/tenants/north", form(eva, **{name: value}))
+    assert settings_of(service, "north") == (False, 7, None, None)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"weight": "0"}, {"weight": "101"}, {"weight": ""}, {"cap": "-1"}, {"cap": "99999"}, {"cap": "x"},
+               {"backend": "fax"}, {"schema": "t_0"}, {}]
+)  # fmt: skip
+def test_what_is_no_setting_changes_nothing(service: Service, fields: dict[str, str]) -> None:
+    eva, before = operator(service), settings_of(service, "north")
+    answer = eva.post("/admin/tenants/north", form(eva, **fields))
+    assert answer.headers["Location"] == "/admin/tenants/north?notice=wrong"
+    assert settings_of(service, "north") == before
+
+
+def test_who_may_not_changes_no_tenant(service: Service) -> None:
+    before = settings_of(service, "east"), settings_of(service, "north")
+    eva, foreign, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
+    assert foreign.post("/admin/tenants/east", form(foreign, weight="9")).status_code == 404
+    assert reader.post("/admin/tenants/north", form(reader, weight="9")).status_code == 403
+    assert '<form method="post" action="/admin' not in reader.get("/admin/tenants/north").text
+    assert eva.post("/admin/tenants/north", {"weight": "9"}).status_code == 403, "a form of no page of ours"
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert eva.post("/admin/tenants/north", form(eva, weight="9"), headers=elsewhere).status_code == 403
+    ana = Visitor(service.app)
+    ana.sign_in("ana", "north")
+    assert ana.post("/admin/tenants/north", form(ana, weight="9")).status_code == 403
+    assert (settings_of(service, "east"), settings_of(service, "north")) == before
+
+
+def test_tenants_are_found_by_name_and_state_a_page_at_a_time(service: Service) -> None:
+    eva = operator(service)
+
+    def listed(query: str) -> list[str]:
+        return re.findall(r'id="tenant-(\w+)"', eva.get(f"/admin/tenants?{query}").text)
+
+    assert listed("") == ["east", "north", "south"]
+    assert listed("q=no") == ["north"]
+    assert listed("q=%25") == []
+    assert listed("after=east") == ["north", "south"]
+    assert listed("show=waiting") == ["east", "north"]
+    service.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'south'")
+    assert listed("show=paused") == ["south"]
+    assert eva.get("/admin/tenants?show=nonsense").status_code == 400
+
+
+def test_queues_are_counted_by_type_for_whom_is_asked(service: Service) -> None:
+    eva = operator(service)
+    assert "globex-queue" in eva.get("/admin/queues").text
+    assert "globex-queue" not in eva.get("/admin/queues?tenant=north").text.partition("<table")[2]
+    assert "<table" not in eva.get("/admin/queues?type=%00%27").text
+
+
+def failed(service: Service, tenant: str = "north", count: int = 1) -> list[str]:
+    jobs = [service.caller(tenant).job() for _ in range(count)]
+    for job in jobs:
+        service.end(job, tenant=tenant)
+    return jobs
+
+
+def test_dead_letters_stand_by_error_and_are_replayed_after_a_look(service: Service) -> None:
+    service.rows("DELETE FROM turno.dead_letters")
+    failed(service, count=3)
+    failed(service, "east", 2)
+    eva = operator(service)
+    groups = eva.get("/admin/failures").text
+    assert re.search(r'error=Boom[^>]*>Boom: it broke</a></th><td class="figure">5</td>', groups)
+    look = eva.get("/admin/failures/retry?error=Boom")
+    assert "5 jobs would be replayed." in look.text
+    assert ">Replay 5 jobs</button>" in look.text
+    assert service.rows("SELECT count(*) FROM turno.dead_letters WHERE closed_at IS NULL") == [(5,)], "only looked at"
+    sent = {"error": "Boom", "since": "24h", "at": eva.hidden("/admin/failures/retry?error=Boom", "at")}
+    [late] = failed(service)
+    done = eva.post("/admin/failures/retry", form(eva, **sent))
+    assert done.headers["Location"].endswith("notice=retry-5-0")
+    assert "5 jobs are replayed." in eva.get(done.headers["Location"]).text
+    assert service.rows("SELECT job_id::text FROM turno.dead_letters WHERE closed_at IS NULL") == [(late,)]
+    # The same form once more finds nothing left to do.
+    assert eva.post("/admin/failures/retry", form(eva, **sent)).headers["Location"].endswith("notice=retry-0-0")
+    assert "retry" in eva.get(f"/admin/audit?actor={eva.user}").text
+
+
+def test_an_operator_of_one_company_replays_nothing_of_another(service: Service) -> None:
+    service.rows("DELETE FROM turno.dead_letters")
+    failed(service, "east", 2)
+    foreign, reader = operator(service, "acme"), operator(service, role="reader")
+    assert "0 jobs would be replayed." in foreign.get("/admin/failures/retry").text
+    assert foreign.post("/admin/failures/retry", form(foreign)).headers["Location"].endswith("notice=retry-0-0")
+    assert reader.post("/admin/failures/retry", form(reader)).status_code == 403
+    assert operator(service).get("/admin/failures/explode").status_code == 404
+    assert service.rows("SELECT count(*) FROM turno.dead_letters WHERE closed_at IS NULL") == [(2,)]
+
+
+TRACE = """Traceback (most recent call last):
+  File "/srv/venv/lib/python3.12/site-packages/turno/runner/attempt.py", line 71, in run
+    result = handler.handle(job, payload)
+             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/srv/shop/handlers.py", line 9, in handle
+    raise Boom("it broke")
+shop.Boom: it broke
+"""
+
+
+def test_a_job_s_page_tells_its_whole_life(service: Service) -> None:
+    [job] = failed(service)
+    service.rows(
+        "INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, backend_start, started_at,"
+        " finished_at, outcome, error) VALUES (%s, 1, gen_random_uuid(), 'app-1:7', 1, now(), now(), now(), 'error',"
+        " jsonb_build_object('class', 'Boom', 'message', 'it broke', 'traceback', %s::text))",
+        job,
+        TRACE,
+    )
+    service.rows(
+        "INSERT INTO background_job_items (job_id, key, state, ref) VALUES (%s, 'order-7', 'done', 'B-1')", job
+    )
+    service.rows(
+        "UPDATE background_jobs SET payload = payload || '{\"api_key\": \"very secret\"}', correlation_id = 'corr-1'"
+        " WHERE id = %s",
+        job,
+    )
+    page = operator(service).get(f"/admin/jobs/north/{job}").text
+    for told in ("Boom: it broke", "app-1:7", "order-7", "B-1", "corr-1", "/srv/shop/handlers.py", "curl -H"):
+        assert told in page, told
+    assert "turno/runner/attempt.py" not in page
+    assert "very secret" not in page
+    assert "very secret" in operator(service, role="admin").get(f"/admin/jobs/north/{job}").text
+    assert "Traza" in operator(service, language="es").get(f"/admin/jobs/north/{job}").text
+    assert operator(service).get("/admin/jobs/north/x").status_code == 404
+    assert operator(service).get(f"/admin/jobs/south/{job}").status_code == 404
 
 
 def test_an_operator_of_no_company_sees_no_tenant(service: Service) -> None:

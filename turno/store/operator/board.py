@@ -58,6 +58,29 @@ def queues(operator: Operator, companies: Companies) -> list[QueueCount]:
         ).fetchall()
 
 
+def lanes(
+    operator: Operator, companies: Companies, *, queue: str = "", job_type: str = "", tenant: str = ""
+) -> list[Row]:
+    """Return what each queue, type and backend holds, the oldest first; an empty name leaves it free."""
+    with operator.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(
+            SEEN  # noqa: S608 - a constant, see above
+            + """
+            SELECT k.queue, k.type, k.backend, count(DISTINCT k.tenant_id) AS tenants,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'ready'), 0)::bigint AS waiting,
+                   coalesce(sum(k.tickets - k.parked) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'running'), 0)::bigint AS running,
+                   sum(k.parked)::bigint AS review,
+                   min(k.oldest) FILTER (WHERE k.state = 'ready') AS oldest
+            FROM ticket_counts k
+            WHERE k.tenant_id IN (SELECT id FROM seen WHERE %(tenant)s = '' OR slug = %(tenant)s)
+              AND (%(queue)s = '' OR k.queue = %(queue)s) AND (%(type)s = '' OR k.type = %(type)s)
+            GROUP BY k.queue, k.type, k.backend ORDER BY oldest NULLS LAST, k.queue, k.type, k.backend
+            """,
+            {"companies": companies, "queue": queue, "type": job_type, "tenant": tenant},
+        ).fetchall()
+
+
 def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
     """Return how many jobs ended within the last hour, by outcome."""
     rows = operator.execute(
@@ -118,41 +141,14 @@ def worst_tenants(operator: Operator, companies: Companies, limit: int) -> list[
         ).fetchall()
 
 
-def workers(operator: Operator) -> list[Row]:
-    """Return every worker that was not declared dead, the most silent first."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            """
-            SELECT id, host, pid, backend, queues, types, started_at, alive_at,
-                   extract(epoch FROM clock_timestamp() - alive_at)::float8 AS silent
-            FROM workers ORDER BY alive_at, host, pid
-            """
-        ).fetchall()
-
-
 def running(operator: Operator, companies: Companies, limit: int) -> list[Row]:
     """Return jobs that workers hold, of the tenants that are seen."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            SEEN  # noqa: S608 - a constant, see above
-            + """
-            SELECT r.worker_id, r.job_id, r.type, r.attempt, n.slug
-            FROM running_jobs r JOIN seen n ON n.id = r.tenant_id ORDER BY r.worker_id, r.job_id LIMIT %(limit)s
-            """,
-            {"companies": companies, "limit": limit},
-        ).fetchall()
-
-
-def failures(operator: Operator, companies: Companies, limit: int) -> list[Row]:
-    """Return what failed within the last day, by tenant and type, most first."""
-    with operator.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(
-            SEEN  # noqa: S608 - a constant, see above
-            + """
-            SELECT n.slug, o.type, sum(o.outcomes)::bigint AS failed, min(o.minute) AS since, max(o.minute) AS latest
-            FROM outcome_sums() o JOIN seen n ON n.id = o.tenant_id
-            WHERE o.outcome = 'failed' AND o.minute > clock_timestamp() - interval '1 day'
-            GROUP BY n.slug, o.type ORDER BY failed DESC, n.slug, o.type LIMIT %(limit)s
+            """
+            SELECT worker_id, job_id, type, attempt, tenant FROM open_jobs
+            WHERE state = 'running' AND (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s))
+            ORDER BY worker_id, job_id LIMIT %(limit)s
             """,
             {"companies": companies, "limit": limit},
         ).fetchall()

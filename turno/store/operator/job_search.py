@@ -128,6 +128,7 @@ _BY_ID: LiteralString = """
 """
 _IN_ORDER: LiteralString = """
       AND (%(after)s::uuid IS NULL OR job_id > %(after)s) AND job_id < %(made_before)s
+      AND (%(through)s::uuid IS NULL OR job_id <= %(through)s)
     ORDER BY job_id LIMIT %(limit)s
 """
 
@@ -184,15 +185,22 @@ class Target(NamedTuple):
     tenant: str
 
 
-def targets(operator: Operator, wanted: JobsWanted, *, after: UUID | None = None, limit: int) -> Iterator[list[Target]]:
-    """Yield, PAGE at a time and in the order of their ids, up to `limit` jobs that were there when it began."""
+def targets(
+    operator: Operator, wanted: JobsWanted, *, after: UUID | None = None, through: UUID | None = None, limit: int
+) -> Iterator[list[Target]]:
+    """Yield, PAGE at a time and in the order of their ids, up to `limit` jobs that were there when it began.
+
+    They are those that come after the job `after`, up to the job `through`.
+    """
     (source,) = wanted.sources
     row = operator.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None  # noqa: S101 - a statement without FROM returns a row
     statement: LiteralString = "SELECT job_id, tenant" + _FROM[source] + _IN_ORDER
     while limit > 0:
         asked = min(limit, PAGE)
-        given = wanted.parameters | {"after": after, "made_before": first_id(row[0]), "limit": asked}
+        given = wanted.parameters | {
+            "after": after, "through": through, "made_before": first_id(row[0]), "limit": asked
+        }  # fmt: skip
         page = [Target(*found) for found in operator.execute(statement, given).fetchall()]
         if page:
             yield page

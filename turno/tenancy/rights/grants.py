@@ -94,7 +94,6 @@ CONTROL = Matrix(
         "tickets": _may(owners=_READ_WRITE),
         "ticket_counts": _may(operator="SELECT"),
         "backend_counts": _may(operator="SELECT"),
-        "running_jobs": _may(operator="SELECT"),
         "fairness": _may(operator="SELECT"),
         "jobs_in_review": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 from flask import Response
 
-from turno.store.operator import board
+from turno.store.operator import board, job_search
 from turno.store.operator.troubles import Trouble, troubles
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
 from turno.web.admin.worker_list import listed_workers
@@ -19,6 +20,7 @@ overview = OperatorPages("operator_overview", __name__)
 
 SHOWN = 8  # rows of each table; its own page has the others
 TROUBLES_SHOWN = 20
+ONE_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,10 @@ def index(visit: OperatorVisit) -> Response:
         ended = board.ended_lately(operator, visit.companies)
         tenants = board.worst_tenants(operator, visit.companies, SHOWN)
         workers = listed_workers(operator, visit)
-        failures = board.failures(operator, visit.companies, SHOWN)
+        failed = job_search.JobsWanted(
+            companies=visit.companies, statuses=("failed",), since=services().clock() - ONE_DAY, waiting=True
+        )
+        failures = job_search.group_jobs(operator, failed, "error", limit=SHOWN)
     return draw(
         "turno/admin/overview.html",
         visit=visit,
@@ -97,6 +102,6 @@ def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
         case "silent worker" | "no maintenance":
             return visit.to("/workers")
         case "review":
-            return visit.to("/failures", tenant=trouble.tenant, show="review")
+            return f"{visit.at('/')}?{urlencode({'branch': trouble.tenant, 'show': 'open'})}"
         case _:
             return visit.to("/queues")

@@ -114,13 +114,14 @@ def change_tenant(call: OperatorCall, tenant: str) -> Response:
             operator, tenant, changes, by=call.principal.user, companies=companies
         )
         if changed and "backend" in changes:
-            routing.reroute(operator, _defaults())
+            routing.reroute(operator, backend_defaults())
         row: dict[str, Any] | None = show_tenant(operator, tenant, companies=companies) if changed else None
     if row is None:
         raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among those that this token operates.")
     return answer(from_row(TenantBody, row))
 
 
-def _defaults() -> routing.Defaults:
+def backend_defaults() -> routing.Defaults:
+    """Return what the environment says of backends."""
     settings = services().settings
     return routing.Defaults(settings.queue_backend, settings.queue_canary_backend, settings.queue_canary_percent)

@@ -7,6 +7,7 @@ from typing import Any
 from flask import Response
 
 from turno.jobs.job import Status
+from turno.jobs.redaction import redacted
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
 from turno.web.api.job_id import read_id
@@ -50,8 +51,16 @@ def show(visit: Visit, job_id: str) -> Response:
     history = [
         _changed(event, detail.job, visit) | {"reason": told(event["reason"], visit.localizer)} for event in events
     ]
+    principal = visit.scope.principal
+    hides = principal.operator and principal.role != "admin" and row["user_id"] != visit.user
     return draw(
-        "turno/job.html", visit=visit, asked=query, detail=detail, unread=unread, events=history, written=_written
+        "turno/job.html",
+        visit=visit,
+        asked=query,
+        detail=detail,
+        unread=unread,
+        events=history,
+        written=lambda value: _written(redacted(value) if hides else value),
     )
 
 

@@ -367,8 +367,6 @@ CREATE VIEW jobs_in_review AS
 SELECT n.slug, count(*) AS jobs FROM tickets t JOIN tenants n ON n.id = t.tenant_id
 WHERE t.state = 'scheduled' AND t.run_at = 'infinity' GROUP BY n.slug;
 
--- Which job each worker holds.
-CREATE VIEW running_jobs AS SELECT worker_id, tenant_id, job_id, type, attempt FROM tickets WHERE state = 'running';
 -- Every count, with the outcomes that wait to be counted, and the bound of a bucket; their bodies are in ../functions.
 CREATE FUNCTION bucket_bound(p_bucket smallint) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT NULL::integer';
 CREATE FUNCTION outcome_sums() RETURNS SETOF outcome_counts LANGUAGE sql STABLE AS 'SELECT * FROM outcome_counts';

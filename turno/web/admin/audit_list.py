@@ -1,0 +1,43 @@
+"""GET /admin/audit: what operators changed, newest first."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Response, request
+
+from turno.store.operator import audit
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
+from turno.web.http.query import LONGEST_TEXT, NOT_GIVEN, NumberCursor, read_query
+from turno.web.pages.drawing import draw
+
+audit_list = OperatorPages("operator_audit", __name__)
+
+SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditQuery:
+    """Whose changes, of which tenant; a form sends empty ones, too."""
+
+    actor: str = ""
+    tenant: str = ""
+    before: NumberCursor = NOT_GIVEN
+
+
+@audit_list.screen("/admin/audit")
+def index(visit: OperatorVisit) -> Response:
+    """List what operators changed."""
+    asked = read_query(request.args, AuditQuery, others_ignored=True)
+    actor, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.actor, asked.tenant))
+    with as_operator() as operator:
+        rows = audit.list_audit(
+            operator, companies=visit.companies, actor=actor, tenant=tenant, before=asked.before, limit=SHOWN + 1
+        )
+    shown = [row | {"words": _words(row["detail"])} for row in rows[:SHOWN]]
+    before = shown[-1]["id"] if len(rows) > SHOWN else None
+    return draw("turno/admin/audit.html", visit=visit, asked=asked, rows=shown, before=before)
+
+
+def _words(detail: dict[str, Any]) -> str:
+    return ", ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in detail.items())

@@ -1,0 +1,96 @@
+"""GET /admin/jobs/<tenant>/<id>: one job's whole life."""
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Response, request
+
+from turno.jobs.redaction import redacted
+from turno.jobs.traceback_text import without_our_frames
+from turno.store.api import effect_review
+from turno.store.api import jobs as stored
+from turno.web.addresses import at
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit
+from turno.web.api.job_body import JobBody, error_body, job_body
+from turno.web.api.job_id import read_id
+from turno.web.http.problems import no_such_job
+from turno.web.http.query import Text, read_query
+from turno.web.pages.drawing import draw
+from turno.web.pages.reasons import of_job
+
+job_life = OperatorPages("operator_job", __name__)
+
+ATTEMPTS_SHOWN = 50
+ITEMS_SHOWN = 50
+EFFECTS_SHOWN = 50
+EVENTS_SHOWN = 200
+LONGEST_WRITTEN = 20_000  # characters of a payload or a result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeQuery:
+    """After which item the ledger goes on; the rest of the address names the job."""
+
+    after: Text = ""
+
+
+@job_life.screen("/admin/jobs/<tenant>/<job_id>")
+def show(visit: OperatorVisit, tenant: str, job_id: str) -> Response:
+    """Show all that is known of one job."""
+    wanted = read_id(job_id, no_such_job())
+    scope = visit.within(tenant)
+    query = read_query(request.args, LifeQuery, others_ignored=True)
+    with scope.reading() as reader:
+        row = stored.find(reader, wanted, None)
+        if row is None:
+            raise no_such_job()
+        payload = stored.payloads(reader, [wanted]).get(wanted)
+        attempts = stored.attempts(reader, wanted, limit=ATTEMPTS_SHOWN)
+        items = stored.items(reader, wanted, None, query.after, ITEMS_SHOWN + 1)
+        events = stored.events(reader, wanted, limit=EVENTS_SHOWN)
+        effects = effect_review.of_job(reader, wanted, after="", limit=EFFECTS_SHOWN)
+    body = job_body(row, at(""), operator=True)
+    may_read = visit.principal.role == "admin"
+    return draw(
+        "turno/admin/job.html",
+        visit=visit,
+        tenant=tenant,
+        job=body,
+        title=visit.localizer.title(body.type),
+        happened=_happened(row, body, visit),
+        attempts=[_attempt(one) for one in attempts],
+        items=[one | {"error": error_body(one["error"], operator=True)} for one in items[:ITEMS_SHOWN]],
+        after=items[ITEMS_SHOWN - 1]["key"] if len(items) > ITEMS_SHOWN else None,
+        events=[one | {"told": of_job(one["reason"], visit.localizer)} for one in events],
+        effects=effects,
+        payload=None if payload is None else _written(payload if may_read else redacted(payload)),
+        result=None if body.result is None else _written(body.result if may_read else redacted(body.result)),
+        curl=_curl(tenant, body),
+    )
+
+
+def _happened(row: stored.Row, body: JobBody, visit: OperatorVisit) -> str:
+    """Return why the job stands as it does, as far as anything says it."""
+    if body.error is not None:
+        return f"{body.error.class_}: {body.error.message}"
+    return of_job(row["reason"], visit.localizer) or body.waiting_for or ""
+
+
+def _attempt(row: stored.Row) -> dict[str, Any]:
+    error = error_body(row["error"], operator=True)
+    trace = without_our_frames(error.traceback) if error and error.traceback else None
+    lasted = None if row["finished_at"] is None else (row["finished_at"] - row["started_at"]).total_seconds()
+    return row | {"error": error, "traceback": trace, "lasted": lasted}
+
+
+def _written(value: Any) -> str:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if len(text) <= LONGEST_WRITTEN else f"{text[:LONGEST_WRITTEN]} …"
+
+
+def _curl(tenant: str, body: JobBody) -> str:
+    """Return the command that asks the API for this job; whoever runs it has a token of their own."""
+    address = f"{request.host_url.rstrip('/')}{body.links['self']}"
+    return f'curl -H "Authorization: Bearer $TOKEN" -H {shlex.quote(f"X-Schema: {tenant}")} {shlex.quote(address)}'

@@ -1,0 +1,37 @@
+"""GET /admin/queues: what waits in each queue, by type and backend, and since when."""
+
+from dataclasses import dataclass
+
+from flask import Response, request
+
+from turno.store.operator import board
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
+from turno.web.http.query import LONGEST_TEXT, read_query
+from turno.web.pages.drawing import draw
+
+queue_list = OperatorPages("operator_queues", __name__)
+
+SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuesQuery:
+    """Which jobs are counted: of which queue, type and tenant; a form sends empty ones, too."""
+
+    queue: str = ""
+    type: str = ""
+    tenant: str = ""
+
+
+@queue_list.screen("/admin/queues")
+def queues(visit: OperatorVisit) -> Response:
+    """List queues."""
+    asked = read_query(request.args, QueuesQuery, others_ignored=True)
+    queue, job_type, tenant = (
+        text.strip().replace("\0", "")[:LONGEST_TEXT] for text in (asked.queue, asked.type, asked.tenant)
+    )
+    with as_operator() as operator:
+        found = board.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
+    return draw(
+        "turno/admin/queues.html", visit=visit, asked=asked, lanes=found[:SHOWN], left=max(0, len(found) - SHOWN)
+    )
