@@ -170,6 +170,13 @@ ARROWS: dict[str, set[str]] = {
         "pydantic_core",
         "werkzeug",
     },
+    "turno.web.metrics": {
+        "turno.store.engine.workers",
+        "turno.store.operator",
+        "turno.web.metrics",
+        "prometheus_client",
+        "psycopg",
+    },
     "turno.web": {
         "turno.errors",
         "turno.settings",

@@ -177,6 +177,9 @@ class Settings:
     allowed_origins: tuple[str, ...] = _setting(
         (), "origins whose pages may use the API with a token, by comma: https://erp.example", form=ORIGIN
     )
+    metrics_token: str = _setting(
+        "", "token that /metrics takes from a monitoring system; without it only an operator's", secret=True
+    )
     demo_token: str = _setting("", "token that the sign-in page gives to anybody; for `turno demo`", secret=True)
     web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
     public_url: str = _setting(

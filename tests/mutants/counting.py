@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 NUMBERS = "issue 16: numbers that are true"
 COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 SUMS = "turno/migrations/control/functions/outcome_sums.sql"
+METRICS = "tests/integration/web/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
 
 MUTANTS = (
@@ -71,5 +72,29 @@ MUTANTS = (
         "    PERFORM outcome_put(p_job, 'retried');\n",
         "",
         (f"{TESTS}::test_every_end_of_an_attempt_is_counted_with_its_own_time",),
+    ),
+    Mutant(
+        "an empty token opens the metrics where none is set",
+        "issue 16: metrics are for the monitoring system",
+        "turno/web/api/metrics.py",
+        'if token and scheme.lower() == "bearer"',
+        'if scheme.lower() == "bearer"',
+        (f"{METRICS}::test_without_a_token_set_an_empty_one_opens_nothing",),
+    ),
+    Mutant(
+        "an operator of one company sees every company's metrics",
+        "issue 16: one tenant's numbers are not shown under another",
+        "turno/web/api/metrics.py",
+        "if not principal.everywhere:",
+        "if False:",
+        (f"{METRICS}::test_metrics_are_for_the_monitoring_system_and_operators[headers4-403]",),
+    ),
+    Mutant(
+        "stats show every company",
+        "issue 16: one tenant's numbers are not shown under another",
+        "turno/web/api/stats.py",
+        "named = None if companies is None else list(companies)",
+        "named = None",
+        (f"{METRICS}::test_an_operator_of_another_company_sees_none",),
     ),
 )

@@ -32,7 +32,9 @@ from turno.web.api.job_commands import job_commands
 from turno.web.api.job_effects import job_effects
 from turno.web.api.job_history import job_history
 from turno.web.api.jobs import jobs
+from turno.web.api.metrics import metrics
 from turno.web.api.notifications import notifications
+from turno.web.api.stats import stats
 from turno.web.api.stream_tickets import stream_tickets
 from turno.web.api.streams import streams
 from turno.web.api.submit import job_submission
@@ -67,6 +69,8 @@ ROUTES = (
     admin_types,
     admin_workers,
     admin_audit,
+    stats,
+    metrics,
     health,
     docs,
 )

@@ -1,5 +1,6 @@
 """Read what waits and runs at this moment, and who could run it, as the operator."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -34,8 +35,17 @@ class Served:
     silent: int
 
 
-def queued(operator: psycopg.Connection[Any], *, tenants: bool = False) -> list[Queued]:
-    """Return depth and oldest wait of each backend, queue and type, for each tenant or all together."""
+def queued(
+    operator: psycopg.Connection[Any],
+    *,
+    tenants: bool = False,
+    tenant: str | None = None,
+    companies: Sequence[str] | None = None,
+) -> list[Queued]:
+    """Return depth and oldest wait of each backend, queue and type, for each tenant or all together.
+
+    With `tenant` or `companies` it is what they have alone.
+    """
     with operator.cursor(row_factory=class_row(Queued)) as cursor:
         return cursor.execute(
             """
@@ -48,9 +58,16 @@ def queued(operator: psycopg.Connection[Any], *, tenants: bool = False) -> list[
                    greatest(0, coalesce(extract(epoch FROM clock_timestamp()
                        - min(t.oldest) FILTER (WHERE t.state = 'ready')), 0))::float AS oldest_wait
             FROM ticket_counts t LEFT JOIN handlers h ON h.type = t.type LEFT JOIN tenants n ON n.id = t.tenant_id
+            LEFT JOIN companies c ON c.id = n.company_id
+            WHERE (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
+              AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
             GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
             """,
-            {"tenants": tenants},
+            {
+                "tenants": tenants,
+                "tenant": tenant,
+                "companies": None if companies is None else list(companies),
+            },
         ).fetchall()
 
 

@@ -36,6 +36,7 @@ class BackendCount:
     published: int
     running: int
     oldest: datetime | None
+    unpublished: datetime | None
 
     @property
     def stranded(self) -> int:

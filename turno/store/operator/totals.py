@@ -1,6 +1,7 @@
 """Read how much was done since the installation began, as the operator: what counters of a monitoring system show."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +64,10 @@ def by_type(operator: psycopg.Connection[Any]) -> dict[str, TypeTotals]:
     return dict(totals)
 
 
-def by_tenant(operator: psycopg.Connection[Any]) -> list[TenantTotal]:
-    """Return the totals of each active tenant, type and outcome."""
+def by_tenant(
+    operator: psycopg.Connection[Any], *, tenant: str | None = None, companies: Sequence[str] | None = None
+) -> list[TenantTotal]:
+    """Return the totals of each active tenant, type and outcome, or of one tenant, or of some companies' tenants."""
     with operator.cursor(row_factory=psycopg.rows.class_row(TenantTotal)) as cursor:
         return cursor.execute(
             """
@@ -72,7 +75,10 @@ def by_tenant(operator: psycopg.Connection[Any]) -> list[TenantTotal]:
                    sum(o.attempts)::bigint AS attempts, sum(o.wait_ms)::bigint AS wait_ms,
                    sum(o.run_ms)::bigint AS run_ms
             FROM outcome_sums() o JOIN tenants n ON n.id = o.tenant_id
-            WHERE o.minute = '-infinity' AND n.state = 'active'
+            JOIN companies c ON c.id = n.company_id
+            WHERE o.minute = '-infinity' AND n.state = 'active' AND (%(tenant)s::text IS NULL OR n.slug = %(tenant)s)
+              AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
             GROUP BY n.slug, o.type, o.outcome ORDER BY n.slug, o.type, o.outcome
-            """
+            """,
+            {"tenant": tenant, "companies": None if companies is None else list(companies)},
         ).fetchall()

@@ -409,7 +409,8 @@ SELECT b.backend,
        count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
        count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
        count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
-       min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest
+       min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest,
+       min(t.run_at) FILTER (WHERE t.state = 'ready' AND t.published_at IS NULL) AS unpublished
 FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend)
 LEFT JOIN tickets t ON t.backend = b.backend
 GROUP BY b.backend;

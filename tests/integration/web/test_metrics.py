@@ -1,0 +1,207 @@
+"""/metrics and the stats: numbers that are true, for whom they are meant, in any state of the database."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.api import Caller, token
+from tests.installation import ROOT
+from turno.tenancy.identity.logins import Logins
+from turno.web.services import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.api import Service
+
+TOKEN = "a token for the monitoring system"
+ASK = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(autouse=True)
+def monitored(service: Service) -> Iterator[None]:
+    """The monitoring system has a token, and two tenants have ended jobs."""
+    kept = service.app.extensions[NAME]
+    service.app.extensions[NAME] = replace(kept, settings=replace(kept.settings, metrics_token=TOKEN))
+    for slug, outcome, many in (("north", "completed", 3), ("south", "failed", 1)):
+        service.rows(
+            "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+            " SELECT id, 'greetings', %s, 40, 400 FROM turno.tenants, generate_series(1, %s) WHERE slug = %s",
+            outcome, many, slug,
+        )  # fmt: skip
+    service.rows(
+        "INSERT INTO turno.handlers (type, version, queue, max_attempts, pending_limit)"
+        " VALUES ('greetings', 1, 'cold', 4, 20) ON CONFLICT DO NOTHING"
+    )
+    yield
+    service.app.extensions[NAME] = kept
+    service.rows("TRUNCATE turno.outcomes, turno.outcome_counts, turno.handlers, turno.tickets")
+
+
+def scraped(service: Service, path: str = "/metrics") -> dict[str, float]:
+    """Return each sample by its name and the values of its labels, in the order of the labels' names."""
+    answer = service.app.test_client().get(path, headers=ASK)
+    assert answer.status_code == 200, answer.text
+    return {
+        " ".join([sample.name, *(sample.labels[name] for name in sorted(sample.labels))]): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_a_scrape_tells_what_ended_and_how_long_it_took(service: Service) -> None:
+    found = scraped(service)
+    assert found["turno_jobs_ended_total completed greetings"] == 3
+    assert found["turno_jobs_ended_total failed greetings"] == 1
+    assert found["turno_dead_letters_total greetings"] == 1
+    assert found["turno_wait_seconds_bucket 0.05 greetings"] == 4
+    assert found["turno_run_seconds_bucket 0.2 greetings"] == 0
+    assert found["turno_run_seconds_count greetings"] == found["turno_attempts_total greetings"] == 4
+    assert found["turno_run_seconds_sum greetings"] == pytest.approx(1.6)
+    service.rows("SELECT turno.count_outcomes(1000, true)")
+    again = scraped(service)
+    changed = {name for name in found if not name.startswith("turno_dead_tuples") and found[name] != again.get(name)}
+    assert changed <= {"turno_oldest_writer_transactions"}
+
+
+def test_tenants_are_told_where_they_are_asked_for_and_only_there(service: Service) -> None:
+    assert not any("north" in name for name in scraped(service))
+    found = scraped(service, "/metrics?tenants=true")
+    assert found["turno_tenant_outcomes_total completed north greetings"] == 3
+    assert "turno_tenant_outcomes_total completed south greetings" not in found
+    assert found["turno_tenant_outcomes_total failed south greetings"] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": f"Bearer {TOKEN}x"}, 401),
+        ({"Authorization": "Bearer "}, 401),
+        ({"Authorization": f"Bearer {token('ana', 'north')}"}, 403),
+        ({"Authorization": f"Bearer {token('eva', roles=['operator'], companies=['acme'])}"}, 403),
+        ({"Authorization": f"Bearer {token('eva', roles=['operator'])}"}, 200),
+        (ASK, 200),
+    ],
+)
+def test_metrics_are_for_the_monitoring_system_and_operators(
+    service: Service, headers: dict[str, str], status: int
+) -> None:
+    assert service.app.test_client().get("/metrics", headers=headers).status_code == status
+
+
+def test_without_a_token_set_an_empty_one_opens_nothing(service: Service) -> None:
+    kept = service.app.extensions[NAME]
+    service.app.extensions[NAME] = replace(kept, settings=replace(kept.settings, metrics_token=""))
+    answer = service.app.test_client().get("/metrics", headers={"Authorization": "Bearer "})
+    assert answer.status_code == 401
+
+
+def test_a_parameter_that_is_none_is_named(service: Service) -> None:
+    answer = service.app.test_client().get("/metrics?tenant=north", headers=ASK)
+    assert (answer.status_code, answer.get_json()["errors"][0]["field"]) == (400, "tenant")
+
+
+def test_a_scrape_during_an_outage_is_refused_at_once(service: Service) -> None:
+    def away() -> Any:
+        raise psycopg.OperationalError("connection refused")
+
+    kept = service.app.extensions[NAME]
+    service.app.extensions[NAME] = replace(kept, operator=away)
+    began = monotonic()
+    answer = service.app.test_client().get("/metrics", headers=ASK)
+    assert (answer.status_code, answer.headers["Retry-After"] > "0") == (503, True)
+    assert monotonic() - began < 1
+
+
+def test_a_scrape_does_not_wait_for_a_locked_table(service: Service) -> None:
+    with psycopg.connect(service.url) as lock:
+        lock.execute("LOCK TABLE turno.tickets")
+        began = monotonic()
+        assert service.app.test_client().get("/metrics", headers=ASK).status_code == 503
+        assert monotonic() - began < 5
+
+
+def test_every_metric_stands_in_the_documentation_and_none_that_is_not_there(service: Service) -> None:
+    told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    ((version,),) = service.rows("SELECT current_setting('server_version_num')::integer")
+    how = " WITH INHERIT TRUE" if version >= 160000 else f"; ALTER ROLE {_operator(service)} INHERIT"
+    service.rows("GRANT pg_read_all_stats TO " + _operator(service) + how)
+    try:
+        text = service.app.test_client().get("/metrics?tenants=true", headers=ASK).text
+    finally:
+        service.rows("REVOKE pg_read_all_stats FROM " + _operator(service))
+        service.rows(f"ALTER ROLE {_operator(service)} NOINHERIT")
+    shown = {_full(family.name, family.type) for family in text_string_to_metric_families(text)}
+    named = {line.split("`")[1].partition("{")[0] for line in told.splitlines() if line.startswith("| `turno_")}
+    assert shown == named
+
+
+def _full(name: str, kind: str) -> str:
+    return f"{name}_total" if kind == "counter" else name
+
+
+def _operator(service: Service) -> str:
+    return Logins(server=service.url, master_key=b"a master key of 32 bytes or more").operator
+
+
+# /api/admin/jobs/stats ----------------------------------------------------------------------------
+
+
+def stats(service: Service, query: str = "", **claims: Any) -> dict[str, Any]:
+    given = {"Authorization": f"Bearer {token('eva', **{'roles': ['operator']} | claims)}"}
+    answer = service.app.test_client().get(f"/api/admin/jobs/stats{query}", headers=given)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.get_json()
+    return body
+
+
+def test_stats_tell_what_became_of_each_type_and_how_it_went(service: Service) -> None:
+    Caller(service.app, "north").job()
+    body = stats(service, "?minutes=30&by=type")
+    (one,) = body["types"]
+    assert one == {
+        "type": "greetings",
+        "attempts": 4,
+        "outcomes": {"completed": 3, "failed": 1},
+        "wait_mean_ms": 40.0,
+        "run_mean_ms": 400.0,
+    }
+    assert sum(point["completed"] for point in body["over_time"]) == 3
+    assert {point["line"] for point in body["over_time"]} == {"greetings"}
+    assert [(queue["type"], queue["ready"]) for queue in body["queues"]] == [("greetings", 1)]
+    assert {worker["backend"] for worker in body["workers"]} == {"exec", "pool", "rabbitmq"}
+
+
+def test_stats_of_one_tenant_are_not_another_s(service: Service) -> None:
+    Caller(service.app, "north").job()
+    for _ in range(2):
+        body = stats(service, "?tenant=south&by=tenant")
+        assert [one["outcomes"] for one in body["types"]] == [{"failed": 1}]
+        assert {point["line"] for point in body["over_time"]} == {"south"}
+        assert body["queues"] == []
+        service.rows("SELECT turno.count_outcomes(1000, true)")
+
+
+def test_an_operator_of_another_company_sees_none(service: Service) -> None:
+    Caller(service.app, "north").job()
+    body = stats(service, companies=["umbrella"])
+    assert (body["types"], body["queues"], body["over_time"]) == ([], [], [])
+
+
+@pytest.mark.parametrize("query", ["?minutes=0", "?minutes=99999", "?step=x", "?by=user", "?tenant="])
+def test_nonsense_is_named(service: Service, query: str) -> None:
+    given = {"Authorization": f"Bearer {token('eva', roles=['operator'])}"}
+    answer = service.app.test_client().get(f"/api/admin/jobs/stats{query}", headers=given)
+    assert answer.status_code == 400
+    assert answer.get_json()["errors"][0]["field"] == query[1:].partition("=")[0]
+
+
+def test_users_have_no_stats(service: Service) -> None:
+    assert service.caller().get("/api/admin/jobs/stats").status_code == 403

@@ -1,0 +1,63 @@
+"""GET /metrics: what a monitoring system scrapes."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from hmac import compare_digest
+from typing import Annotated
+
+from flask import Response, request
+
+from turno.web.auth.login import principal_of
+from turno.web.auth.tenant_scope import require_operator
+from turno.web.http.problems import Kind, Problem
+from turno.web.http.query import Flag, described, read_query
+from turno.web.metrics.families import exposition
+from turno.web.metrics.scrape import scrape
+from turno.web.routes import Answer, Operation, Routes
+from turno.web.services import lend_operator, services
+
+metrics = Routes("metrics", __name__, tag="health")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsQuery:
+    """Which metrics there are."""
+
+    tenants: Annotated[Flag, described("Also those of each tenant: a few for each, whatever their number.")] = False
+
+
+METRICS = Operation(
+    method="GET",
+    rule="/metrics",
+    summary="Numbers for a monitoring system",
+    about="In the format of Prometheus, or of OpenMetrics where that is asked for. It takes METRICS_TOKEN as a bearer "
+    "token, or the token of an operator of every company.",
+    access=None,
+    query=MetricsQuery,
+    answers={200: Answer(about="Every metric.", media_type="text/plain")},
+    problems=(Kind.INVALID_REQUEST, Kind.NOT_AUTHENTICATED, Kind.OPERATORS_ONLY, Kind.UNAVAILABLE),
+)
+
+
+@metrics.open(METRICS)
+def scraped() -> Response:
+    """Answer with every metric, as the database has it now."""
+    _admit()
+    asked = read_query(request.args, MetricsQuery)
+    dead_after = timedelta(seconds=services().settings.dead_after_seconds)
+    with lend_operator()() as operator:
+        numbers = scrape(operator, dead_after=dead_after, streams=len(services().hub), tenants=asked.tenants)
+    text, media_type = exposition(numbers, request.headers.get("Accept", ""))
+    return Response(text, content_type=media_type)
+
+
+def _admit() -> None:
+    """Raise Problem 401 or 403 unless the monitoring system asks, or an operator of every company."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    token = services().settings.metrics_token
+    if token and scheme.lower() == "bearer" and compare_digest(given.strip().encode(), token.encode()):
+        return
+    principal = principal_of(request)
+    require_operator(principal)
+    if not principal.everywhere:
+        raise Problem(Kind.OPERATORS_ONLY, "All companies share these numbers: it takes an operator of every company.")

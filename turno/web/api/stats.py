@@ -1,0 +1,156 @@
+"""/api/admin/jobs/stats: what was done, what waits, and how it went over the last hours."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+from flask import Response
+
+from turno.store.operator import present, totals
+from turno.store.operator.over_time import over_time
+from turno.web.http.json_answers import answer
+from turno.web.http.query import NOT_GIVEN, Digits, Text, described
+from turno.web.routes import Answer, Operation, OperatorCall, Routes
+from turno.web.services import lend_operator, services
+
+stats = Routes("stats", __name__, tag="administration")
+
+LONGEST_WINDOW = 2 * 24 * 60  # minutes: as long as counts by minute are kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeStats:
+    """What became of all jobs of a type; the milliseconds are means of its attempts, null if there were none."""
+
+    type: str
+    attempts: int
+    outcomes: dict[str, int]
+    wait_mean_ms: float | None
+    run_mean_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStats:
+    """What there is now of one backend, queue and type; `oldest_wait` is in seconds."""
+
+    backend: str
+    queue: str
+    type: str
+    scheduled: int
+    ready: int
+    running: int
+    oldest_wait: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStats:
+    """How many workers of a backend were heard of, and how many not."""
+
+    backend: str
+    alive: int
+    silent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsPoint:
+    """From `at` until a step later: ended jobs and retries, and how long attempts waited and ran."""
+
+    at: datetime
+    line: str
+    completed: int
+    failed: int
+    cancelled: int
+    retried: int
+    wait_p50_ms: float | None
+    wait_p95_ms: float | None
+    run_mean_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStats:
+    """Totals since the installation began, what there is now, and the points of a chart."""
+
+    types: list[TypeStats]
+    queues: list[QueueStats]
+    workers: list[WorkerStats]
+    over_time: list[StatsPoint]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatsQuery:
+    """Of whom, and which points."""
+
+    tenant: Annotated[Text, described("Of this tenant alone.")] = NOT_GIVEN
+    minutes: Annotated[int, described("How far back the points go.", ge=1, le=LONGEST_WINDOW), Digits] = 60
+    step: Annotated[int, described("How many minutes a point is for.", ge=1, le=LONGEST_WINDOW), Digits] = 1
+    by: Annotated[
+        Literal["all", "type", "tenant"], described("What a line stands for; of many, ten are in the answer.")
+    ] = "all"
+
+
+STATS = Operation(
+    method="GET",
+    rule="/api/admin/jobs/stats",
+    summary="Count jobs by type, and over time",
+    about="Of all tenants of the operator's companies, or of one. The numbers are those of /metrics.",
+    access="operator",
+    one_tenant=False,
+    query=StatsQuery,
+    answers={200: Answer(about="The numbers.", body=JobStats)},
+)
+
+
+@stats.across(STATS)
+def job_stats(call: OperatorCall) -> Response:
+    """Answer with the numbers of whom the operator may see."""
+    asked, companies = call.query, call.principal.companies
+    named = None if companies is None else list(companies)
+    with lend_operator()() as operator, operator.transaction():
+        found = JobStats(
+            types=list(_types(totals.by_tenant(operator, tenant=asked.tenant, companies=named))),
+            queues=[
+                QueueStats(**{name: getattr(one, name) for name in QueueStats.__slots__})
+                for one in present.queued(operator, tenant=asked.tenant, companies=named)
+            ],
+            workers=[
+                WorkerStats(backend=one.backend, alive=one.alive, silent=one.silent)
+                for one in present.served(operator, timedelta(seconds=services().settings.dead_after_seconds))
+            ],
+            over_time=[
+                StatsPoint(**{name: getattr(one, name) for name in StatsPoint.__slots__})
+                for one in over_time(
+                    operator,
+                    window=timedelta(minutes=asked.minutes),
+                    step=timedelta(minutes=asked.step),
+                    by="" if asked.by == "all" else asked.by,
+                    tenant=asked.tenant,
+                    companies=named,
+                )
+            ],
+        )
+    return answer(found)
+
+
+def _types(found: Iterable[totals.TenantTotal]) -> Iterable[TypeStats]:
+    by_type: dict[str, list[totals.TenantTotal]] = defaultdict(list)
+    for one in found:
+        by_type[one.type].append(one)
+    for job_type in sorted(by_type):
+        outcomes: dict[str, int] = defaultdict(int)
+        for one in by_type[job_type]:
+            outcomes[one.outcome] += one.outcomes
+        attempts = sum(one.attempts for one in by_type[job_type])
+        waited = sum(many for outcome, many in outcomes.items() if outcome not in {"rescued", "lost"})
+        yield TypeStats(
+            type=job_type,
+            attempts=attempts,
+            outcomes=dict(outcomes),
+            wait_mean_ms=sum(_waits(by_type[job_type])) / waited if waited else None,
+            run_mean_ms=sum(one.run_ms for one in by_type[job_type]) / attempts if attempts else None,
+        )
+
+
+def _waits(found: Iterable[totals.TenantTotal]) -> Iterable[int]:
+    return (one.wait_ms for one in found if one.outcome not in {"rescued", "lost"})

@@ -1,0 +1,1 @@
+"""The numbers of an installation as a monitoring system reads them."""
