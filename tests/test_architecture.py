@@ -57,6 +57,8 @@ ARROWS: dict[str, set[str]] = {
     "turno.handed_secrets": set(),
     "turno.settings": {"turno.errors"},
     "turno.named": set(),
+    "turno.traces": set(),
+    "turno.tracing": {"turno.traces", "opentelemetry"},
     "turno.orm": {"turno.errors", "turno.jobs", "psycopg", "sqlalchemy"},
     "turno.process_name": set(),
     "turno.jobs.payload_check": {"turno.errors", "turno.jobs", "pydantic", "pydantic_core"},
@@ -70,6 +72,7 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.store.handler": {
+        "turno.traces",
         "turno.errors",
         "turno.jobs",
         "turno.store.handler",
@@ -100,6 +103,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.queues.rabbitmq": {"turno.errors", "turno.jobs", "turno.queues.rabbitmq", "pika"},
     "turno.queues": {"turno.errors", "turno.jobs"},
     "turno.dispatch": {
+        "turno.tracing",
         "turno.errors",
         "turno.crash_points",
         "turno.jobs",
@@ -124,6 +128,7 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.runner": {
+        "turno.tracing",
         "turno.errors",
         "turno.crash_points",
         "turno.jobs",

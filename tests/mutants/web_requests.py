@@ -25,6 +25,7 @@ HELD = "promise 9: one tenant's requests hold the web for nobody else"
 OWN_TROUBLE = "promise 9: what a tenant stores is read by pages and operators all the same"
 ONE_KEY = "section 6: one key and one body are one job"
 ONE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
+ENDS = "tests/integration/runner/test_attempt_ends.py"
 
 MUTANTS = (
     Mutant(
@@ -362,6 +363,22 @@ MUTANTS = (
         "        -- Somebody who takes no turns, having no limit, was faster with this key: look again.\n",
         "        verdict := 'unknown';\n        EXIT;\n",
         (f"{TURNS}::test_the_second_of_two_with_one_key_gets_the_first_one_s_job[same body]",),
+    ),
+    Mutant(
+        "a job forgets its request's trace",
+        "a request's trace goes on in its job",
+        "turno/dispatch/dispatcher.py",
+        "trace_context=trace_context,",
+        "trace_context=None,",
+        ("tests/integration/web/test_api_submit.py::test_a_request_s_ids_follow_the_job",),
+    ),
+    Mutant(
+        "an attempt's lines do not name its request",
+        "the correlation id is in every line of an attempt",
+        "turno/runner/context.py",
+        "claim.log_fields | started.log_fields |",
+        "claim.log_fields |",
+        (f"{ENDS}::test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message",),
     ),
     Mutant(
         "a job may be retried twice",

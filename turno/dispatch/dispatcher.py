@@ -13,7 +13,7 @@ from uuid import UUID
 import psycopg
 from psycopg.types.json import Jsonb
 
-from turno import crash_points
+from turno import crash_points, tracing
 from turno.errors import RateLimited
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import JobRef, Priority
@@ -47,7 +47,7 @@ class Submission:
     expires_at: datetime | None = None
     idempotency_key: str | None = None
     correlation_id: str | None = None
-    trace_context: str | None = None
+    traceparent: str | None = None  # of the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,11 @@ class Dispatcher:
         Raises LimitExceeded if a value in it is too large to be stored.
         Raises RateLimited if the user or the tenant has submitted as much in a day as it may.
         """
+        about = {"turno.tenant": tenant.slug, "turno.type": wanted.handler.type}
+        with tracing.dispatch(wanted.traceparent, about) as trace_context:
+            return self._submit(tenant, wanted, trace_context)
+
+    def _submit(self, tenant: Tenant, wanted: Submission, trace_context: str) -> Verdict:
         queue = self._queue_of(tenant)
         new = NewJob(
             type=wanted.handler.type,
@@ -100,7 +105,7 @@ class Dispatcher:
             expires_at=wanted.expires_at,
             idempotency_key=wanted.idempotency_key,
             correlation_id=wanted.correlation_id,
-            trace_context=wanted.trace_context,
+            trace_context=trace_context,
             pending_limit=self._pending_limit,
             day_limits=self._day_limits,
         )

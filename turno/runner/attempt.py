@@ -49,6 +49,7 @@ from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts, effects
 from turno.store.handler.attempts import Started
+from turno.tracing import AttemptSpans, within
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +67,12 @@ class Attempt:
     started: Started
     context: AttemptContext
     began: float
+    spans: AttemptSpans | None
 
     def run(self) -> Outcome | Exception:
         """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
         try:
-            with closing(self.context), limited_memory(self.handler.memory_mb):
+            with closing(self.context), limited_memory(self.handler.memory_mb), within(self.spans):
                 outcome = self._obsolete() or self._call()
             if isinstance(outcome, Completed):
                 self.transaction.keep(outcome.result, self.began)
@@ -109,6 +111,11 @@ class Attempt:
     def fail(self, error: Exception) -> str:
         """Write that the job failed for good: what it did may have been committed, so it must not be done again."""
         return self._write(Fail("failed for good", self.context.errors.describe(error)))
+
+    def over(self, status: str) -> None:
+        """Take note that the attempt's record is committed as `status`, or that its claim was lost."""
+        if self.spans is not None:
+            self.spans.end(status)
 
     def _outcome_of(self, error: Exception) -> NotCompleted:
         """Return the outcome that a handler's error is; raises it again if it ends the attempt or the process."""
@@ -156,7 +163,7 @@ class Attempt:
         status = self.transaction.retry_on_new_session(lambda session: self._end(session, decision))
         if isinstance(decision, Fail) and status == "failed":
             named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
-            fields = self.claim.log_fields | named
+            fields = self.context.log_fields | named
             # Only the class of the error: its message may contain parts of the payload.
             log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields)
         return status
@@ -176,7 +183,7 @@ class Attempt:
             case CancelJob(reason):
                 return attempts.cancel(session, claim, reason)
             case AwaitReview(key, reason, error):
-                log.warning("a person must decide: %s", reason, extra=claim.log_fields)
+                log.warning("a person must decide: %s", reason, extra=self.context.log_fields)
                 return effects.await_review(session, claim, key, reason, error)
 
 

@@ -1,6 +1,7 @@
 """The errors of one attempt: recorded, and logged under the reference that users see instead of the message."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from turno.jobs.claim import Claim
@@ -12,9 +13,10 @@ log = logging.getLogger(__name__)
 class AttemptErrors:
     """Describes what the handler of an attempt raised; logs each reference once, and never a message."""
 
-    def __init__(self, claim: Claim, handler: type[JobHandler[Any]]) -> None:
+    def __init__(self, claim: Claim, handler: type[JobHandler[Any]], log_fields: Mapping[str, object]) -> None:
         self._claim = claim
         self._handler = handler
+        self._log_fields = log_fields
         self._logged: set[str] = set()
 
     def describe(self, error: BaseException) -> dict[str, Any]:
@@ -28,6 +30,6 @@ class AttemptErrors:
             # Without the message, which may contain parts of the payload.
             log.warning(
                 "unexpected error %s: %s at %s", reference, record["class"], line_of(error),
-                extra=self._claim.log_fields | {"error_id": reference},
+                extra={**self._log_fields, "error_id": reference},
             )  # fmt: skip
         return record

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import psycopg
 
-from turno import crash_points
+from turno import crash_points, tracing
 from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
@@ -60,6 +60,8 @@ def run_child(config: ChildConfig, channel: socket.socket, shared: SharedState, 
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
         code = BatchLoop(config, channel, shared).run()
     finally:
+        with suppress(Exception):
+            tracing.flush()
         # Not by the interpreter's exit, which would close connections shared with the process it was forked from.
         logging.shutdown()
         os._exit(code)
@@ -150,19 +152,7 @@ def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mappi
     except Exception:
         log.exception("attempt not recorded", extra=extra)
         return exit_codes.BROKEN
-    _log(ends)
     return ends
-
-
-def _log(ends: Mapping[Claim, str]) -> None:
-    if len(ends) > 1 and set(ends.values()) == {"completed"}:
-        # One line for all: the database has each job's own record.
-        first = next(iter(ends))
-        fields = {"tenant": first.login.slug, "type": first.type, "jobs": len(ends)}
-        log.info("attempts ended: %d completed", len(ends), extra=fields)
-        return
-    for claim, status in ends.items():
-        log.info("attempt ended: %s", status, extra=claim.log_fields)
 
 
 def _whose_fault(error: psycopg.Error) -> int:

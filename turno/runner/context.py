@@ -45,22 +45,15 @@ class AttemptContext:
         handler_of: Callable[[str], type[JobHandler[Any]]],
     ) -> None:
         claim = transaction.claim
-        self.errors = AttemptErrors(claim, handler)
+        self.log_fields = claim.log_fields | started.log_fields | {"worker": transaction.worker}
+        self.errors = AttemptErrors(claim, handler, self.log_fields)
         self.job_id = claim.job_id
         self.tenant = claim.login.slug
         self.user_id = started.user_id
         self.attempt = started.attempt
         self.correlation_id = started.correlation_id
         self.checkpoint_state = started.checkpoint
-        self.log = logging.LoggerAdapter(
-            logging.getLogger("turno.handler"),
-            {
-                "tenant": self.tenant,
-                "job_id": str(self.job_id),
-                "attempt": self.attempt,
-                "correlation_id": self.correlation_id,
-            },
-        )
+        self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), self.log_fields)
         self._transaction = transaction
         self._shared = shared
         self._handler_of = handler_of

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import psycopg
 
-from turno import crash_points
+from turno import crash_points, tracing
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.claim import Batch, Claim
 from turno.jobs.outcome import Completed, NotCompleted
@@ -154,7 +154,9 @@ class Run:
             handler=self._handler,
             handler_of=self._executor.registry.handler,
         )
-        return Attempt(claim, self._handler, transaction, started, context, monotonic())
+        about = {"turno.tenant": claim.login.slug, "turno.type": claim.type, "turno.job": str(claim.job_id)}
+        spans = tracing.attempt(started.trace_context, about | {"turno.attempt": started.attempt})
+        return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
     def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
         """Commit what came before a job that did not complete, then try it again, or record it."""
@@ -171,9 +173,9 @@ class Run:
             return
         self._transaction.claim = attempt.claim
         try:
-            self.ends[attempt.claim] = attempt.record(outcome, self._executor.chance())
+            self._end(attempt, attempt.record(outcome, self._executor.chance()))
         except ClaimLost as error:
-            self._lose(attempt.claim, str(error))
+            self._lose(attempt.claim, str(error), attempt)
         self._executor.callbacks.shared.rests()
 
     def _again(self, number: int, tries: int) -> None:
@@ -200,22 +202,35 @@ class Run:
             log.warning("a batch was not committed, its jobs go on alone: %s", said, extra=self._batch[0].log_fields)
         for number, attempt in kept.items():
             if attempt.claim.job_id not in held:
-                self._lose(attempt.claim, f"its commit was not heard of, or its claim was lost: {said}")
+                self._lose(attempt.claim, f"its commit was not heard of, or its claim was lost: {said}", attempt)
             elif tries is not None and not (_reply_lost(error) and tries < COLLISIONS):
                 self._settle(number, attempt, error, tries)
             elif type(error) is HandlerMisuse:
                 self._transaction.claim = attempt.claim
-                self.ends[attempt.claim] = attempt.fail(error)
+                self._end(attempt, attempt.fail(error))
             else:
                 self._again(number, 1 if tries is None else tries + 1)
 
     def _completed(self) -> None:
-        self.ends |= {attempt.claim: "completed" for attempt in self._kept.values()}
-        self._kept = {}
+        kept, self._kept = list(self._kept.values()), {}
+        for attempt in kept:
+            self._end(attempt, "completed", logged=len(kept) == 1)
+        if len(kept) > 1:
+            # One line for all: the database has each job's own record.
+            fields = {"tenant": kept[0].claim.login.slug, "type": kept[0].claim.type, "jobs": len(kept)}
+            log.info("attempts ended: %d completed", len(kept), extra=fields)
 
-    def _lose(self, claim: Claim, why: str) -> None:
-        log.warning("%s", why, extra=claim.log_fields)
+    def _end(self, attempt: Attempt, status: str, *, logged: bool = True) -> None:
+        self.ends[attempt.claim] = status
+        attempt.over(status)
+        if logged:
+            log.info("attempt ended: %s", status, extra=attempt.context.log_fields)
+
+    def _lose(self, claim: Claim, why: str, attempt: Attempt | None = None) -> None:
+        log.warning("%s", why, extra=claim.log_fields if attempt is None else attempt.context.log_fields)
         self.ends[claim] = LOST
+        if attempt is not None:
+            attempt.over(LOST)
         self._executor.callbacks.shared.rests()
 
 

@@ -29,6 +29,8 @@ from turno.tenancy.identity.session import LoginRefused, handler_session
 from turno.testing.in_process_worker import InProcessWorker
 from turno.wiring.shared import sessions
 
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
 
 class Unmade(JobHandler[OddPayload]):
     """A handler that cannot be made."""
@@ -124,7 +126,8 @@ def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
 ) -> None:
     world.odd = True
     insert = "INSERT INTO customers SELECT * FROM customers LIMIT 1"
-    job_id = world.enqueue({"how": "run_sql", "text": insert}, handler=Odd, max_attempts=1)
+    ids: dict[str, Any] = {"correlation_id": "order-42", "trace_context": f"00-{TRACE}-00f067aa0ba902b7-01"}
+    job_id = world.enqueue({"how": "run_sql", "text": insert}, handler=Odd, max_attempts=1, **ids)
     with caplog.at_level(logging.INFO):
         job = attempt(world, job_id)
     assert "DETAIL" in job["error"]["message"]
@@ -132,6 +135,11 @@ def test_a_job_that_failed_for_good_is_one_line_of_the_log_without_its_message(
     assert record.getMessage() == "job failed, no attempts left: UniqueViolation"
     said = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
     assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "odd", "attempt": 1}
+    of_attempt = [record for record in caplog.records if hasattr(record, "attempt")]
+    assert len(of_attempt) == 3  # the error and where it was raised, the failed job, the attempt's end
+    assert {(vars(record)["correlation_id"], vars(record)["trace_id"]) for record in of_attempt} == {
+        ("order-42", TRACE)
+    }
 
 
 @pytest.fixture

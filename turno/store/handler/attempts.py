@@ -15,6 +15,7 @@ from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
 from turno.jobs.handler import JobHandler
 from turno.store.pipeline import Statement, raise_first_error, run_pipeline
 from turno.store.refusals import named_refusals
+from turno.traces import trace_id
 
 Session = psycopg.Connection[Any]
 
@@ -33,6 +34,11 @@ class Started:
     checkpoint: Any
     expired: bool
     cancelled: bool
+
+    @property
+    def log_fields(self) -> dict[str, object]:
+        """Return by which ids a line of the log is found with the request that it follows from."""
+        return {"correlation_id": self.correlation_id, "trace_id": trace_id(self.trace_context)}
 
 
 BEGIN: Statement = ("BEGIN", ())

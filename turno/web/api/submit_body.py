@@ -20,7 +20,7 @@ from turno.web.http.payloads import check, model_adapter, shape_problems
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, described
 from turno.web.http.request_body import read_json_object
-from turno.web.http.request_headers import idempotency_key, trace_context
+from turno.web.http.request_headers import idempotency_key
 from turno.web.routes import Call
 from turno.web.services import services
 
@@ -81,7 +81,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         expires_at=wanted.expires_at,
         idempotency_key=key,
         correlation_id=call.correlation_id,
-        trace_context=trace_context(request.headers),
+        traceparent=request.headers.get("traceparent"),
     )
 
 

@@ -9,7 +9,6 @@ from turno.web.http.problems import FieldProblem, invalid
 
 IDEMPOTENCY_KEY = r"[\x21-\x7e]{1,255}"
 CORRELATION_ID = r"[A-Za-z0-9._:-]{1,128}"
-TRACEPARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 
 
 def idempotency_key(headers: Headers) -> str | None:
@@ -28,9 +27,3 @@ def correlation_id(headers: Headers) -> str:
     if not re.fullmatch(CORRELATION_ID, given):
         raise invalid([FieldProblem("X-Correlation-Id", "must be 1 to 128 letters, digits or the characters . _ : -")])
     return given
-
-
-def trace_context(headers: Headers) -> str | None:
-    """Return the traceparent, or None if it is not valid: then, says W3C, a trace begins anew."""
-    given = headers.get("traceparent", "")
-    return given if re.fullmatch(TRACEPARENT, given) else None

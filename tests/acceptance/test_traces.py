@@ -1,0 +1,156 @@
+"""A request's trace goes on in the job and in each of its attempts, and an OTLP receiver is told of all of it."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from uuid import UUID
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from cli.demo.web import DemoWeb
+from tests.installation import ExampleInstallation
+from turno.commands.development_token import development_token
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+
+pytestmark = pytest.mark.deep
+
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@dataclass
+class Receiver:
+    """What came in at /v1/traces: protobuf over HTTP, as OTLP has it."""
+
+    spans: list[Any] = field(default_factory=list)
+    services: set[str] = field(default_factory=set)
+
+    def take(self, body: bytes) -> None:
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            said = {one.key: one.value.string_value for one in resource.resource.attributes}
+            self.services.add(said["service.name"])
+            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+
+    def names(self, job_id: str) -> list[str]:
+        """The names of a job's spans, in the order in which they began."""
+        return [span.name for span in sorted(self.of(job_id), key=lambda span: span.start_time_unix_nano)]
+
+    def of(self, job_id: str) -> list[Any]:
+        return [span for span in self.spans if attributes(span).get("turno.job") == job_id]
+
+    def named(self, name: str) -> list[Any]:
+        return [span for span in self.spans if span.name == name]
+
+
+def attributes(span: Any) -> dict[str, str]:
+    return {one.key: one.value.string_value for one in span.attributes}
+
+
+@contextmanager
+def receiver() -> Iterator[tuple[str, Receiver]]:
+    received = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/v1/traces":
+                received.take(body)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", received
+        server.shutdown()
+
+
+@dataclass
+class Traced:
+    """A web that launches workers, all of which export to the receiver."""
+
+    world: ExampleInstallation
+    web: DemoWeb
+    received: Receiver
+    log: Path
+
+    def submit(self, **payload: Any) -> str:
+        connection = HTTPConnection("127.0.0.1", self.web.port, timeout=20)
+        headers = {
+            "Authorization": f"Bearer {development_token(self.world.settings, user='ana', tenants=('suc0001',))}",
+            "Content-Type": "application/json",
+            "X-Schema": "suc0001",
+            "traceparent": f"00-{TRACE}-{CALLER}-01",
+            "X-Correlation-Id": "order-42",
+        }
+        connection.request("POST", "/api/jobs/traced", json.dumps({"payload": payload}), headers)
+        with connection.getresponse() as reply:
+            body = reply.read()
+        connection.close()
+        assert reply.status == 202, body
+        return str(json.loads(body)["job_id"])
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        assert wait_until(condition, within=60), (self.received.spans, self.log.read_text())
+
+
+@pytest.fixture(scope="module")
+def traced(module_world: ExampleInstallation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
+    log = tmp_path_factory.mktemp("traces") / "web.log"
+    world, port = module_world, free_port()
+    world.registry = "tests.traced_handlers:HANDLERS"
+    with receiver() as (url, received):
+        world.extra |= {"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_BSP_SCHEDULE_DELAY": "200", "LOG_LEVEL": "INFO"}
+        world.extra |= {"WEB_BIND": f"127.0.0.1:{port}", "EXEC_LOG": str(log)}
+        web = DemoWeb(port=port, environment=world.environment, log=log)
+        web.start()
+        yield Traced(world, web, received, log)
+        web.stop()
+
+
+def test_a_request_its_job_and_each_attempt_are_one_trace(traced: Traced) -> None:
+    job_id = traced.submit()
+    traced.wait(lambda: "job.complete" in traced.received.names(job_id))
+    traced.wait(lambda: traced.received.named("job.dispatch") != [])
+    spans = traced.received.of(job_id)
+    assert traced.received.names(job_id) == ["job.execute", "job.retry", "job.execute", "job.complete"]
+    (dispatch,) = traced.received.named("job.dispatch")
+    assert {span.trace_id.hex() for span in [dispatch, *spans]} == {TRACE}
+    assert dispatch.parent_span_id.hex() == CALLER
+    executed = [span for span in spans if span.name == "job.execute"]
+    assert {span.parent_span_id for span in executed} == {dispatch.span_id}
+    (completed,) = (span for span in spans if span.name == "job.complete")
+    assert completed.parent_span_id in {span.span_id for span in executed}
+    assert traced.received.services == {"turno"}
+
+
+def test_a_job_that_failed_is_an_error_of_the_trace(traced: Traced) -> None:
+    job_id = traced.submit(fails=True)
+    traced.wait(lambda: "job.fail" in traced.received.names(job_id))
+    traced.wait(lambda: len(traced.received.of(job_id)) == 4)
+    assert traced.received.names(job_id) == ["job.execute", "job.retry", "job.execute", "job.fail"]
+    statuses = [span.status.code for span in traced.received.of(job_id) if span.name == "job.execute"]
+    assert sorted(statuses) == [0, 2]  # unset, and error
+
+
+def test_every_line_of_an_attempt_names_the_request_and_the_trace(traced: Traced) -> None:
+    job_id = traced.submit(fails=True)
+    traced.wait(lambda: traced.world.job(UUID(job_id))["status"] == "failed")
+    traced.wait(lambda: "job.fail" in traced.received.names(job_id))
+    lines = [json.loads(line) for line in traced.log.read_text().splitlines() if job_id in line and line[0] == "{"]
+    of_attempts = [line for line in lines if "attempt" in line]
+    said = {"here", "attempt ended: pending", "attempt ended: failed", "job failed, no attempts left: ValueError"}
+    assert said <= {line["message"] for line in of_attempts}, of_attempts
+    assert {(line["correlation_id"], line["trace_id"], line["tenant"]) for line in of_attempts} == {
+        ("order-42", TRACE, "suc0001")
+    }
