@@ -39,8 +39,10 @@ COMMANDS = {
         "turno.commands.backend:backend", "Show which backend has what, or change which one runs the jobs."
     ),
     "broker": Entry("turno.commands.broker:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
-    "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show, retry and cancel jobs."),
-    "tenant": Entry("turno.commands.tenant:tenant", "Add, list and remove tenants; mend their access."),
+    "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
+    "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; mend their access."),
+    "type": Entry("turno.commands.type_settings:job_type", "List and set what holds for job types."),
+    "audit": Entry("turno.commands.audit:audit", "Show what operators changed."),
     "host": Entry("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
     "uninstall": Entry("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),
     "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),

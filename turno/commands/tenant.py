@@ -10,6 +10,7 @@ import click
 
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
+from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
 from turno.named import load
 from turno.settings import PLACE
@@ -31,7 +32,10 @@ STEP = 100  # tenants of a list between two lines that say how far it is
 
 @click.group()
 def tenant() -> None:
-    """Add, list and remove tenants, and mend their access."""
+    """Add, list, set and remove tenants, and mend their access."""
+
+
+tenant.add_command(set_settings)
 
 
 @tenant.command("add")

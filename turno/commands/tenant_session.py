@@ -11,7 +11,7 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
-from turno.wiring.shared import backend_defaults, logins_of, queue_named
+from turno.wiring.shared import backend_defaults, logins_of, operator_session, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,9 +35,32 @@ class TenantSession:
             return question(reader)
 
 
+@dataclass(frozen=True, slots=True)
+class AllTenants:
+    """Every tenant's jobs: found by the operator's login, read and changed by the web's, a tenant at a time."""
+
+    operator: Connection[Any]
+    connection: Connection[Any]
+    directory: Directory
+    dispatcher: Dispatcher
+
+
+@contextmanager
+def all_tenants() -> Iterator[AllTenants]:
+    """Open the sessions that commands about many tenants need."""
+    with _web_session() as (connection, directory, dispatcher), operator_session(read_settings()) as operator:
+        yield AllTenants(operator, connection, directory, dispatcher)
+
+
 @contextmanager
 def session_of(slug: str) -> Iterator[TenantSession]:
     """Open a session on the active tenant with this slug; raises UnknownTenant."""
+    with _web_session() as (connection, directory, dispatcher):
+        yield TenantSession(directory.find(slug), connection, dispatcher)
+
+
+@contextmanager
+def _web_session() -> Iterator[tuple[Connection[Any], Directory, Dispatcher]]:
     settings = read_settings()
     logins = logins_of(settings)
     with service_session(logins, logins.web, application="turno-cli") as connection:
@@ -56,4 +79,4 @@ def session_of(slug: str) -> Iterator[TenantSession]:
             pending_limit=settings.max_pending_jobs_per_user,
             day_limits=settings.day_limits,
         )
-        yield TenantSession(Directory(lend).find(slug), connection, dispatcher)
+        yield connection, Directory(lend), dispatcher

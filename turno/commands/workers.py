@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from getpass import getuser
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
+from turno.errors import TurnoError
 from turno.store.engine import workers as stored
+from turno.store.operator.run_time_settings import ask_worker, list_workers
 from turno.wiring.shared import operator_session
 
+WANTED = {"quiet": "quiet", "stop": "stopping"}
 HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+
+class NoSuchWorker(TurnoError):
+    """The list of workers has none at this place."""
+
 
 ONLY_BESIDE_WORK = (
     "No resident process and no cron job runs maintenance: lost jobs, retries and delayed jobs start within a minute"
@@ -22,24 +34,41 @@ ONLY_BESIDE_WORK = (
 
 
 @click.command()
+@click.option("--quiet", metavar="HOST:PID", help="Ask this worker to claim nothing more, and to finish what it has.")
+@click.option("--stop", metavar="HOST:PID", help="Ask this worker to stop, as by SIGTERM.")
+@click.option("--resume", metavar="HOST:PID", help="Ask this worker to claim again.")
+@click.option("--by", default=getuser, help="Who is on record; by default the user of this shell.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
-def workers(*, json_wanted: bool) -> None:
+def workers(*, json_wanted: bool, by: str, **asked: str | None) -> None:
     """List the workers of every host, and how long each has been silent; one past its time is called lost.
 
-    Each may run RESERVE_CHILDREN jobs more than it has children, for tenants that none of these works for.
+    Each may run RESERVE_CHILDREN jobs more than it has children, for tenants that none of these works for. What is
+    asked of a worker it hears with its next heartbeat.
     """
     settings = read_settings()
     with operator_session(settings) as connection:
+        for word, place in asked.items():
+            if place is not None:
+                _ask(connection, place, None if word == "resume" else word, by)
         rows = stored.listed(connection)
         steady = stored.swept_steadily(connection)
     for row in rows:
-        row["state"] = "lost" if row["silent"] > settings.dead_after_seconds else "alive"
+        request = row.pop("request")
+        row["state"] = "lost" if row["silent"] > settings.dead_after_seconds else WANTED.get(request, "alive")
     if json_wanted:
         click.echo(as_json(rows))
     else:
         print_table(HEADERS, [_line(row) for row in rows])
         if not steady:
             click.echo(ONLY_BESIDE_WORK)
+
+
+def _ask(connection: Connection[Any], place: str, request: str | None, by: str) -> None:
+    named = [one for one in list_workers(connection) if place == f"{one['host']}:{one['pid']}"]
+    if not named:
+        raise NoSuchWorker(f"no worker is {place[:200]!r}; see `turno workers`")
+    for one in named:
+        ask_worker(connection, one["id"], request, by=by)
 
 
 def _line(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -206,7 +206,7 @@ class Dispatcher:
         `by` is the operator who asks for it, as for `retry`.
         """
         if by is not None:
-            return self._single(tenant, OperatorCommand(name="cancel"), job_id, by)
+            return self._single(tenant, OperatorCommand(name="cancel", reason=reason), job_id, by)
         with self._connection() as connection:
             row = call_as_api(connection, tenant, CANCEL, (job_id, user_id, reason))
         if row["verdict"] in {"cancelled", "requested"}:

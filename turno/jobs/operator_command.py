@@ -15,16 +15,21 @@ OF_DEAD_LETTERS: frozenset[CommandName] = frozenset({"retry", "discard"})
 
 CHANGED = frozenset({"accepted", "discarded", "cancelled", "requested", "changed"})
 # It is as asked for already; every other word refuses.
+LONGEST_REASON = 1000  # characters
 SKIPPED = frozenset({"replayed", "discarded before", "ended", "unchanged"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCommand:
-    """One command: `reprioritise` needs a `priority`; `reschedule` without `run_at` means now."""
+    """One command: `reprioritise` needs a `priority`; `reschedule` without `run_at` means now.
+
+    `reason` is what the user of a job that is cancelled reads.
+    """
 
     name: CommandName
     priority: Priority | None = None
     run_at: datetime | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         if (self.name == "reprioritise") != (self.priority is not None):
@@ -35,7 +40,11 @@ class OperatorCommand:
     @property
     def detail(self) -> dict[str, Any]:
         """Return what the audit says of it besides its name."""
-        said = {"priority": self.priority and self.priority.word, "run_at": self.run_at and self.run_at.isoformat()}
+        said = {
+            "priority": None if self.priority is None else self.priority.word,
+            "run_at": self.run_at and self.run_at.isoformat(),
+            "reason": self.reason and self.reason[:LONGEST_REASON],
+        }
         return {name: value for name, value in said.items() if value is not None}
 
 

@@ -22,6 +22,10 @@ class JobFilter:
     statuses: Sequence[str] = ()
     types: Sequence[str] = ()
     needs_review: bool = False  # only those that wait for a person
+    correlation_id: str | None = None
+    text: str | None = None  # in the payload, as it is stored, in upper or lower case
+    made_from: UUID | None = None  # the bounds of ids that say when a job was made
+    made_before: UUID | None = None
     before: UUID | None = None
     limit: int = 50
 
@@ -83,6 +87,10 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
           AND (NOT %(needs_review)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
+          AND (%(made_from)s::uuid IS NULL OR j.id >= %(made_from)s)
+          AND (%(made_before)s::uuid IS NULL OR j.id < %(made_before)s)
+          AND (%(correlation)s::text IS NULL OR j.correlation_id = %(correlation)s)
+          AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(j.payload::text)) > 0)
         ORDER BY j.id DESC LIMIT %(limit)s
         """,
         {
@@ -91,6 +99,10 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
             "types": list(wanted.types),
             "needs_review": wanted.needs_review,
             "before": wanted.before,
+            "made_from": wanted.made_from,
+            "made_before": wanted.made_before,
+            "correlation": wanted.correlation_id,
+            "text": wanted.text,
             "limit": wanted.limit,
         },
     )

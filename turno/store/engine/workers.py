@@ -44,7 +44,7 @@ def listed(operator: psycopg.Connection[Any]) -> Rows:
     with operator.cursor(row_factory=dict_row) as cursor:
         cursor.execute(
             """
-            SELECT host, pid, backend, queues, types, started_at,
+            SELECT host, pid, backend, queues, types, started_at, request,
                    round(extract(epoch FROM clock_timestamp() - alive_at), 1)::float AS silent
             FROM turno.workers ORDER BY alive_at
             """

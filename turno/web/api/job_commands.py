@@ -88,7 +88,7 @@ def cancel_job(scope: Scope, job_id: str) -> Verdict:
         scope.tenant,
         read_id(job_id, no_such_job()),
         user_id=scope.visible_user,
-        reason="cancelled by its user",
+        reason="cancelled by an operator" if scope.operator else "cancelled by its user",
         by=scope.operator,
     )
     return _known(verdict)

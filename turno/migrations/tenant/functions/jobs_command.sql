@@ -20,7 +20,7 @@ BEGIN
                     SELECT r.verdict, r.job_id, r.exceeded, r.retry_in INTO verdict, made, exceeded, retry_in
                     FROM job_retry(job_id, NULL, p_backend, p_correlation_id, p_pending_limit, p_day_limits) AS r;
                 WHEN 'discard' THEN verdict := job_discard(job_id, p_by);
-                WHEN 'cancel' THEN verdict := job_cancel(job_id, NULL, 'cancelled by an operator');
+                WHEN 'cancel' THEN verdict := job_cancel(job_id, NULL, coalesce(p_detail ->> 'reason', 'cancelled by an operator'));
                 WHEN 'reprioritise' THEN verdict := job_reorder(job_id, p_priority, NULL);
                 WHEN 'reschedule' THEN verdict := job_reorder(job_id, NULL, coalesce(p_run_at, clock_timestamp()));
             END CASE;

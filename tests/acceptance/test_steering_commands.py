@@ -1,0 +1,135 @@
+"""The commands of who is on call, against an installation: found over all tenants, tried, done and on record."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.attempt_here import attempt
+from tests.misbehaving_handlers import Odd
+from turno.commands.main import main
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+
+@pytest.fixture
+def turno_said(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run `turno` in this process, in the world's environment; returns its status and what it printed."""
+    world.odd = True
+    world.backend = "pool"  # a hint launches no worker
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, list(arguments), prog_name="turno")
+        return done.exit_code, done.output
+
+    return run
+
+
+def failed(world: ExampleInstallation) -> None:
+    for tenant in (world.one, world.other, world.other):
+        job_id = world.enqueue({"how": "permanent"}, handler=Odd, tenant=tenant)
+        assert attempt(world, job_id)["status"] == "failed"
+
+
+def test_what_failed_tonight_is_grouped_tried_and_retried(world: ExampleInstallation, turno_said: Any) -> None:
+    failed(world)
+    status, said = turno_said(
+        "jobs", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"
+    )
+    (group,) = json.loads(said)
+    assert (status, group["jobs"], group["tenants"]) == (0, 3, 2)
+    status, said = turno_said("jobs", "retry", "--all", "--type", "odd", "--error", group["name"], "--dry-run")
+    assert (status, said.splitlines()[0]) == (0, "3 jobs of 2 tenants would be retried")
+    assert turno_said("audit", "list", "--json") == (0, "[]\n")
+    status, said = turno_said("jobs", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
+    assert (status, said.splitlines()) == (0, ["3 jobs of 2 tenants retried", "  suc0002 2", "  suc0001 1"])
+    status, said = turno_said("audit", "list", "--json")
+    assert [(row["actor"], row["action"], row["jobs"]) for row in json.loads(said)] == [
+        ("eva", "retry", 2),
+        ("eva", "retry", 1),
+    ]
+    assert "replayed" in turno_said("jobs", "list", "--all", "--status", "failed")[1]
+
+
+def test_jobs_are_looked_for_in_every_tenant_by_what_it_alone_knows(
+    world: ExampleInstallation, turno_said: Any
+) -> None:
+    mine = world.enqueue({"how": "ok"}, handler=Odd, tenant=world.other, correlation_id="tonight", user_id="ana")
+    world.enqueue({"how": "error"}, handler=Odd, tenant=world.one, user_id="ben")
+    for filters in (("--correlation-id", "tonight"), ("--user", "ana"), ("--payload", '"OK"')):
+        status, said = turno_said("jobs", "list", "--all", *filters, "--json")
+        assert (status, [(row["id"], row["tenant"]) for row in json.loads(said)]) == (0, [(str(mine), "suc0002")])
+        assert json.loads(turno_said("jobs", "list", "--all", *filters, "--tenant", "suc0001", "--json")[1]) == []
+        assert json.loads(turno_said("jobs", "list", "--all", *filters, "--until", "1h", "--json")[1]) == []
+        assert len(json.loads(turno_said("jobs", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
+
+
+def test_one_job_is_put_first_put_off_run_and_shown_with_its_own_frames(
+    world: ExampleInstallation, turno_said: Any
+) -> None:
+    job_id = world.enqueue({"how": "permanent"}, handler=Odd)
+    one = ("--tenant", "suc0001", str(job_id))
+    assert turno_said("jobs", "reprioritise", "--priority", "urgent", *one) == (0, f"job {job_id} is changed\n")
+    assert turno_said("jobs", "reschedule", "--at", "2030-01-01T00:00Z", *one)[0] == 0
+    assert "scheduled" in turno_said("jobs", "show", *one)[1]
+    assert turno_said("jobs", "run-now", "--dry-run", *one) == (0, f"job {job_id} would be changed\n")
+    assert turno_said("jobs", "run-now", *one)[0] == 0
+    assert attempt(world, job_id)["status"] == "failed"
+    assert turno_said("jobs", "run-now", *one)[0] == 1
+    shown = turno_said("jobs", "show", "--traceback", *one)[1]
+    assert "misbehaving_handlers.py" in shown
+    assert "turno/runner" not in shown
+    assert turno_said("jobs", "discard", *one) == (0, f"job {job_id} is discarded\n")
+    assert turno_said("jobs", "discard", *one)[0] == 1
+
+
+def test_tenants_types_and_workers_are_set(world: ExampleInstallation, turno_said: Any) -> None:
+    assert turno_said("tenant", "set", "suc0001", "--weight", "3", "--cap", "5", "--paused")[0] == 0
+    (row,) = world.rows("SELECT weight, cap, paused_at IS NOT NULL AS paused FROM turno.tenants WHERE slug = 'suc0001'")
+    assert row == {"weight": 3, "cap": 5, "paused": True}
+    assert turno_said("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
+    assert turno_said("type", "set", "odd", "--timeout", "7", "--max-attempts", "2")[0] == 0
+    (odd,) = [one for one in json.loads(turno_said("type", "list", "--json")[1]) if one["type"] == "odd"]
+    assert (odd["set"]["timeout"], odd["code"]["timeout"], odd["set"]["max_attempts"]) == (7.0, Odd.timeout, 2)
+    assert "7.0 (" in turno_said("type", "list")[1]
+    world.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
+    assert "quiet" in turno_said("workers", "--quiet", "here:7")[1]
+    assert world.rows("SELECT request FROM turno.workers") == [{"request": "quiet"}]
+    assert "alive" in turno_said("workers", "--resume", "here:7")[1]
+    assert turno_said("workers", "--stop", "here:8")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("jobs", "list"), "--tenant"),
+        (("jobs", "list", "--all", "--since", "yesterday"), "--since"),
+        (("jobs", "list", "--all", "--since", "2026-11-22"), "--since"),
+        (("jobs", "list", "--all", "--status", "lost"), "--status"),
+        (("jobs", "list", "--all", "--group-by", "moon"), "--group-by"),
+        (("jobs", "list", "--all", "--group-by", "error", "--user", "ana"), "--group-by"),
+        (("jobs", "list", "--tenant", "suc0001", "--group-by", "error"), "--group-by"),
+        (("jobs", "retry"), "--all"),
+        (("jobs", "retry", "--all", "--status", "completed"), "--status"),
+        (("jobs", "cancel", "--all", "--error", "Boom"), "--error"),
+        (("jobs", "reprioritise", "--all", "--priority", "highest"), "--priority"),
+        (("jobs", "retry", "--tenant", "suc0001", "--error", "x", "0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "--error"),
+        (("tenant", "set", "suc0001"), "--help"),
+        (("tenant", "set", "suc0001", "--weight", "0"), "--weight"),
+        (("type", "set", "odd", "--timeout", "nan"), "--timeout"),
+        (("type", "set", "odd", "--timeout", "soon"), "--timeout"),
+        (("audit", "list", "--since", "1 hour"), "--since"),
+    ],
+)
+def test_a_senseless_option_is_named(
+    turno_said: Any, world: ExampleInstallation, arguments: tuple[str, ...], named: str
+) -> None:
+    status, said = turno_said(*arguments)
+    assert (status, named in said) == (2, True), said
+    assert world.rows("SELECT FROM turno.operator_audit") == []

@@ -1,0 +1,48 @@
+"""The commands `turno audit …`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from turno.commands.filters import MOMENT
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table
+from turno.environment import read_settings
+from turno.store.operator.audit import list_audit
+from turno.wiring.shared import operator_session
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+HEADERS = ("at", "who", "action", "tenant", "subject", "jobs", "detail")
+
+
+@click.group()
+def audit() -> None:
+    """Show what operators changed."""
+
+
+@audit.command("list")
+@click.option("--by", "actor", help="Only what this operator changed.")
+@click.option("--tenant", help="Only what was changed of this tenant.")
+@click.option("--action", help="Only this kind of change, such as retry or `tenant set`.")
+@click.option("--since", type=MOMENT, metavar="AGO|TIME", help="Only changes since then.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+def list_entries(
+    *, actor: str | None, tenant: str | None, action: str | None, since: datetime | None, limit: int, json_wanted: bool
+) -> None:
+    """List what operators changed, the latest first; nobody can change or remove an entry."""
+    with operator_session(read_settings()) as session:
+        rows = list_audit(session, actor=actor, tenant=tenant, action=action, since=since, limit=limit)
+    if json_wanted:
+        click.echo(as_json(rows))
+        return
+    lines = [
+        (row["at"], row["actor"], row["action"], row["tenant"], row["subject"], row["jobs"], json.dumps(row["detail"]))
+        for row in rows
+    ]
+    print_table(HEADERS, lines)

@@ -1,0 +1,188 @@
+"""The commands of `turno jobs` that change jobs: one by its id, or with --all every one that the filters leave."""
+
+from __future__ import annotations
+
+from getpass import getuser
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.commands.filters import FILTERS, MOMENT, filtered, one_tenant, wanted
+from turno.commands.tenant_session import all_tenants, session_of
+from turno.dispatch.command_across import command_across
+from turno.errors import TurnoError
+from turno.jobs.job import Priority
+from turno.jobs.operator_command import CommandReport, OperatorCommand
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+    from uuid import UUID
+
+REFUSALS = {
+    "ended": "it has ended already",
+    "running": "it is running",
+    "needs review": "it waits until a person settles an outside effect",
+    "unchanged": "it is so already",
+    "discarded before": "its dead letter was discarded already",
+    "replayed": "it was replayed already",
+    "locked": "another session has its rows; try again in a moment",
+    "quota": "its user has MAX_PENDING_JOBS_PER_USER jobs open",
+    "not_retryable": "it has not ended, or there is nothing left to do",
+}
+
+
+class JobRefused(TurnoError):
+    """The job is not there, or its state does not allow this."""
+
+
+def no_such_job(tenant: str, job_id: UUID) -> JobRefused:
+    """Return the error for an id that a tenant does not know."""
+    return JobRefused(f"{tenant} has no job {job_id}")
+
+
+def changing(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command its JOB_ID or --all with the filters, and --dry-run and --by."""
+    for decorate in (
+        click.argument("job_id", type=click.UUID, required=False),
+        click.option("--all", "everywhere", is_flag=True, help="Every job that the filters leave, of all tenants."),
+        filtered,
+        click.option("--dry-run", is_flag=True, help="Change nothing, and count the same."),
+        click.option("--by", default=getuser, help="Who is on record; by default the user of this shell."),
+    )[::-1]:
+        command = decorate(command)
+    return command
+
+
+@click.command()
+@changing
+def retry(**given: Any) -> int:
+    """Make a new job that goes on where the ended job JOB_ID left off: only what is not done is done.
+
+    With --all every failed job that nobody has replayed or discarded, without regard to its user's limits.
+    """
+    return _change(OperatorCommand(name="retry"), given)
+
+
+@click.command()
+@click.option("--reason", default="cancelled by an operator", show_default=True)
+@changing
+def cancel(reason: str, **given: Any) -> int:
+    """Cancel the waiting job JOB_ID, or ask it to stop if it is running."""
+    return _change(OperatorCommand(name="cancel", reason=reason), given)
+
+
+@click.command()
+@changing
+def discard(**given: Any) -> int:
+    """Say that nobody will replay the failed job JOB_ID: it goes when its retention is over."""
+    return _change(OperatorCommand(name="discard"), given)
+
+
+@click.command()
+@click.option("--priority", type=click.Choice([one.word for one in Priority]), required=True)
+@changing
+def reprioritise(priority: str, **given: Any) -> int:
+    """Give the waiting job JOB_ID another priority."""
+    return _change(OperatorCommand(name="reprioritise", priority=Priority[priority.upper()]), given)
+
+
+@click.command()
+@click.option("--at", "run_at", type=MOMENT, required=True, metavar="TIME", help="When it may run.")
+@changing
+def reschedule(run_at: Any, **given: Any) -> int:
+    """Let the waiting job JOB_ID run at another time."""
+    return _change(OperatorCommand(name="reschedule", run_at=run_at), given)
+
+
+@click.command("run-now")
+@changing
+def run_now(**given: Any) -> int:
+    """Let the waiting job JOB_ID run now, whatever it waits for but a person's decision."""
+    return _change(OperatorCommand(name="reschedule"), given)
+
+
+def _change(command: OperatorCommand, given: dict[str, Any]) -> int:
+    if given["everywhere"] == (given["job_id"] is not None):
+        raise click.UsageError("name one JOB_ID of a --tenant, or say --all")
+    return _change_many(command, given) if given["everywhere"] else _change_one(command, given)
+
+
+def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
+    tenant, job_id = one_tenant(given), given["job_id"]
+    if left := [option.name for option in _filters() if option.name != "tenants" and given[option.name]]:
+        raise click.UsageError(f"--{left[0]} chooses among many: it goes with --all")
+    with session_of(tenant) as session:
+        (one,) = session.dispatcher.command(
+            session.tenant, command, [job_id], by=given["by"], dry_run=given["dry_run"], within_limits=True
+        )
+    would = "would be " if given["dry_run"] else ""
+    match one.verdict:
+        case "accepted":
+            click.echo(f"job {one.made} {'would continue' if would else 'continues'} {job_id}")
+        case "replayed" if one.made is not None:
+            click.echo(f"job {one.made} continues {job_id} already")
+        case "requested":
+            click.echo(f"job {job_id} is running and {would or 'was '}asked to stop")
+        case "cancelled" | "discarded" | "changed":
+            click.echo(f"job {job_id} {would or 'is '}{one.verdict}")
+        case "unknown":
+            raise no_such_job(tenant, job_id)
+        case "limit":
+            raise JobRefused(f"job {job_id} cannot be retried now: MAX_{(one.exceeded or '').upper()} is reached")
+        case "ended":
+            raise JobRefused(f"job {job_id} has ended already")
+        case word:
+            raise JobRefused(f"job {job_id} cannot be {_PAST[command.name]}: {REFUSALS.get(word, word)}")
+    return 0
+
+
+_PAST = {
+    "retry": "retried", "discard": "discarded", "cancel": "cancelled", "reprioritise": "reprioritised",
+    "reschedule": "rescheduled",
+}  # fmt: skip
+
+
+def _filters() -> list[click.Parameter]:
+    found: list[click.Parameter] = []
+    for option in FILTERS:
+        holder = click.Command("filters")
+        found += option(holder).params
+    return found
+
+
+def _change_many(command: OperatorCommand, given: dict[str, Any]) -> int:
+    with all_tenants() as tenants:
+        try:
+            report = command_across(
+                tenants.operator,
+                tenants.dispatcher,
+                tenants.directory,
+                command,
+                wanted(given),
+                by=given["by"],
+                dry_run=given["dry_run"],
+            )
+        except ValueError as problem:
+            raise click.UsageError(f"--{problem}") from None
+    _print(report, _PAST[command.name])
+    for slug, why in report.troubles.items():
+        click.echo(f"{slug}: {why}", err=True)
+    return int(bool(report.troubles))
+
+
+def _print(report: CommandReport, past: str) -> None:
+    would = "would be " if report.dry_run else ""
+    of = f" of {sum(1 for many in report.tenants.values() if many)} tenants" if report.changed else ""
+    click.echo(f"{report.changed.total()} jobs{of} {would}{past}{_by_word(report.changed)}")
+    for word, counted in (("skipped", report.skipped), ("refused", report.refused)):
+        if counted:
+            reasons = "; ".join(f"{many}: {REFUSALS.get(name, name)}" for name, many in counted.most_common())
+            click.echo(f"{counted.total()} {would}{word}: {reasons}")
+    for slug, many in report.tenants.most_common():
+        if many:
+            click.echo(f"  {slug} {many}")
+
+
+def _by_word(changed: Counter[str]) -> str:
+    return f" ({', '.join(f'{name} {many}' for name, many in changed.most_common())})" if len(changed) > 1 else ""

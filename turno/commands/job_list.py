@@ -1,0 +1,112 @@
+"""The command `turno jobs list`: of one tenant, or of all, and what their errors have in common."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.commands.filters import filtered, one_tenant, wanted
+from turno.commands.output.jobs_view import LIST_HEADERS, as_json, list_row
+from turno.commands.output.tables import print_table
+from turno.commands.tenant_session import all_tenants, session_of
+from turno.dispatch.search_tenants import search_tenants
+from turno.store.api import jobs as stored
+from turno.store.operator.job_search import find_jobs, first_id, group_jobs
+
+if TYPE_CHECKING:
+    from turno.commands.tenant_session import AllTenants
+
+FOUND_HEADERS = ("tenant", "job", "type", "state", "at", "error")
+GROUP_HEADERS = ("jobs", "tenants", "first", "last", "example", "of", "name")
+
+
+@click.command("list")
+@click.option("--all", "everywhere", is_flag=True, help="Of all tenants, or those of --company or --tenant.")
+@filtered
+@click.option("--user", help="Only this user's.")
+@click.option("--correlation-id", help="Only those of the request with this id.")
+@click.option("--payload", "text", metavar="TEXT", help="Only those whose payload contains this.")
+@click.option("--needs-review", is_flag=True, help="Only those that wait until a person settles an outside effect.")
+@click.option(
+    "--group-by", type=click.Choice(["error", "type", "tenant", "company"]), help="With --all: count, the most first."
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+def list_jobs(*, everywhere: bool, json_wanted: bool, group_by: str | None, limit: int, **given: Any) -> None:
+    """List jobs, newest first.
+
+    With --all what failed, waits or ended is known without asking any tenant; --user, --correlation-id, --payload and
+    --needs-review are looked for in each tenant in turn, so say --since or --company where there are thousands.
+    """
+    if not everywhere:
+        if group_by or given["companies"] or given["error"]:
+            raise click.UsageError("--group-by, --company and --error go with --all")
+        tenant = one_tenant(given)
+        with session_of(tenant) as session:
+            rows = session.read(lambda reader: stored.search(reader, _filter(given, limit)))
+        _print(rows, LIST_HEADERS, [list_row(row) for row in rows], json_wanted=json_wanted)
+        return
+    with all_tenants() as tenants:
+        lines: list[tuple[Any, ...]]
+        if group_by:
+            _no_tenant_asked(given, "--group-by")
+            rows = group_jobs(tenants.operator, wanted(given), group_by, limit=limit)  # type: ignore[arg-type]
+            lines = [(row["jobs"], row["tenants"], row["first"], row["last"], row["example"], row["example_tenant"],
+                      row["name"]) for row in rows]  # fmt: skip
+            _print(rows, GROUP_HEADERS, lines, json_wanted=json_wanted)
+        elif _asks_tenants(given):
+            rows = _searched(tenants, given, limit)
+            lines = [(row["tenant"], *list_row(row)) for row in rows]
+            _print(rows, ("tenant", *LIST_HEADERS), lines, json_wanted=json_wanted)
+        else:
+            rows = find_jobs(tenants.operator, wanted(given), limit=limit)
+            lines = [(row["tenant"], row["job_id"], row["type"], row["closed_as"] or row["status"], row["at"],
+                      row["error"]) for row in rows]  # fmt: skip
+            _print(rows, FOUND_HEADERS, lines, json_wanted=json_wanted)
+
+
+def _searched(tenants: AllTenants, given: dict[str, Any], limit: int) -> list[dict[str, Any]]:
+    if given["error"]:
+        raise click.UsageError("--error cannot be asked together with what is looked for in each tenant")
+    found = search_tenants(
+        lambda: nullcontext(tenants.connection),
+        tenants.directory.list_active(),
+        _filter(given, limit),
+        companies=given["companies"] or None,
+        tenants=given["tenants"],
+    )
+    for slug, why in found.troubles.items():
+        click.echo(f"{slug}: {why}", err=True)
+    return found.rows
+
+
+def _filter(given: dict[str, Any], limit: int) -> stored.JobFilter:
+    return stored.JobFilter(
+        user_id=given["user"],
+        statuses=given["statuses"],
+        types=given["types"],
+        needs_review=given["needs_review"],
+        correlation_id=given["correlation_id"],
+        text=given["text"],
+        made_from=given["since"] and first_id(given["since"]),
+        made_before=given["until"] and first_id(given["until"]),
+        limit=limit,
+    )
+
+
+def _asks_tenants(given: dict[str, Any]) -> bool:
+    return any((given["user"], given["correlation_id"], given["text"], given["needs_review"]))
+
+
+def _no_tenant_asked(given: dict[str, Any], option: str) -> None:
+    if _asks_tenants(given):
+        raise click.UsageError(f"{option} knows no --user, --correlation-id, --payload and --needs-review")
+
+
+def _print(rows: Any, headers: tuple[str, ...], lines: list[tuple[Any, ...]], *, json_wanted: bool) -> None:
+    if json_wanted:
+        click.echo(as_json(rows))
+    else:
+        print_table(headers, lines)

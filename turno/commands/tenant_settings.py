@@ -1,0 +1,57 @@
+"""The command `turno tenant set`."""
+
+from __future__ import annotations
+
+from getpass import getuser
+from typing import Any
+
+import click
+
+from turno.environment import read_settings
+from turno.store.operator.run_time_settings import set_tenant
+from turno.tenancy.identity.directory import UnknownTenant
+from turno.wiring.shared import operator_session
+
+NONE = "none"
+
+
+def unset(kind: click.ParamType[Any]) -> click.ParamType[Any]:
+    """Return a type that takes what `kind` does, or `none`, which takes the value away."""
+
+    class OrNone(click.ParamType[Any]):
+        name = kind.name
+
+        def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+            """Return the value, or NONE."""
+            return NONE if value == NONE else kind.convert(value, param, ctx)
+
+    return OrNone()
+
+
+def given_changes(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, None for `none`; raises UsageError if there are none."""
+    changes = {name: None if value == NONE else value for name, value in options.items() if value is not None}
+    if not changes:
+        raise click.UsageError("say what to set; see --help")
+    return changes
+
+
+@click.command("set")
+@click.argument("slug")
+@click.option("--paused/--resumed", default=None, help="Start none of its jobs, or start them again.")
+@click.option("--weight", type=click.IntRange(1, 100), help="Its share of the workers, beside other tenants' weights.")
+@click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Jobs of it that run at a time.")
+@click.option(
+    "--jobs-per-day",
+    type=unset(click.IntRange(1, 100_000_000)),
+    metavar="N|none",
+    help="That its users together may submit, in place of MAX_JOBS_PER_DAY_PER_TENANT.",
+)
+@click.option("--by", default=getuser, help="Who is on record; by default the user of this shell.")
+def set_settings(slug: str, by: str, **options: Any) -> None:
+    """Set what holds for the tenant SLUG while everything runs; its backend by `turno backend set`."""
+    changes = given_changes(options)
+    with operator_session(read_settings()) as session:
+        if not set_tenant(session, slug, changes, by=by):
+            raise UnknownTenant(slug)
+    click.echo(f"tenant {slug}: {', '.join(f'{field} {value}' for field, value in changes.items())}")

@@ -1,0 +1,86 @@
+"""The commands `turno type …`: what operators set of job types while everything runs."""
+
+from __future__ import annotations
+
+from getpass import getuser
+from typing import Any
+
+import click
+
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table
+from turno.commands.tenant_settings import given_changes, unset
+from turno.environment import read_settings
+from turno.errors import TurnoError
+from turno.jobs.named_handlers import named_handlers
+from turno.store.operator.run_time_settings import list_types, set_type
+from turno.wiring.shared import operator_session
+
+HEADERS = ("type", "paused", "cap", "time limit s", "max attempts", "retention days")
+
+
+class NoSuchType(TurnoError):
+    """No handler has this type."""
+
+
+@click.group("type")
+def job_type() -> None:
+    """List and set what holds for all jobs of a type, while everything runs."""
+
+
+@job_type.command("list")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+def list_all(*, json_wanted: bool) -> None:
+    """List job types with what is set; in brackets what the code says, which counts where nothing is set."""
+    settings = read_settings()
+    handlers = {handler.type: handler for handler in named_handlers(settings.handlers).handlers}
+    with operator_session(settings) as session:
+        stored = {row["type"]: row for row in list_types(session)}
+    rows = []
+    for name in sorted(handlers.keys() | stored.keys()):
+        handler, row = handlers.get(name), stored.get(name, {})
+        code = {
+            "timeout": handler and handler.timeout,
+            "max_attempts": handler and handler.retry.max_attempts,
+            "retention_days": settings.retention_days,
+        }
+        set_here = {field: row.get(field) for field in code}
+        rows.append(
+            {"type": name, "paused_at": row.get("paused_at"), "cap": row.get("cap"), "set": set_here, "code": code}
+        )
+    if json_wanted:
+        click.echo(as_json(rows))
+    else:
+        print_table(HEADERS, [_line(row) for row in rows])
+
+
+@job_type.command("set")
+@click.argument("name")
+@click.option("--paused/--resumed", default=None, help="Start no job of this type, or start them again.")
+@click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Jobs of it that run at a time.")
+@click.option("--timeout", type=unset(click.IntRange(1, 604_800)), metavar="SECONDS|none", help="For an attempt.")
+@click.option("--max-attempts", type=unset(click.IntRange(1, 1000)), metavar="N|none", help="That may end in an error.")
+@click.option(
+    "--retention-days", type=unset(click.IntRange(1, 3650)), metavar="N|none", help="For which ended jobs are kept."
+)
+@click.option("--by", default=getuser, help="Who is on record; by default the user of this shell.")
+def change(name: str, by: str, **options: Any) -> None:
+    """Set what holds for all jobs of the type NAME, of every tenant; `none` leaves it to the code again."""
+    settings = read_settings()
+    changes = given_changes(options)
+    with operator_session(settings) as session:
+        known = {handler.type for handler in named_handlers(settings.handlers).handlers}
+        known |= {row["type"] for row in list_types(session)}
+        if name not in known:
+            raise NoSuchType(f"no handler has the type {name[:60]!r}; known are: {', '.join(sorted(known)) or 'none'}")
+        set_type(session, name, changes, by=by)
+    click.echo(f"type {name}: {', '.join(f'{field} {value}' for field, value in changes.items())}")
+
+
+def _line(row: dict[str, Any]) -> tuple[Any, ...]:
+    terms = (_both(row["set"][field], row["code"][field]) for field in ("timeout", "max_attempts", "retention_days"))
+    return (row["type"], row["paused_at"], row["cap"], *terms)
+
+
+def _both(value: Any, code: Any) -> str:
+    return f"({code})" if value is None else f"{value} ({code})"

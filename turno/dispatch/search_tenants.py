@@ -1,0 +1,63 @@
+"""Look for jobs in one tenant after another, by what only its own schema knows: user, correlation id, payload."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import psycopg
+
+from turno.store.api.jobs import JobFilter, Row, search
+from turno.store.outage import in_short, unreachable
+from turno.tenancy.identity.session import as_api
+from turno.tenancy.identity.tenant import Tenant
+
+NO_END = float("inf")
+
+
+@dataclass(slots=True)
+class FoundInTenants:
+    """The jobs, newest first, each with its `tenant`; why some tenants could not be asked, and how many were not."""
+
+    rows: list[Row] = field(default_factory=list)
+    troubles: dict[str, str] = field(default_factory=dict)
+    not_asked: int = 0
+
+
+def search_tenants(
+    connection: Callable[[], AbstractContextManager[psycopg.Connection[Any]]],
+    among: Iterable[Tenant],
+    wanted: JobFilter,
+    *,
+    companies: Collection[str] | None = None,
+    tenants: Sequence[str] = (),
+    within: float = NO_END,
+) -> FoundInTenants:
+    """Return the newest `wanted.limit` jobs of the tenants of these companies, as each tenant's API role.
+
+    It takes some milliseconds a tenant: after `within` seconds the rest is `not_asked`. `connection` lends a session
+    of the web's.
+    """
+    asked = [
+        tenant
+        for tenant in among
+        if (companies is None or tenant.company in companies) and (not tenants or tenant.slug in tenants)
+    ]
+    found, until = FoundInTenants(), monotonic() + within
+    with connection() as session:
+        for number, tenant in enumerate(asked):
+            if monotonic() > until:
+                found.not_asked = len(asked) - number
+                break
+            try:
+                with as_api(session, tenant) as reader:
+                    rows = search(reader, wanted)
+            except psycopg.Error as error:
+                if unreachable(error):
+                    raise
+                found.troubles[tenant.slug] = in_short(error)
+            else:
+                found.rows += [row | {"tenant": tenant.slug} for row in rows]
+    found.rows = sorted(found.rows, key=lambda row: row["id"], reverse=True)[: wanted.limit]
+    return found
