@@ -6,14 +6,14 @@ Its package is called `app`, its customers have a schema each, and it goes on wo
 from __future__ import annotations
 
 import os
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests.repeating import Repeating
 from tests.wheel import run
 
 if TYPE_CHECKING:
@@ -62,36 +62,26 @@ with psycopg.connect(os.environ["APP_DATABASE"]) as connection:
 """
 
 
-class Application:
+class Application(Repeating):
     """The application at work as its own role: reads, writes, takes advisory locks, opens sessions."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.rounds = 0
         self.refused: list[str] = []
         self._url = url
-        self._over = Event()
-        self._thread = Thread(target=self._work)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _work(self) -> None:
-        while not self._over.wait(0.02):
-            try:
-                with psycopg.connect(self._url) as connection:
-                    for schema in SCHEMAS:
-                        connection.execute("SELECT pg_advisory_xact_lock(42)")
-                        at = sql.Identifier(schema)
-                        connection.execute(sql.SQL("SELECT sum(amount) FROM {}.orders").format(at))
-                        connection.execute(sql.SQL("UPDATE {}.orders SET amount = amount WHERE id = 3").format(at))
-                self.rounds += 1
-            except psycopg.Error as error:
-                self.refused.append(str(error))
+    def once(self) -> None:
+        try:
+            with psycopg.connect(self._url) as connection:
+                for schema in SCHEMAS:
+                    connection.execute("SELECT pg_advisory_xact_lock(42)")
+                    at = sql.Identifier(schema)
+                    connection.execute(sql.SQL("SELECT sum(amount) FROM {}.orders").format(at))
+                    connection.execute(sql.SQL("UPDATE {}.orders SET amount = amount WHERE id = 3").format(at))
+            self.rounds += 1
+        except psycopg.Error as error:
+            self.refused.append(str(error))
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ import http.client
 import json
 import signal
 from collections.abc import Iterator
-from threading import Event, Thread
-from typing import Self
 from uuid import UUID
 
 import pika
@@ -17,6 +15,7 @@ from tests.broker import broker_channel
 from tests.faults.tcp_proxy import bad_link
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from tests.repeating import Repeating
 from turno.commands.development_token import development_token
 from turno.jobs.job import JobRef
 from turno.queues.rabbitmq.topology import QUEUE
@@ -61,29 +60,22 @@ def relays(world: ExampleInstallation) -> bool:
     return world.rows("SELECT 1 FROM turno.leases WHERE name = 'relay'") != []
 
 
-class Load:
+class Load(Repeating):
     """Submits one job after the other while a test does its worst, and hints at each."""
 
     def __init__(self, world: ExampleInstallation) -> None:
+        super().__init__()
         self.jobs: list[UUID] = []
         self._world = world
-        self._over = Event()
-        self._thread = Thread(target=self._submit)
+        self._queue = pool_queue(world.settings, "rabbitmq")
 
-    def __enter__(self) -> Self:
-        self._queue = pool_queue(self._world.settings, "rabbitmq")
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._queue.close()
 
-    def _submit(self) -> None:
-        while not self._over.wait(0.02):
-            self.jobs.append(self._world.enqueue({"how": "ok"}, handler=Odd))
-            self._queue.offer(JobRef("suc0001", self.jobs[-1]))
+    def once(self) -> None:
+        self.jobs.append(self._world.enqueue({"how": "ok"}, handler=Odd))
+        self._queue.offer(JobRef("suc0001", self.jobs[-1]))
 
     def grows(self, by: int) -> bool:
         target = len(self.jobs) + by

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -12,6 +11,7 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
+from tests.repeating import Repeating
 from turno.dispatch.backend_choice import BackendChoice
 from turno.dispatch.dispatcher import Dispatcher, Submission
 from turno.queues.interface import QueueInterface
@@ -42,10 +42,13 @@ def operator(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
         yield session
 
 
-class Web:
+class Web(Repeating):
     """Submits for both tenants in turn, each job to the backend that is chosen at that moment."""
 
+    pause = 0.05
+
     def __init__(self, world: ExampleInstallation) -> None:
+        super().__init__()
         self.jobs: dict[str, list[UUID]] = {slug: [] for slug in world.tenants}
         self._world = world
         self._queues: list[QueueInterface] = []
@@ -55,16 +58,9 @@ class Web:
         self._dispatcher = Dispatcher(
             connection=lambda: nullcontext(world.web), queue=choice.queue_of, pending_limit=100_000
         )
-        self._over = Event()
-        self._thread = Thread(target=self._submit)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         for queue in self._queues:
             queue.close()
 
@@ -72,13 +68,12 @@ class Web:
         self._queues.append(queue_named(name, self._world.settings))
         return self._queues[-1]
 
-    def _submit(self) -> None:
+    def once(self) -> None:
         wanted = Submission(handler=Odd, payload={"how": "ok"}, user_id="ana")
-        while not self._over.wait(0.05):
-            for slug, tenant in self._world.tenants.items():
-                verdict = self._dispatcher.submit(tenant, wanted)
-                assert verdict.job_id is not None
-                self.jobs[slug].append(verdict.job_id)
+        for slug, tenant in self._world.tenants.items():
+            verdict = self._dispatcher.submit(tenant, wanted)
+            assert verdict.job_id is not None
+            self.jobs[slug].append(verdict.job_id)
 
     def goes_on(self) -> bool:
         target = len(self.jobs["suc0001"]) + 20
