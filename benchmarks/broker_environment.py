@@ -88,10 +88,7 @@ class BrokerEnvironment:
 
     def enqueue(self, handler: type[JobHandler[Any]], count: int, *, priority: Priority = Priority.NORMAL) -> None:
         """Put jobs of the first tenant down at once, for the broker's backend and without a hint."""
-        new = NewJob(
-            type=handler.type, version=1, queue=handler.queue, backend="rabbitmq", max_attempts=4, payload={},
-            user_id="ana", priority=priority,
-        )  # fmt: skip
+        new = NewJob.of(handler, {}, backend="rabbitmq", user_id="ana", priority=priority)
         statement = sql.SQL(ENQUEUE).format(sql.Identifier(self.tenants[0].schema))
         with self.bench.admin.transaction(), self.bench.admin.cursor() as cursor:
             cursor.executemany(statement, [new.parameters()] * count)

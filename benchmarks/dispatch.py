@@ -96,13 +96,10 @@ def _enqueue(
 def _new_jobs(limit: int | None, day_limits: DayLimits | None) -> Iterator[NewJob]:
     payload = {"order_ids": list(range(10_248, 10_258)), "point_of_sale": 1}
     for number in count():
-        yield NewJob(
-            type=BatchInvoicing.type,
-            version=1,
-            queue=BatchInvoicing.queue,
+        yield NewJob.of(
+            BatchInvoicing,
+            payload,
             backend="exec",
-            max_attempts=4,
-            payload=payload,
             user_id=f"ana-{limit}-{day_limits}-{number // OPEN_JOBS}",
             idempotency_key=str(uuid4()),
             correlation_id=str(uuid4()),

@@ -15,7 +15,9 @@ from psycopg import sql
 
 from turno.servers.embedded_postgres import Cluster
 from turno.settings import Settings
+from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import call_as_api, service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
@@ -23,7 +25,9 @@ from turno.without_secrets import VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from uuid import UUID
 
+    from turno.jobs.handler import JobHandler
     from turno.tenancy.identity.tenant import Tenant
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,6 +75,13 @@ class BenchEnvironment:
         """Return the superuser's session with the tenant's schema as its path."""
         self.admin.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
         return self.admin
+
+    def enqueue(self, handler: type[JobHandler[Any]], tenant: Tenant, payload: dict[str, Any]) -> UUID:
+        """Enqueue a job for the backend exec, for one attempt and without a hint."""
+        new = NewJob.of(handler, payload, backend="exec", max_attempts=1, user_id="ana")
+        with service_session(self.logins, self.logins.web, application="bench-web") as web:
+            job_id: UUID = call_as_api(web, tenant, ENQUEUE, new.parameters())["job_id"]
+        return job_id
 
     def database(self, name: str) -> str:
         """Make one more database, empty, and return where the superuser reaches it."""

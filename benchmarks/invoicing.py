@@ -23,9 +23,8 @@ from turno.runner.callbacks import WorkerCallbacks
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection
 from turno.runner.session_cache import Sessions
-from turno.store.api.commands import ENQUEUE, NewJob
 from turno.store.engine import tickets
-from turno.tenancy.identity.session import call_as_api, handler_session, service_session
+from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
 
 if TYPE_CHECKING:
@@ -169,19 +168,7 @@ def _handler_session(bench: BenchEnvironment, tenant: Tenant, kind: type[C]) -> 
 
 
 def _enqueue(bench: BenchEnvironment, tenant: Tenant) -> UUID:
-    payload = {"order_ids": _orders(bench, tenant), "point_of_sale": 1}
-    job = NewJob(
-        type=BatchInvoicing.type,
-        version=1,
-        queue=BatchInvoicing.queue,
-        backend="exec",
-        max_attempts=1,
-        payload=payload,
-        user_id="ana",
-    )
-    with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
-        job_id: UUID = call_as_api(web, tenant, ENQUEUE, job.parameters())["job_id"]
-    return job_id
+    return bench.enqueue(BatchInvoicing, tenant, {"order_ids": _orders(bench, tenant), "point_of_sale": 1})
 
 
 def _clear(bench: BenchEnvironment, tenant: Tenant) -> None:

@@ -120,15 +120,7 @@ class Bench:
     def _ask(self, branch: Branch) -> None:
         orders = self.environment.new_orders(branch.tenant, ORDERS)
         payload = {"order_ids": orders, "point_of_sale": 1}
-        job = NewJob(
-            type=BatchInvoicing.type,
-            version=BatchInvoicing.version,
-            queue=BatchInvoicing.queue,
-            backend="pool",
-            max_attempts=4,
-            payload=payload,
-            user_id="ana",
-        )
+        job = NewJob.of(BatchInvoicing, payload, backend="pool", user_id="ana")
         call_as_api(self.web, branch.tenant, ENQUEUE, job.parameters())
         branch.asked += len(orders)
         branch.jobs += 1

@@ -102,16 +102,7 @@ class Client:
 
 
 def _job(payload: dict[str, Any], *, handler: type[Ring] = Ring, priority: Priority = Priority.NORMAL) -> NewJob:
-    return NewJob(
-        type=handler.type,
-        version=handler.version,
-        queue=handler.queue,
-        backend="pool",
-        max_attempts=4,
-        payload=payload,
-        user_id="ana",
-        priority=priority,
-    )
+    return NewJob.of(handler, payload, backend="pool", user_id="ana", priority=priority)
 
 
 @contextmanager

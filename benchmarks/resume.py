@@ -11,12 +11,8 @@ from benchmarks.report import Report
 from benchmarks.sampling import interleaved
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import load_orders
-from turno.store.api.commands import ENQUEUE, NewJob
-from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from benchmarks.benchmark import Options
     from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
@@ -54,7 +50,7 @@ def _attempt(bench: BenchEnvironment, tenant: Tenant, items: int) -> Contestant:
             raise NotResumed("no order was loaded")
         # Orders are taken in the order of their ids: the one that is left is the last.
         orders = [*range(row[0] - items + 1, row[0]), row[0]]
-        job_id = _enqueue(bench, tenant, orders)
+        job_id = bench.enqueue(BatchInvoicing, tenant, {"order_ids": orders, "point_of_sale": 1})
         admin = bench.in_schema(tenant)
         admin.execute(
             "INSERT INTO background_job_items (job_id, key, state)"
@@ -74,19 +70,3 @@ def _attempt(bench: BenchEnvironment, tenant: Tenant, items: int) -> Contestant:
         return [float(ended[0])]
 
     return turn
-
-
-def _enqueue(bench: BenchEnvironment, tenant: Tenant, orders: list[int]) -> UUID:
-    payload = {"order_ids": orders, "point_of_sale": 1}
-    job = NewJob(
-        type=BatchInvoicing.type,
-        version=1,
-        queue=BatchInvoicing.queue,
-        backend="exec",
-        max_attempts=1,
-        payload=payload,
-        user_id="ana",
-    )
-    with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
-        job_id: UUID = call_as_api(web, tenant, ENQUEUE, job.parameters())["job_id"]
-    return job_id

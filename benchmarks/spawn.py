@@ -80,15 +80,7 @@ def _spawn(bench: BenchEnvironment, web: psycopg.Connection[Any], tenant: Tenant
 
 
 def _job(note: Path) -> NewJob:
-    return NewJob(
-        type=FirstLine.type,
-        version=1,
-        queue="hot",
-        backend="exec",
-        max_attempts=1,
-        payload={"note": str(note)},
-        user_id="ana",
-    )
+    return NewJob.of(FirstLine, {"note": str(note)}, backend="exec", max_attempts=1, user_id="ana")
 
 
 def _wait_for_workers() -> None:

@@ -20,8 +20,6 @@ from benchmarks.stream_readers import Readers
 from benchmarks.web_process import TURNO, serving_process
 from handlers.batch_invoicing import BatchInvoicing
 from turno.commands.development_token import development_token
-from turno.store.api.commands import ENQUEUE, NewJob
-from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
     from benchmarks.benchmark import Options
@@ -133,18 +131,7 @@ def _job(bench: BenchEnvironment, number: int) -> Job:
 
 
 def _enqueue(bench: BenchEnvironment, like: Job) -> Job:
-    payload = {"order_ids": [1], "point_of_sale": 1}
-    new = NewJob(
-        type=BatchInvoicing.type,
-        version=1,
-        queue=BatchInvoicing.queue,
-        backend="exec",
-        max_attempts=1,
-        payload=payload,
-        user_id="ana",
-    )
-    with service_session(bench.logins, bench.logins.web, application="bench-web") as session:
-        return like | {"id": str(call_as_api(session, like["of"], ENQUEUE, new.parameters())["job_id"])}
+    return like | {"id": str(bench.enqueue(BatchInvoicing, like["of"], {"order_ids": [1], "point_of_sale": 1}))}
 
 
 def _write(bench: BenchEnvironment, jobs: list[Job], **orders: Any) -> Changed:

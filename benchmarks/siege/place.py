@@ -25,7 +25,7 @@ from benchmarks.web_process import BARE, TURNO, serving, serving_process
 from tenants.northwind.load import load_orders
 from tests.misbehaving_handlers import OddOnce
 from turno.commands.development_token import development_token
-from turno.jobs.job import JobRef, Priority
+from turno.jobs.job import JobRef
 from turno.servers.wait import wait_until
 from turno.store.api.commands import ENQUEUE, NewJob
 from turno.tenancy.identity.directory import read_tenant
@@ -143,17 +143,7 @@ class Place:
 
     def new_job(self, handler: type[JobHandler[Any]], payload: dict[str, Any], **changed: Any) -> NewJob:
         """Return a job of mallory's."""
-        usual: dict[str, Any] = {
-            "type": handler.type,
-            "version": handler.version,
-            "queue": handler.queue,
-            "backend": "pool",
-            "max_attempts": handler.retry.max_attempts,
-            "payload": payload,
-            "user_id": "mallory",
-            "priority": Priority.NORMAL,
-        }
-        return NewJob(**usual | changed)
+        return NewJob.of(handler, payload, **{"backend": "pool", "user_id": "mallory"} | changed)
 
     def enqueue(self, new: NewJob, tenant: Tenant | None = None) -> UUID:
         """Enqueue as the web does, hint included."""

@@ -195,15 +195,7 @@ class Installation(WorkerProcesses):
 
     def new_job(self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]], **options: Any) -> NewJob:
         """Return a job of user ana's, for this installation's backend."""
-        asked: dict[str, Any] = {"user_id": "ana", "max_attempts": handler.retry.max_attempts} | options
-        return NewJob(
-            type=handler.type,
-            version=handler.version,
-            queue=handler.queue,
-            backend=self.backend,
-            payload=dict(payload),
-            **asked,
-        )
+        return NewJob.of(handler, dict(payload), **{"user_id": "ana", "backend": self.backend} | options)
 
     def call(self, statement: Any, parameters: Any, *, tenant: Tenant | None = None) -> dict[str, Any]:
         """Run one of the web's fixed statements as a tenant's API role."""

@@ -29,15 +29,14 @@ def test_a_marker_is_found_wherever_it_is_not_its_tenant_s(world: ExampleInstall
     leak_detector.seen(marker.encode())
     (world.folder / "log").write_text(f"written: {marker}")
     world.rows(CUSTOMER, "Y", marker, tenant=world.other)
-    world.rows("INSERT INTO turno.settings (name, value) VALUES (%s, '')", marker)
+    world.rows("INSERT INTO turno.leases (name, holder, until) VALUES (%s, '', now())", marker)
     assert leak_detector.leaks() == [
         "suc0001's marker was seen by suc0002",
         "suc0001's marker was seen by everybody",
-        "suc0001's marker is in settings of everybody",
+        "suc0001's marker is in leases of everybody",
         "suc0001's marker is in customers of suc0002",
         f"suc0001's marker is in the file log: written: {marker}",
     ]
-    world.rows("DELETE FROM turno.settings WHERE name = %s", marker)
     world.rows("DELETE FROM customers WHERE id = 'Y'", tenant=world.other)
     world.rows("DELETE FROM customers WHERE id = 'X'")
 

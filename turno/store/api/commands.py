@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any, LiteralString, Self
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from turno.jobs.job import Priority
+from turno.jobs.registry import Handler
 from turno.store.api.rate_limits import DayLimits, array
 
 
@@ -31,6 +32,12 @@ class NewJob:
     parent_id: UUID | None = None
     pending_limit: int | None = None
     day_limits: DayLimits | None = None
+
+    @classmethod
+    def of(cls, handler: Handler, payload: dict[str, Any], **options: Any) -> Self:
+        """Return a job of this handler; `options` are `backend`, `user_id` and whatever else is not as usual."""
+        usual = {"type": handler.type, "version": handler.version, "queue": handler.queue}
+        return cls(payload=payload, **{**usual, "max_attempts": handler.retry.max_attempts, **options})
 
     def parameters(self) -> tuple[Any, ...]:
         """Return the arguments of ENQUEUE in order."""
