@@ -111,6 +111,22 @@ MUTANTS = (
         (f"{CLAIMING}::test_a_ticket_that_somebody_holds_is_stepped_over[due]",),
     ),
     Mutant(
+        "a lone job waits for the look at what is due",
+        "issue 14: a lone job's pick-up is not slower",
+        "turno/store/engine/claims.py",
+        "        if self._found:\n",
+        "        if True:\n",
+        (f"{CLAIMING}::test_what_has_become_due_comes_first_only_while_there_is_work[after a silence]",),
+    ),
+    Mutant(
+        "what is due waits until nothing else does",
+        FAIR,
+        "turno/store/engine/claims.py",
+        "        if self._found:\n",
+        "        if False:\n",
+        (f"{CLAIMING}::test_what_has_become_due_comes_first_only_while_there_is_work[while there is work]",),
+    ),
+    Mutant(
         "a future job is taken before its time",
         "section 6: claiming promotes due tickets",
         "turno/migrations/control/functions/promote.sql",

@@ -13,6 +13,7 @@ from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.servers.wait import wait_until
 from turno.store.engine import tickets
+from turno.store.engine.claims import Claimer
 from turno.tenancy.identity.session import service_session
 
 
@@ -53,6 +54,22 @@ def test_a_future_job_is_not_taken_before_its_time(world: ExampleInstallation) -
     assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     world.time_passes()
     assert [held.job_id for held in claim(world, 1)] == [job_id]
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["after a silence", "while there is work"])
+def test_what_has_become_due_comes_first_only_while_there_is_work(world: ExampleInstallation, *, silent: bool) -> None:
+    """A job that comes into a silence does not wait for the look at what is due."""
+    moments = iter(range(100))  # the look is due at each of them
+    claimer = Claimer(backend="exec", queues=["cold"], types=[("batch_invoicing", 1)], clock=lambda: next(moments))
+    busy = worker(world)
+    if not silent:
+        world.enqueue({"order_ids": [1]})
+    assert len(claimer.claim(world.engine, busy, slots=1)) == (0 if silent else 1)
+    now = world.enqueue({"order_ids": [1]}, priority=Priority.LOW)
+    due = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1), priority=Priority.URGENT)
+    world.time_passes()
+    claimed = [one for _ in range(2) for batch in claimer.claim(world.engine, busy, slots=1) for one in batch]
+    assert [one.job_id for one in claimed] == ([now, due] if silent else [due, now])
 
 
 def test_a_type_nobody_knows_here_is_left_alone(world: ExampleInstallation) -> None:
