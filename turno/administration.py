@@ -21,8 +21,8 @@ from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
+from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner
-from turno.wiring.shared import logins_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

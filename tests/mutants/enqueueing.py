@@ -160,4 +160,12 @@ MUTANTS = (
         "    return Enqueued(job_id, is_new=True)\n",
         (f"{CHILDREN}::test_a_child_is_committed_with_its_parent_and_is_its_user_s",),
     ),
+    Mutant(
+        "a plan tells only the first of several statements",
+        "issue 15: a plan lists every role, grant and revoke",
+        "turno/tenancy/provisioning/plan.py",
+        'filter(NOTED.match, text.split(";\\n"))',
+        "filter(NOTED.match, [text])",
+        ("tests/integration/tenancy/test_host_roles.py::test_a_plan_tells_what_would_change_and_changes_nothing",),
+    ),
 )

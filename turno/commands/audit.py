@@ -12,7 +12,7 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
 from turno.store.operator.audit import list_audit
-from turno.wiring.shared import operator_session
+from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -16,7 +16,8 @@ from turno.errors import TurnoError
 from turno.settings import BACKENDS
 from turno.store.engine import workers
 from turno.store.operator import routing
-from turno.wiring.shared import backend_defaults, operator_session
+from turno.wiring.logins import operator_session
+from turno.wiring.shared import backend_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

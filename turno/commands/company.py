@@ -8,8 +8,8 @@ from turno.environment import read_settings
 from turno.tenancy.provisioning.access import reset_report_login
 from turno.tenancy.provisioning.provision import add_company
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins_of
 
 
 @click.group()

@@ -8,8 +8,8 @@ from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins_of
 
 
 class UnknownRole(TurnoError):

@@ -16,8 +16,8 @@ from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
 from turno.tenancy.rights.host_rights import foreign_schemas, hosts, public_rights
 from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import announce_handlers, migrations, provisioner
-from turno.wiring.shared import logins_of
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -6,7 +6,7 @@ import click
 
 from turno.environment import read_settings
 from turno.http_server.web_server import WebServer
-from turno.wiring.shared import logins_of
+from turno.wiring.logins import logins_of
 from turno.without_secrets import WEB_NEEDS, seal
 
 

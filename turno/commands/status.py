@@ -11,7 +11,7 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import printable
 from turno.environment import read_settings
 from turno.store.operator.troubles import troubles
-from turno.wiring.shared import operator_session
+from turno.wiring.logins import operator_session
 
 if TYPE_CHECKING:
     from turno.store.operator.troubles import Trouble

@@ -24,8 +24,8 @@ from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
 from turno.tenancy.rights.adopted import WRITE, TableRights
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import migrations, provisioner
-from turno.wiring.shared import logins_of, operator_session
 
 STEP = 100  # tenants of a list between two lines that say how far it is
 

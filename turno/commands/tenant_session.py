@@ -11,7 +11,8 @@ from turno.dispatch.dispatcher import Dispatcher
 from turno.environment import read_settings
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
-from turno.wiring.shared import backend_defaults, logins_of, operator_session, queue_named
+from turno.wiring.logins import logins_of, operator_session
+from turno.wiring.shared import backend_defaults, queue_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ import click
 from turno.environment import read_settings
 from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.directory import UnknownTenant
-from turno.wiring.shared import operator_session
+from turno.wiring.logins import operator_session
 
 NONE = "none"
 

@@ -14,7 +14,7 @@ from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.named_handlers import named_handlers
 from turno.store.operator.run_time_settings import list_types, set_type
-from turno.wiring.shared import operator_session
+from turno.wiring.logins import operator_session
 
 HEADERS = ("type", "paused", "cap", "time limit s", "max attempts", "retention days")
 

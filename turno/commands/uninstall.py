@@ -7,8 +7,8 @@ import click
 from turno.environment import read_settings
 from turno.tenancy.provisioning.uninstall import Removal, uninstall
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import provisioner
-from turno.wiring.shared import logins_of
 
 
 @click.command("uninstall")

@@ -13,7 +13,7 @@ from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.store.engine import workers as stored
 from turno.store.operator.run_time_settings import ask_worker, list_workers
-from turno.wiring.shared import operator_session
+from turno.wiring.logins import operator_session
 
 WANTED = {"quiet": "quiet", "stop": "stopping"}
 HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")

@@ -5,9 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-import psycopg
-
-from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.registry import Registry
 from turno.maintenance.passes import Terms
@@ -24,25 +21,14 @@ from turno.store.engine import tickets
 from turno.store.engine_link import RETRY, EngineLink
 from turno.store.operator.routing import Defaults
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
-from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
+from turno.wiring.logins import logins_of
 from turno.without_secrets import WORKERS_NEED
 from turno.worker.liveness import Liveness
 
 ROOT = Path(__file__).resolve().parents[2]  # the folder that holds the package
 MIN_ANSWER_SECONDS = 6.0  # seconds: taking a job back may itself wait five for the dead attempt's session
-
-
-def logins_of(settings: Settings) -> Logins:
-    """Return the installation's logins; raises InvalidSettings if they cannot be derived."""
-    settings.require("database_url", "master_key")
-    try:
-        return Logins(settings.database_url, settings.master_key.encode(), settings.installation_id)
-    except ValueError as problem:
-        raise InvalidSettings([str(problem)]) from None
-    except psycopg.ProgrammingError as problem:
-        raise InvalidSettings([f"DATABASE_URL is not a URL or conninfo: {str(problem).strip()}"]) from None
 
 
 def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], int] = lambda: 0) -> Sessions:
@@ -58,12 +44,6 @@ def sessions(settings: Settings, keep: int = 0, *, server_version: Callable[[], 
         )
 
     return Sessions(log_in, keep=keep)
-
-
-def operator_session(settings: Settings) -> TimeoutConnection:
-    """Log in as the operator: counts of all tenants, and no payload of any."""
-    logins = logins_of(settings)
-    return service_session(logins, logins.operator, application="turno-cli")
 
 
 def engine_link(settings: Settings) -> EngineLink:

@@ -32,7 +32,8 @@ from turno.web.api.stream_events import StreamEvents, close_event
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Inline, services_of
 from turno.web.thread_shares import ThreadShares
-from turno.wiring.shared import backend_defaults, inline_runner, logins_of, queue_named
+from turno.wiring.logins import logins_of
+from turno.wiring.shared import backend_defaults, inline_runner, queue_named
 
 # Seconds a request waits for a connection. There is one for each thread, so what it waits for is a database that
 # does not answer, and the caller should hear of that soon.

@@ -28,7 +28,8 @@ from turno.store.engine import tickets
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import open_session, unlocked
 from turno.tenancy.identity.tenant import HandlerLogin
-from turno.wiring.shared import ROOT, liveness, logins_of, maintenance, secrets_named, supervisor_link, without_secrets
+from turno.wiring.logins import logins_of
+from turno.wiring.shared import ROOT, liveness, maintenance, secrets_named, supervisor_link, without_secrets
 from turno.without_secrets import CONSUMERS_NEED
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess

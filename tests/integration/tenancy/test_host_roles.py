@@ -149,6 +149,11 @@ def test_a_plan_tells_what_would_change_and_changes_nothing(application: Applica
     assert application.plain in told
     assert any(one.startswith(f'CREATE ROLE "{logins.engine}"') for one in plan.statements)
     assert any(one == f'REVOKE ALL ON DATABASE "{plan.database}" FROM PUBLIC' for one in plan.statements)
+    assert f"jobs are enqueued by SQL (turno.enqueue) by members of {logins.host}; " in told
+    assert [
+        one for one in plan.statements if one.startswith("GRANT EXECUTE") and '"enqueue"' in one and logins.host in one
+    ]
+    assert not any(";" in one for one in plan.statements)
     assert "SCRAM" not in "".join(plan.statements)
     assert again.statements == plan.statements
     assert public_rights(application.admin)

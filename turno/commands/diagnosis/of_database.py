@@ -11,8 +11,8 @@ from turno.tenancy.catalog.check import check
 from turno.tenancy.rights.host_rights import hosts, public_rights
 from turno.tenancy.schema_migrations.all_schemas import status
 from turno.tenancy.schema_migrations.fan_out import opened
+from turno.wiring.logins import logins_of, operator_session
 from turno.wiring.provisioner import migrations, provisioner
-from turno.wiring.shared import logins_of, operator_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from turno.commands.diagnosis.advice import Advice
 from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
 from turno.settings import Settings
+from turno.wiring.logins import logins_of
 from turno.wiring.provisioner import migrations
-from turno.wiring.shared import logins_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -25,10 +25,11 @@ class PlanningConnection(psycopg.Connection[Any]):
         self.noted: list[str] = []
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> psycopg.Cursor[Any]:
-        """Run the statement, and record it if it is one of those."""
+        """Run the statement, or several of a line each, and record it if it is one of those."""
         text = query.as_string(self) if isinstance(query, sql.Composable) else query
-        if isinstance(text, str) and NOTED.match(text):
-            self.noted.append(SECRET.sub("PASSWORD '…'", " ".join(text.split())))
+        if isinstance(text, str):
+            for one in filter(NOTED.match, text.split(";\n")):
+                self.noted.append(SECRET.sub("PASSWORD '…'", " ".join(one.split())))
         return super().execute(query, params, **options)
 
 
@@ -80,4 +81,9 @@ class InstallationPlan:
         )
         if self.schemas:
             said.append(f"these schemas stay as they are: {', '.join(self.schemas)}")
-        return [*said, kept, "a role created later gets it by `turno host add ROLE`"]
+        who = f"members of {self.group}" if names else f"nobody yet: no other role is in {self.group}"
+        may_enqueue = (
+            f"jobs are enqueued by SQL (turno.enqueue) by {who}; for a tenant whose schema is adopted, by those of them"
+            " that may use it"
+        )
+        return [*said, kept, may_enqueue, "a role created later gets it by `turno host add ROLE`"]

@@ -44,27 +44,26 @@ def apply_grants(admin: Connection[Any], schema: Schema) -> bool:
 def make_equal(admin: Connection[Any], schema: str, found: Iterable[Difference]) -> bool:
     """Revoke what is too much and grant what is missing; return whether there was anything."""
     found = list(found)
-    for change in found:
-        _revoke(admin, schema, change)
+    statements = [statement for change in found for statement in _revocations(schema, change)]
     for (kind, grantee, privileges), names in _grouped(found).items():
-        admin.execute(
+        statements.append(
             sql.SQL("GRANT {} ON {} {} TO {}").format(
                 privileges_sql(privileges), KIND_SQL[kind], _names(schema, kind, names), role_sql(grantee)
             )
         )
+    if statements:
+        admin.execute(sql.SQL(";\n").join(statements))
     return bool(found)
 
 
-def _revoke(admin: Connection[Any], schema: str, change: Difference) -> None:
+def _revocations(schema: str, change: Difference) -> Iterator[sql.Composed]:
     # CASCADE takes back what the role has passed on; the matrix lets nobody pass anything on.
     for ace in change.excess:
-        admin.execute(
-            sql.SQL("REVOKE {} ON {} {} FROM {} CASCADE").format(
-                privileges_sql([(ace.privilege, ace.column)]),
-                KIND_SQL[change.thing.kind],
-                _names(schema, change.thing.kind, [change.thing.name]),
-                role_sql(ace.grantee),
-            )
+        yield sql.SQL("REVOKE {} ON {} {} FROM {} CASCADE").format(
+            privileges_sql([(ace.privilege, ace.column)]),
+            KIND_SQL[change.thing.kind],
+            _names(schema, change.thing.kind, [change.thing.name]),
+            role_sql(ace.grantee),
         )
 
 

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from psycopg import sql
 
 from tests.integration.tenancy.migrations.place import WIDGETS, Place
 from turno.servers.wait import wait_until
@@ -152,3 +153,14 @@ def test_a_folder_with_a_gap_is_refused_and_nothing_is_applied(place: Place) -> 
         place.migrate()
     place.write("tenant/schema/0002_widgets.sql", WIDGETS)
     assert {outcome.done for outcome in place.migrate()} == {(2, 3)}
+
+
+def test_the_bodies_of_all_functions_can_be_read(place: Place) -> None:
+    """They are made without being checked, which would be dear for each tenant; here they are."""
+    for schema in ("turno", place.tenants[0].schema):
+        named = sql.SQL("SET LOCAL search_path = {}, pg_temp").format(sql.Identifier(schema))
+        texts = "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = to_regnamespace(%s)"
+        with place.admin.transaction(force_rollback=True):
+            place.admin.execute(named)
+            for (text,) in place.admin.execute(texts, [schema]).fetchall():
+                place.admin.execute(text)
