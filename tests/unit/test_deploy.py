@@ -1,0 +1,30 @@
+"""What deploy/ asks a monitoring system for is described in docs/monitoring.md, which a test compares with /metrics."""
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+METRIC = re.compile(r"\bturno_[a-z_]+")
+
+
+def described() -> set[str]:
+    return set(METRIC.findall((ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")))
+
+
+def asked_for(expressions: list[str]) -> set[str]:
+    return {name.removesuffix("_bucket") for one in expressions for name in METRIC.findall(one)}
+
+
+def test_the_rules_ask_for_metrics_that_exist() -> None:
+    rules = (ROOT / "deploy" / "prometheus" / "turno.rules.yml").read_text(encoding="utf-8")
+    asked = asked_for([rules])
+    assert len(asked) > 5
+    assert asked - described() == set()
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    board = json.loads((ROOT / "deploy" / "grafana" / "turno.json").read_text(encoding="utf-8"))
+    asked = asked_for([target["expr"] for panel in board["panels"] for target in panel["targets"]])
+    assert len(asked) > 10
+    assert asked - described() == set()
