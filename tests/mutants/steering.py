@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 ROLES = "tests/integration/web/test_operator_roles.py"
+ORDERS = "tests/acceptance/test_worker_orders.py"
 API = "tests/integration/web/test_admin_api.py"
 STEERING = "tests/integration/store/test_steering.py"
 ON_RECORD = "section 9: an audit of operator actions"
@@ -143,5 +144,29 @@ MUTANTS = (
         "coalesce(n.jobs_per_day, p_limits[2])",
         "p_limits[2]",
         (f"{API}::test_a_tenant_s_own_quota_comes_before_everybody_s",),
+    ),
+    Mutant(
+        "a quiet worker claims",
+        "issue 16: quiet and stop of a worker",
+        "turno/worker/distributor.py",
+        "if self._shutdown.asked or self.quiet or monotonic()",
+        "if self._shutdown.asked or monotonic()",
+        (f"{ORDERS}::test_a_quiet_worker_claims_nothing_until_it_is_to_go_on_and_a_stopped_one_leaves",),
+    ),
+    Mutant(
+        "a worker knows the code's time limit only",
+        "issue 16: a time limit per type at run time",
+        "turno/worker/time_limits.py",
+        "self.set_by_operators.get(handler.type, handler.timeout)",
+        "handler.timeout",
+        (f"{ORDERS}::test_a_time_limit_set_by_an_operator_ends_what_runs_too_long",),
+    ),
+    Mutant(
+        "the attempts that an operator allows are not looked at",
+        "issue 16: retries per type at run time",
+        "turno/migrations/tenant/functions/jobs_fetch.sql",
+        "coalesce((SELECT y.max_attempts FROM turno.job_types y WHERE y.type = j.type), j.max_attempts)",
+        "j.max_attempts",
+        (f"{ORDERS}::test_the_attempts_that_an_operator_allows_count_instead_of_the_code_s[1-failed]",),
     ),
 )

@@ -25,8 +25,8 @@ MUTANTS = (
         "while one rescue is refused nobody's claims are taken",
         TROUBLE,
         "turno/worker/distributor.py",
-        "if self._shutdown.asked or monotonic() < self._claims_at:",
-        "if self._shutdown.asked or self._rescuer:",
+        "if self._shutdown.asked or self.quiet or monotonic() < self._claims_at:",
+        "if self._shutdown.asked or self.quiet or self._rescuer:",
         (f"{ONE_TENANT}::test_while_a_tenant_s_rescue_is_refused_the_others_are_served",),
     ),
     Mutant(

@@ -23,7 +23,10 @@ KEPT_SECONDS = 0.05  # for which a claimed batch waits for a child of this worke
 
 
 class Distributor:
-    """Claims for the children that are free; what was claimed and no child has is handed out first, or given back."""
+    """Claims for the children that are free; what was claimed and no child has is handed out first, or given back.
+
+    While it is `quiet` it claims nothing.
+    """
 
     def __init__(
         self, *, engine: EngineLink, source: Source, children: ChildPool, rescuer: Rescuer, shutdown: Shutdown
@@ -33,6 +36,7 @@ class Distributor:
         self._children = children
         self._rescuer = rescuer
         self._shutdown = shutdown
+        self.quiet = False
         self._waiting: deque[tuple[float, Batch]] = deque()  # since when, the oldest first
 
     def __bool__(self) -> bool:
@@ -50,7 +54,7 @@ class Distributor:
         moments = [self._give_up_at]
         if monotonic() < self._claims_at:
             moments.append(self._claims_at)
-        if not self._shutdown.asked:
+        if not self._shutdown.asked and not self.quiet:
             # While no child is free the source is not asked, so its own time does not count: the loop would spin.
             asked = self._free.slots and not self._waiting
             moments.append(
@@ -87,7 +91,7 @@ class Distributor:
     @property
     def _free(self) -> FreeSlots:
         """What could be claimed now: nothing while the database is away, or when told to stop."""
-        if self._shutdown.asked or monotonic() < self._claims_at:
+        if self._shutdown.asked or self.quiet or monotonic() < self._claims_at:
             return FreeSlots(0)
         return self._children.free
 

@@ -1,4 +1,4 @@
-"""A worker's heartbeat, and what comes back with it: jobs to stop, and the claims on record."""
+"""A worker's heartbeat, and what comes back with it: jobs to stop, the claims on record, operators' orders."""
 
 import logging
 from collections.abc import Sequence
@@ -33,6 +33,7 @@ class Pulse:
     to_stop: AbstractSet[UUID] = frozenset()
     held: Sequence[Claim] = ()
     cut_off: bool = False
+    orders: tickets.Orders | None = None  # None: it was not asked, so nothing has changed
 
 
 class Heartbeat:
@@ -50,6 +51,7 @@ class Heartbeat:
         try:
             to_stop = self._engine.run(tickets.keep_alive, worker)
             held = self._engine.run(tickets.held, worker)
+            orders = self._engine.run(tickets.orders, worker)
         except psycopg.Error as error:
             log.warning("heartbeat failed: %s", in_short(error))
             self.due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))
@@ -58,4 +60,4 @@ class Heartbeat:
             raise DeclaredDead("this worker was silent for too long and others have its jobs; it stops")
         self._answered_at = monotonic()
         self.due = self._answered_at + self._timings.heartbeat
-        return Pulse(to_stop=to_stop, held=held)
+        return Pulse(to_stop=to_stop, held=held, orders=orders)

@@ -21,6 +21,11 @@ class Shutdown:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
+    def ask(self) -> None:
+        """Stop as after the first signal."""
+        if self._asked_at is None:
+            self._asked_at = monotonic()
+
     def clear(self) -> None:
         """Read the wake-up descriptor empty."""
         os.read(self.wake_up, 64)

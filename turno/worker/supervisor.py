@@ -228,6 +228,8 @@ class Supervisor:
     def _beat(self) -> None:
         """Send the heartbeat; stop what was cancelled, give back claims whose reply was lost."""
         pulse = self._heartbeat.beat(self._worker)
+        if pulse.orders is not None:
+            self._follow(pulse.orders)
         for child in self._children:
             # After this time other workers may take these jobs, so this one must not run them.
             if pulse.cut_off and child.claims:
@@ -242,6 +244,15 @@ class Supervisor:
         for claim in pulse.held:
             if claim.token not in known:
                 self._rescuer.reply_lost(claim)
+
+    def _follow(self, orders: tickets.Orders) -> None:
+        """Take over what operators want: time limits of types, to claim nothing more, or to stop as after SIGTERM."""
+        self._limits.set_by_operators = orders.timeouts
+        # A spawned worker ends when nothing is left, and another is launched for whatever comes: quiet it would stay.
+        self._distributor.quiet = orders.request == "quiet" and self._backend != "exec"
+        if orders.request == "stop" and not self._shutdown.asked:
+            log.info("stopping: an operator asked for it")
+            self._shutdown.ask()
 
     # The end --------------------------------------------------------------------------------------
 

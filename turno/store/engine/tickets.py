@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -41,6 +41,20 @@ def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
     """Say that a worker lives; returns which of its jobs are to be stopped, None if it was declared dead."""
     to_stop: list[UUID] | None = _value(engine, "SELECT worker_alive(%s)", (worker,))
     return None if to_stop is None else set(to_stop)
+
+
+class Orders(NamedTuple):
+    """What operators want of a worker: `request` is quiet, stop or None; `timeouts` are seconds, by job type."""
+
+    request: str | None
+    timeouts: dict[str, float]
+
+
+def orders(engine: Engine, worker: UUID) -> Orders:
+    """Return what operators want of a worker."""
+    row = engine.execute("SELECT request, timeouts FROM worker_orders(%s)", (worker,)).fetchone()
+    assert row is not None, "a function call returns a row"  # noqa: S101
+    return Orders(*row)
 
 
 def worth_staying(engine: Engine, worker: UUID, *, idle_for: timedelta, at_most: timedelta) -> bool:

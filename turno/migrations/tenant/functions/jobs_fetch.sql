@@ -10,7 +10,8 @@ SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 BEGIN
     RETURN QUERY
         SELECT j.id, j.payload::jsonb, j.user_id::text, j.correlation_id::text, j.trace_context::text, t.attempt, j.errors,
-               j.max_attempts, (SELECT c.state::jsonb FROM background_job_checkpoints c WHERE c.job_id = j.id),
+               coalesce((SELECT y.max_attempts FROM turno.job_types y WHERE y.type = j.type), j.max_attempts),
+               (SELECT c.state::jsonb FROM background_job_checkpoints c WHERE c.job_id = j.id),
                coalesce(j.expires_at <= clock_timestamp(), false), j.cancel_requested_at IS NOT NULL, clock_timestamp()
         FROM turno.tickets t JOIN background_jobs j ON j.id = t.job_id
         WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
