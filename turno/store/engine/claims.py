@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 from turno.jobs.claim import Batch
 from turno.store.engine.claim_memory import ClaimMemory
 from turno.store.engine.tickets import TypeVersion, claim_of, in_step
+from turno.store.one_row import row_of
 
 Engine = psycopg.Connection[Any]
 PROMOTE_EVERY = 0.1  # seconds between two looks for what has become due
@@ -113,9 +114,7 @@ class Claimer:
             return False
         if now >= self._promote_all_at:
             self._promoted, self._promote_all_at = BEGINNING, now + PROMOTE_ALL_EVERY
-        row = engine.execute(PROMOTE, (PROMOTED_AT_ONCE, *self._promoted)).fetchone()
-        assert row is not None, "a function call returns a row"  # noqa: S101
-        promoted, since, after = row
+        promoted, since, after = row_of(engine, PROMOTE, (PROMOTED_AT_ONCE, *self._promoted))
         self._promoted = BEGINNING if since is None else (since, after)
         self._promote_at = now + (0.0 if promoted >= PROMOTED_AT_ONCE else PROMOTE_EVERY)
         return bool(promoted)

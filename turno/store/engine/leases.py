@@ -1,34 +1,31 @@
 """What only one process of the installation does at a time, as the engine."""
 
 from datetime import timedelta
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
+
+from turno.store.one_row import value_of
 
 Engine = psycopg.Connection[Any]
 
 
 def take(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
     """Ask to be the one that does something in this period; False if another is."""
-    return bool(_value(engine, "SELECT lease_take(%s, %s, %s)", name, holder, period))
+    return bool(value_of(engine, "SELECT lease_take(%s, %s, %s)", name, holder, period))
 
 
 def age(engine: Engine, name: str) -> timedelta:
     """Return for how long holders have followed one another without a gap; nothing if nobody ever had it."""
-    unbroken: timedelta | None = _value(engine, "SELECT lease_age(%s)", name)
+    unbroken: timedelta | None = value_of(engine, "SELECT lease_age(%s)", name)
     return unbroken or timedelta(0)
 
 
 def keep(engine: Engine, name: str, holder: str, period: timedelta) -> bool:
     """Ask to go on, or begin, being the one that does something; False if another is."""
-    return bool(_value(engine, "SELECT lease_keep(%s, %s, %s)", name, holder, period))
+    return bool(value_of(engine, "SELECT lease_keep(%s, %s, %s)", name, holder, period))
 
 
 def drop(engine: Engine, name: str, holder: str) -> None:
     """Let another begin at once."""
     engine.execute("SELECT lease_drop(%s, %s)", (name, holder))
-
-
-def _value(engine: Engine, call: LiteralString, *parameters: Any) -> Any:
-    row = engine.execute(call, parameters).fetchone()
-    return row[0] if row else None

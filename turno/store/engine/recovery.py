@@ -7,6 +7,8 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 
+from turno.store.one_row import value_of
+
 Engine = psycopg.Connection[Any]
 LOCK_TIMEOUT = "200ms"  # of a rescue
 
@@ -30,7 +32,7 @@ def rescue(
     """
     # A function in FROM is called before those of the list; the setting ends with the statement.
     statement: LiteralString = "SELECT {}.job_rescue(%s, %s, %s, %s, %s, %s) FROM set_config('lock_timeout', %s, true)"
-    return str(_call(engine, schema, statement, (job_id, token, cause, retry_in, counted, child, LOCK_TIMEOUT)))
+    return str(_call(engine, schema, statement, job_id, token, cause, retry_in, counted, child, LOCK_TIMEOUT))
 
 
 def show_running(
@@ -38,33 +40,28 @@ def show_running(
 ) -> bool:
     """Show a job as running for so long already, with its attempt; false if it is about to commit something."""
     statement: LiteralString = "SELECT {}.jobs_running(%s, %s, %s, %s, %s)"
-    return bool(_call(engine, schema, statement, (job_id, token, worker, backend, since)))
+    return bool(_call(engine, schema, statement, job_id, token, worker, backend, since))
 
 
 def repair(engine: Engine, schema: str, backend: str) -> int:
     """Make a tenant's tickets agree with its jobs; returns how many rows changed."""
-    return int(_call(engine, schema, "SELECT {}.job_repair(%s)", (backend,)))
+    return int(_call(engine, schema, "SELECT {}.job_repair(%s)", backend))
 
 
 def expire(engine: Engine, schema: str) -> int:
     """Cancel waiting jobs whose time is over; returns how many."""
-    return int(_call(engine, schema, "SELECT {}.job_expire()", ()))
+    return int(_call(engine, schema, "SELECT {}.job_expire()"))
 
 
 def purge(engine: Engine, schema: str, older_than: timedelta, limit: int) -> int:
     """Remove up to `limit` jobs that ended that long ago, with their history; returns how many."""
-    return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s)", (older_than, limit)))
+    return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s)", older_than, limit))
 
 
 def prune_rate_limits(engine: Engine, limit: int) -> int:
     """Forget the limits of up to `limit` users and tenants who have earned back everything; returns how many."""
-    row = engine.execute("SELECT prune_rate_limits(%s)", (limit,)).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return int(row[0])
+    return int(value_of(engine, "SELECT prune_rate_limits(%s)", limit))
 
 
-def _call(engine: Engine, schema: str, statement: LiteralString, parameters: tuple[Any, ...]) -> Any:
-    query = sql.SQL(statement).format(sql.Identifier(schema))
-    row = engine.execute(query, parameters).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return row[0]
+def _call(engine: Engine, schema: str, statement: LiteralString, *parameters: Any) -> Any:
+    return value_of(engine, sql.SQL(statement).format(sql.Identifier(schema)), *parameters)

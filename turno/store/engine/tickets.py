@@ -11,6 +11,7 @@ from psycopg.types.numeric import Int2
 
 from turno.jobs.claim import Claim
 from turno.jobs.job import JobRef
+from turno.store.one_row import value_of
 from turno.tenancy.identity.tenant import CompanyLogin, HandlerLogin
 
 Engine = psycopg.Connection[Any]
@@ -29,17 +30,22 @@ def start_worker(
 ) -> UUID:
     """Enter a worker into the list of the living, with what it can run, and return its id; no `queues` means any."""
     names, versions = in_step(types)
-    worker: UUID = _value(
+    worker: UUID = value_of(
         engine,
         "SELECT worker_start(%s, %s, %s, %s, %s, %s)",
-        (backend, host, pid, None if queues is None else list(queues), names, versions),
+        backend,
+        host,
+        pid,
+        None if queues is None else list(queues),
+        names,
+        versions,
     )
     return worker
 
 
 def keep_alive(engine: Engine, worker: UUID) -> set[UUID] | None:
     """Say that a worker lives; returns which of its jobs are to be stopped, None if it was declared dead."""
-    to_stop: list[UUID] | None = _value(engine, "SELECT worker_alive(%s)", (worker,))
+    to_stop: list[UUID] | None = value_of(engine, "SELECT worker_alive(%s)", worker)
     return None if to_stop is None else set(to_stop)
 
 
@@ -62,7 +68,7 @@ def worth_staying(engine: Engine, worker: UUID, *, idle_for: timedelta, at_most:
 
     Of several that ask, the last to become idle is told so.
     """
-    return bool(_value(engine, "SELECT worth_staying(%s, %s, %s)", (worker, idle_for, at_most)))
+    return bool(value_of(engine, "SELECT worth_staying(%s, %s, %s)", worker, idle_for, at_most))
 
 
 def stop_worker(engine: Engine, worker: UUID) -> None:
@@ -114,12 +120,12 @@ def unclaimed(
 
 def move_unserved(engine: Engine, backend: str, waiting_for: timedelta) -> int:
     """Stamp ready tickets that no one claimed for that long over to this backend; returns how many."""
-    return int(_value(engine, "SELECT move_unserved(%s, %s)", (backend, waiting_for)))
+    return int(value_of(engine, "SELECT move_unserved(%s, %s)", backend, waiting_for))
 
 
 def promote(engine: Engine, limit: int) -> int:
     """Make up to `limit` due tickets ready; returns how many."""
-    return int(_value(engine, "SELECT promoted FROM promote(%s)", (limit,)))
+    return int(value_of(engine, "SELECT promoted FROM promote(%s)", limit))
 
 
 # The one channel; any role may send or listen there, so what arrives is never believed.
@@ -155,12 +161,12 @@ class Orphan:
 
 def prune_workers(engine: Engine, silent_for: timedelta) -> int:
     """Take workers that were silent for that long, while somebody swept, off the list; returns how many."""
-    return int(_value(engine, "SELECT prune_workers(%s)", (silent_for,)))
+    return int(value_of(engine, "SELECT prune_workers(%s)", silent_for))
 
 
 def silent_workers(engine: Engine, silent_for: timedelta) -> int:
     """Return how many workers were silent for that long, whether or not somebody swept."""
-    return int(_value(engine, "SELECT silent_workers(%s)", (silent_for,)))
+    return int(value_of(engine, "SELECT silent_workers(%s)", silent_for))
 
 
 def orphans(engine: Engine, silent_for: timedelta | None = None) -> list[Orphan]:
@@ -211,9 +217,3 @@ def claim_of(row: tuple[Any, ...]) -> Claim:
         tenant_id=tenant_id,
         login=HandlerLogin(*login),
     )
-
-
-def _value(engine: Engine, statement: Any, parameters: tuple[Any, ...]) -> Any:
-    row = engine.execute(statement, parameters).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return row[0]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import tuple_row
@@ -13,6 +13,7 @@ from turno.errors import NotEnqueued
 from turno.jobs.claim import Claim
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions
 from turno.jobs.handler import JobHandler
+from turno.store.one_row import row_of
 from turno.store.pipeline import Statement, raise_first_error, run_pipeline
 from turno.store.refusals import named_refusals
 from turno.traces import trace_id
@@ -74,35 +75,37 @@ def fail(
 
     With `reset_errors` the errors before this one no longer count.
     """
-    return _status(
-        session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, reset_errors
+    return str(
+        _under_claim(
+            session, "SELECT job_fail(%s, %s, %s, %s, %s, %s)", claim, reason, Jsonb(error), retry_in, reset_errors
+        )
     )
 
 
 def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:
     """Put the job back to run at `run_at`, nothing counted; returns the new status."""
-    return _status(session, "SELECT job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at)
+    return str(_under_claim(session, "SELECT job_release(%s, %s, %s, %s, %s)", claim, outcome, reason, run_at))
 
 
 def cancel(session: Session, claim: Claim, reason: str) -> str:
     """End the job as cancelled."""
-    _status(session, "SELECT job_end_cancelled(%s, %s, %s)", claim, reason)
+    _under_claim(session, "SELECT job_end_cancelled(%s, %s, %s)", claim, reason)
     return "cancelled"
 
 
 def progress(session: Session, claim: Claim, done: int, total: int, message: str | None) -> bool:
     """Show progress; returns whether somebody asked the job to stop."""
-    return _asked(session, "SELECT job_progress(%s, %s, %s, %s, %s)", claim, done, total, message)
+    return bool(_under_claim(session, "SELECT job_progress(%s, %s, %s, %s, %s)", claim, done, total, message))
 
 
 def items(session: Session, claim: Claim, chunk: list[dict[str, Any]], total: int) -> bool:
     """Enter a chunk into the ledger, in the transaction that did its work; returns whether to stop."""
-    return _asked(session, "SELECT job_items(%s, %s, %s, %s)", claim, Jsonb(chunk), total)
+    return bool(_under_claim(session, "SELECT job_items(%s, %s, %s, %s)", claim, Jsonb(chunk), total))
 
 
 def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
     """Keep the state to resume from, in the transaction that did the work; returns whether to stop."""
-    return _asked(session, "SELECT job_checkpoint(%s, %s, %s)", claim, Jsonb(state))
+    return bool(_under_claim(session, "SELECT job_checkpoint(%s, %s, %s)", claim, Jsonb(state)))
 
 
 def cancel_requested(session: Session, claim: Claim) -> bool:
@@ -152,19 +155,10 @@ def now(session: Session) -> datetime:
     return moment
 
 
-def _asked(session: Session, statement: Any, claim: Claim, *parameters: Any) -> bool:
+def _under_claim(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:
     with named_refusals():
-        return bool(_row(session, statement, (claim.job_id, claim.token, *parameters))[0])
+        return _row(session, statement, (claim.job_id, claim.token, *parameters))[0]
 
 
-def _status(session: Session, statement: Any, claim: Claim, *parameters: Any) -> str:
-    with named_refusals():
-        return str(_row(session, statement, (claim.job_id, claim.token, *parameters))[0])
-
-
-def _row(session: Session, statement: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
-    # A handler may have given its session another row factory.
-    with session.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(statement, parameters, prepare=False).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return row
+def _row(session: Session, statement: LiteralString, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row_of(session, statement, parameters, prepare=False)

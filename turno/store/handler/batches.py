@@ -8,10 +8,10 @@ from uuid import UUID
 
 import psycopg
 from psycopg.pq.abc import PGresult
-from psycopg.rows import tuple_row
 
 from turno.jobs.claim import Claim
 from turno.store.handler.attempts import Started
+from turno.store.one_row import value_of
 from turno.store.pipeline import Statement, rows_of
 
 Session = psycopg.Connection[Any]
@@ -57,10 +57,7 @@ def finishing(mark: UUID, results: Sequence[Result], worker: str) -> Statement:
 
 def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
     """Return the jobs whose claims are still held, by the tokens; waits for a commit that is under way."""
-    with session.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute("SELECT jobs_held(%s, %s)", _keys(claims)).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return set(row[0])
+    return set(value_of(session, "SELECT jobs_held(%s, %s)", *_keys(claims)))
 
 
 def _keys(claims: Sequence[Claim]) -> tuple[list[UUID], list[UUID]]:

@@ -10,6 +10,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from turno.jobs.claim import Claim
+from turno.store.one_row import row_of, value_of
 from turno.store.refusals import named_refusals
 
 Session = psycopg.Connection[Any]
@@ -45,11 +46,9 @@ def stored(session: Session, claim: Claim, key: str) -> tuple[Any] | None:
 
 def intend(session: Session, claim: Claim, key: str, outside_key: UUID) -> Intent:
     """Put on record that this attempt is about to make the call, if it may; raises ClaimLost."""
-    with named_refusals(), session.cursor(row_factory=tuple_row) as cursor:
-        cursor.execute("SELECT * FROM effect_intend(%s, %s, %s, %s)", (claim.job_id, claim.token, key, outside_key))
-        row = cursor.fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return Intent(*row)
+    with named_refusals():
+        asked = (claim.job_id, claim.token, key, outside_key)
+        return Intent(*row_of(session, "SELECT * FROM effect_intend(%s, %s, %s, %s)", asked))
 
 
 def reissue(session: Session, claim: Claim, key: str, intent: UUID) -> bool:
@@ -78,7 +77,5 @@ def await_review(session: Session, claim: Claim, key: str, reason: str, error: d
 
 
 def _value(session: Session, statement: LiteralString, claim: Claim, *parameters: Any) -> Any:
-    with named_refusals(), session.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(statement, (claim.job_id, claim.token, *parameters)).fetchone()
-    assert row is not None, "a function call returns a row"  # noqa: S101
-    return row[0]
+    with named_refusals():
+        return value_of(session, statement, claim.job_id, claim.token, *parameters)
