@@ -16,8 +16,10 @@ from turno.tenancy.identity.directory import UnknownTenant, read_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.access import reset_login
+from turno.tenancy.provisioning.adoption import Adoption, CannotAdopt
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.rights.adopted import WRITE, InvalidRights, TableRights
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.tenancy.schema_migrations.one_schema import MigrationFailed
@@ -29,7 +31,16 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-__all__ = ["DEMO_ENVIRONMENT", "Administration", "MigrationFailed", "Tenant", "UnknownTenant", "read_files"]
+__all__ = [
+    "DEMO_ENVIRONMENT",
+    "Administration",
+    "CannotAdopt",
+    "InvalidRights",
+    "MigrationFailed",
+    "Tenant",
+    "UnknownTenant",
+    "read_files",
+]
 
 
 def read_files() -> None:
@@ -66,10 +77,29 @@ class Administration:
         with opened(self._connect) as admin:
             add_company(admin, self._logins, slug, name)
 
-    def add_tenant(self, slug: str, company: str) -> Tenant:
-        """Return the tenant, made if it is missing, with a login that the present MASTER_KEY opens."""
+    def add_tenant(
+        self,
+        slug: str,
+        company: str | None = None,
+        *,
+        schema: str | None = None,
+        owner: str | None = None,
+        rights: str = WRITE,
+    ) -> Tenant:
+        """Return the tenant, made if it is missing, with a login that the present MASTER_KEY opens.
+
+        With `schema` it adopts that schema of the application, as `turno tenant add --schema` does: `owner` makes its
+        tables, by default the schema's owner, and `rights` are read, write, or a list such as
+        orders:write,customers:read. Without a `company` it is then one of its own. Raises CannotAdopt or InvalidRights,
+        having changed nothing.
+        """
+        adoption = None if schema is None else Adoption(schema, owner, TableRights.parse(rights))
+        if adoption is None and company is None:
+            raise ValueError("name the company that the tenant is a branch of, or the schema that it adopts")
         with opened(self._connect) as admin:
-            tenant = add_tenant(admin, self._logins, slug, company, migrations=self._migrations)
+            if company is None:
+                add_company(admin, self._logins, company := slug, slug)
+            tenant = add_tenant(admin, self._logins, slug, company, migrations=self._migrations, adoption=adoption)
             login = HandlerLogin.of(tenant)
             try:
                 handler_session(self._logins, login, application="turno-admin", kind=psycopg.Connection[Any]).close()

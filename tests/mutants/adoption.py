@@ -153,4 +153,12 @@ MUTANTS = (
         'nspname = %s", [adopted.name]).rowcount < 0:\n',
         (f"{REFUSALS}::test_a_schema_that_was_renamed_is_named_and_followed[cluster]",),
     ),
+    Mutant(
+        "a program adopts with other rights than it says",
+        "issue 15: what a program adopts is as by the command",
+        "turno/administration.py",
+        "Adoption(schema, owner, TableRights.parse(rights))",
+        "Adoption(schema, owner, TableRights.parse(rights and WRITE))",
+        ("tests/integration/tenancy/test_adoption_commands.py::test_a_program_adopts_as_the_command_does",),
+    ),
 )

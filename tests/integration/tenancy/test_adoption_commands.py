@@ -16,6 +16,7 @@ import turno
 from tests.adopting_handlers import RaiseOrders
 from tests.host_application import Host
 from tests.installation import ROOT
+from turno.administration import Administration, CannotAdopt, InvalidRights
 from turno.commands.main import main
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
@@ -42,6 +43,23 @@ def test_by_command_one_schema_in_one_line(host: Host) -> None:
     assert (refused.exit_code, "there is no schema suc0009" in refused.stderr) == (1, True)
     assert run("tenant", "add", "suc0009").exit_code == 2
     assert run("tenant", "add").exit_code == 2
+
+
+def test_a_program_adopts_as_the_command_does(host: Host) -> None:
+    administration = Administration(host.environment)
+    tenant = administration.add_tenant("suc0001", schema="suc0001", owner=host.owner, rights="read")
+    assert (tenant.adopted_schema, tenant.company) == ("suc0001", "suc0001")
+    may = "SELECT has_table_privilege(%(role)s, t, 'SELECT'), has_table_privilege(%(role)s, t, 'INSERT')"
+    may += " FROM to_regclass('suc0001.orders') AS t"
+    assert host.admin.execute(may, {"role": tenant.handler_role}).fetchone() == (True, False)
+    assert administration.add_tenant("suc0001", schema="suc0001", rights="read") == tenant
+    assert check(host.admin, host.logins) == []
+    with pytest.raises(CannotAdopt, match="there is no schema suc0009"):
+        administration.add_tenant("suc0009", schema="suc0009")
+    with pytest.raises(InvalidRights, match="'all orders' says no rights"):
+        administration.add_tenant("suc0002", schema="suc0002", rights="all orders")
+    with pytest.raises(ValueError, match="name the company"):
+        administration.add_tenant("suc0002")
 
 
 def test_a_list_is_adopted_by_its_lines_and_a_second_run_continues(host: Host, tmp_path: Path) -> None:

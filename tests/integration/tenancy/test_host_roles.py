@@ -12,9 +12,12 @@ from click.testing import CliRunner
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from handlers import build_registry
 from turno.commands.main import main
+from turno.store.engine.announcements import announce, of
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.roles import GRANT_OPTIONS_SINCE
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.plan import InstallationPlan, PlanningConnection
 from turno.tenancy.provisioning.provision import add_company, add_tenant
@@ -92,6 +95,24 @@ def test_a_role_that_comes_later_is_let_in_by_name(application: Application, log
     join_host(application.admin, logins, found)
     application.works(application.later)
     assert check(application.admin, logins) == []
+
+
+def test_the_roles_that_were_here_enqueue(application: Application, logins: Logins) -> None:
+    """Before PostgreSQL 16 one that inherits nothing does so as the group, as with all that it has of groups."""
+    install(application.admin, logins)
+    add_company(application.admin, logins, "acme", "Acme")
+    add_tenant(application.admin, logins, "suc0001", "acme")
+    announce(application.admin, of(build_registry()), 20)
+    ask = "SELECT is_new FROM turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing')"
+    with application.connect(application.usual) as session:
+        assert session.execute(ask).fetchone() == (True,)
+    with application.connect(application.plain) as session:
+        if session.info.server_version < GRANT_OPTIONS_SINCE:
+            with pytest.raises(REFUSED):
+                session.execute(ask)
+            session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(logins.host)))
+        assert session.execute(ask).fetchone() == (True,)
+    assert application.admin.execute("SELECT FROM turno.tickets").rowcount == 2
 
 
 def test_turno_s_own_logins_are_no_hosts(application: Application, logins: Logins) -> None:
