@@ -265,6 +265,22 @@ MUTANTS = (
         (f"{NEIGHBOURS}::test_a_handlers_transaction_has_no_lock_of_the_look_at_its_job[alone]",),
     ),
     Mutant(
+        "what is quoted in a result is read as the array's",
+        "section 5: a completed job has what its handler returned",
+        "turno/store/handler/batches.py",
+        r""".replace('"', r"\"")""",
+        "",
+        ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),
+    ),
+    Mutant(
+        "a backslash of a result escapes what follows it",
+        "section 5: a completed job has what its handler returned",
+        "turno/store/handler/batches.py",
+        r""".replace("\\", r"\\")""",
+        "",
+        ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),
+    ),
+    Mutant(
         "a batch is open for as long as it has jobs",
         "issue 14: a batch closes for whatever is long",
         "turno/runner/executor.py",

@@ -64,6 +64,17 @@ def running(world: ExampleInstallation, session: HandlerConnection) -> Claim:
     return claim
 
 
+ODD_RESULT = {"text": 'quoted "so", \\ and {, }\n', "null": None, "names": ["NULL", "", "ñandú 🦤"]}
+
+
+def test_a_completed_job_keeps_its_result_to_the_letter(
+    world: ExampleInstallation, session: HandlerConnection, running: Claim
+) -> None:
+    attempt_steps.complete(session, running, json.dumps(ODD_RESULT, ensure_ascii=False))
+    psycopg.Connection.commit(session)
+    assert world.job(running.job_id)["result"] == ODD_RESULT
+
+
 ENQUEUED = {
     "queue": ("x" * 64, "queue has 1 to 63 bytes"),
     "no queue": ("", "queue has 1 to 63 bytes"),

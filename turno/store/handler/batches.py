@@ -1,6 +1,6 @@
 """What the jobs of a batch, all of one tenant, are asked for and end by together: one statement each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -47,9 +47,9 @@ def finishing(mark: UUID, results: Sequence[Result], worker: str) -> Statement:
         (
             mark,
             *_keys([one.claim for one in results]),
-            [one.result for one in results],
-            [one.began for one in results],
-            [one.ended for one in results],
+            _array(_quoted(one.result) for one in results),
+            _array(one.began.isoformat() for one in results),
+            _array(one.ended.isoformat() for one in results),
             worker,
         ),
     )
@@ -60,5 +60,14 @@ def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
     return set(value_of(session, "SELECT jobs_held(%s, %s)", *_keys(claims)))
 
 
-def _keys(claims: Sequence[Claim]) -> tuple[list[UUID], list[UUID]]:
-    return [claim.job_id for claim in claims], [claim.token for claim in claims]
+def _keys(claims: Sequence[Claim]) -> tuple[str, str]:
+    return _array(claim.job_id.hex for claim in claims), _array(claim.token.hex for claim in claims)
+
+
+def _array(elements: Iterable[str]) -> str:
+    # As PostgreSQL reads it: to write a list as an array takes psycopg some five microseconds for each element.
+    return f"{{{','.join(elements)}}}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", r"\\").replace('"', r"\"") + '"'
