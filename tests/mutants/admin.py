@@ -124,4 +124,12 @@ MUTANTS = (
         "frame[0]",
         ("tests/unit/jobs/test_traceback_text.py::test_our_frames_are_left_out_and_theirs_stay",),
     ),
+    Mutant(
+        "charts count every company's jobs",
+        BY_COMPANY,
+        "turno/web/admin/charts.py",
+        "            companies=visit.companies,\n            lines=LINES,",
+        "            lines=LINES,",
+        (f"{FOREIGN}[/admin/charts?by=tenant]",),
+    ),
 )

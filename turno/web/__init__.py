@@ -15,6 +15,7 @@ from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.web.admin.audit_list import audit_list
+from turno.web.admin.charts import charts
 from turno.web.admin.failures import failures
 from turno.web.admin.job_life import job_life
 from turno.web.admin.overview import overview
@@ -75,7 +76,7 @@ ROUTES = (
     docs,
 )
 PAGES = (home, job_page, commands, notification_pages)
-OPERATOR_PAGES = (overview, tenant_list, queue_list, worker_list, failures, job_life, audit_list)
+OPERATOR_PAGES = (overview, tenant_list, queue_list, worker_list, failures, charts, job_life, audit_list)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 

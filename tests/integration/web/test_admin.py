@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from tests.api import Service
 
-SCREENS = ("/admin", "/admin/tenants", "/admin/queues", "/admin/workers", "/admin/failures", "/admin/audit")
-NAMES_TENANTS = tuple(screen for screen in SCREENS if screen != "/admin/queues")
+SCREENS = ("/admin", "/admin/tenants", "/admin/queues", "/admin/workers", "/admin/failures", "/admin/charts",
+           "/admin/charts?by=tenant", "/admin/audit")  # fmt: skip
+NAMES_TENANTS = tuple(screen for screen in SCREENS if screen not in ("/admin/queues", "/admin/charts"))
 TICKET = """
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
 SELECT gen_random_uuid(), id, %s, %s, 1, 1, now() - interval '10 minutes', 'ready', 'pool'

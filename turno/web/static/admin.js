@@ -85,9 +85,10 @@ const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map(two)
 function times() {
   for (const time of document.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
-    time.title = `${at.getDate()} ${words.months[at.getMonth()]} ${at.getFullYear()} ${clock(at)}`;
+    if (time.closest(".scrolls")) time.textContent = clock(at).slice(0, 5);
+    else time.title = `${at.getDate()} ${words.months[at.getMonth()]} ${at.getFullYear()} ${clock(at)}`;
     const beside = time.parentElement.querySelector(".exact");
-    if (beside) beside.textContent = time.title;
+    if (beside && time.title) beside.textContent = time.title;
   }
 }
 

@@ -1,0 +1,107 @@
+"""GET /admin/charts: throughput, waits and failures over the last hours, by type or tenant."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from flask import Response, request
+
+from turno.store.operator import audit, over_time
+from turno.store.operator.over_time import Point
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
+from turno.web.http.query import LONGEST_TEXT, read_query
+from turno.web.pages.drawing import draw
+from turno.web.services import services
+
+charts = OperatorPages("operator_charts", __name__)
+
+Window = Literal["1h", "6h", "24h"]
+# Each window is drawn as sixty points.
+STEPS: dict[Window, timedelta] = {
+    "1h": timedelta(minutes=1), "6h": timedelta(minutes=6), "24h": timedelta(minutes=24)
+}  # fmt: skip
+POINTS = 60
+LINES = 6
+MARKS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartsQuery:
+    """Which jobs are drawn, for how long, and what each row of charts stands for; a form sends empty ones, too."""
+
+    window: Window = "1h"
+    by: over_time.By = ""
+    type: str = ""
+    tenant: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row of charts: the same moments in each, with 0 where nothing ended and None where nothing waited."""
+
+    name: str
+    points: Sequence[dict[str, Any]]
+
+    @property
+    def now(self) -> dict[str, Any]:
+        """The last step that is over: the present one is not whole yet."""
+        return self.points[-2]
+
+
+@charts.screen("/admin/charts")
+def index(visit: OperatorVisit) -> Response:
+    """Draw the last hours."""
+    asked = read_query(request.args, ChartsQuery, others_ignored=True)
+    job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))
+    step = STEPS[asked.window]
+    with as_operator() as operator:
+        points = over_time.over_time(
+            operator,
+            window=step * (POINTS - 1),
+            step=step,
+            by=asked.by,
+            tenant=tenant,
+            job_type=job_type,
+            companies=visit.companies,
+            lines=LINES,
+        )
+        since = services().clock() - step * POINTS
+        changes = audit.list_audit(operator, companies=visit.companies, since=since, limit=MARKS)
+    return draw(
+        "turno/admin/charts.html",
+        visit=visit,
+        asked=asked,
+        lines=_lines(points, step),
+        minutes=int(step.total_seconds() // 60),
+        marks=[one for one in changes if one["action"] in ("setting", "tenant set", "type set", "worker")],
+    )
+
+
+def _lines(points: Sequence[Point], step: timedelta) -> list[Line]:
+    """Return the points of each line, the one with most ended jobs first."""
+    ended: dict[str, int] = {}
+    found = {(point.line, point.at): point for point in points}
+    for point in points:
+        ended[point.line] = ended.get(point.line, 0) + point.ended
+    moments = _moments(step)
+    names = sorted(ended, key=lambda name: (-ended[name], name)) or [""]
+    return [Line(name=name, points=[_drawn(at, found.get((name, at)), step) for at in moments]) for name in names]
+
+
+def _moments(step: timedelta) -> list[datetime]:
+    now = services().clock().astimezone(UTC)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    last = epoch + (now - epoch) // step * step
+    return [last - step * back for back in range(POINTS - 1, -1, -1)]
+
+
+def _drawn(at: datetime, point: Point | None, step: timedelta) -> dict[str, Any]:
+    minutes = step.total_seconds() / 60
+    return {
+        "at": at,
+        "done": round((point.completed if point else 0) / minutes, 1),
+        "failed": round((point.failed if point else 0) / minutes, 1),
+        "p50": point.wait_p50_ms if point else None,
+        "p95": point.wait_p95_ms if point else None,
+    }
