@@ -1,0 +1,186 @@
+"""The operator's pages in a real browser: fit for everybody, by keyboard, live, and quiet while nobody looks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_screens import LOOKS, assert_fit_for_everybody
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from playwright.sync_api import Page, Request
+
+    from tests.site import Site
+
+FILL = """
+INSERT INTO turno.workers (backend, host, pid, types, versions, alive_at) VALUES
+    ('pool', 'app-1.a-rather-long-name-of-a-host.example.com', 4711, '{batch_invoicing}', '{1}',
+     now() + interval '1 day'),
+    ('pool', 'app-2.example', 813, '{batch_invoicing}', '{1}', now() - interval '3 minutes');
+INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
+SELECT gen_random_uuid(), id, 'q' || n % 7, 'a_type_with_quite_a_long_name_' || n % 5, 1, 1,
+       now() - interval '9 minutes', 'ready', 'pool' FROM turno.tenants, generate_series(1, 1000) n;
+INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, at)
+SELECT id, 'batch_invoicing', CASE WHEN n % 9 = 0 THEN 'failed' ELSE 'completed' END, n, n, now() - n * interval '0.3 s'
+FROM turno.tenants, generate_series(1, 10000) n;
+INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)
+SELECT turno.uuid_v7(), 1 + n % 3, 'batch_invoicing', 'OperationalError: connection to server number ' || n % 60
+       || ' failed, and this goes on for some more words', now() - n * interval '1 s' FROM generate_series(1, 10000) n;
+UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0003'
+"""
+
+
+def at(site: Site, path: str) -> str:
+    return f"{site.url}/admin{path}"
+
+
+@pytest.fixture(scope="module")
+def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
+    """Ten thousand of everything, a lost worker, a paused tenant, and a batch of which one order failed."""
+    world = module_site.world
+    world.forget()
+    job = world.enqueue({"order_ids": [10248, 1]})
+    world.start_worker(job).wait(60)
+    for statement in FILL.replace("%", "%%").split(";\n"):
+        world.rows(statement)
+    yield module_site, job
+    world.forget()
+    world.rows("UPDATE turno.tenants SET paused_at = NULL, weight = 1")
+
+
+SCREENS = {
+    "the overview": "",
+    "tenants": "/tenants",
+    "no tenant": "/tenants?q=nobody",
+    "a tenant": "/tenants/suc0003",
+    "queues": "/queues",
+    "workers": "/workers",
+    "dead letters": "/failures",
+    "a look at a replay": "/failures/retry?since=1h",
+    "charts": "/charts?by=type",
+    "the audit": "/audit",
+}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_every_screen_of_the_operator_is_fit_for_everybody(busy: tuple[Site, UUID], look: dict[str, Any]) -> None:
+    site, job = busy
+    with site.visitor("eva", operator=True, **look) as page:
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda told: errors.append(told.text) if told.type == "error" else None)
+        for name, path in (SCREENS | {"a job": f"/jobs/suc0001/{job}"}).items():
+            page.goto(at(site, path))
+            expect(page.locator("#show-keys")).to_be_visible()
+            assert_fit_for_everybody(page, name)
+        assert errors == []
+
+
+def test_the_first_view_weighs_little_and_every_number_is_there_without_a_script(busy: tuple[Site, UUID]) -> None:
+    site, _ = busy
+    with site.visitor("eva", operator=True) as page:
+        fresh = site.browser.new_context(locale="en-US", storage_state=page.context.storage_state())
+        for path, most in (("", 100_000), ("/charts", 120_000)):
+            first = fresh.new_page()
+            first.goto(at(site, path))
+            weight = "performance.getEntries().reduce((sum, one) => sum + (one.transferSize ?? 0), 0)"
+            assert first.evaluate(weight) < most
+            first.close()
+        fresh.close()
+        plain = site.browser.new_context(java_script_enabled=False, storage_state=page.context.storage_state())
+        drawn = plain.new_page()
+        drawn.goto(at(site, "/charts"))
+        assert drawn.locator("figure.chart").count() == 3
+        assert drawn.locator("figure.chart tbody tr").count() == 180
+        drawn.goto(at(site, ""))
+        assert "3,000" in drawn.locator("#counts").inner_text()
+        plain.close()
+
+
+def test_a_chart_is_drawn_from_its_table_and_tells_what_is_under_the_pointer(busy: tuple[Site, UUID]) -> None:
+    site, _ = busy
+    with site.visitor("eva", operator=True) as page:
+        page.goto(at(site, "/charts"))
+        expect(page.locator("figure.chart canvas")).to_have_count(3)
+        figure = page.locator("figure.chart").first
+        now = figure.locator("b").inner_text()
+        assert re.fullmatch(r"[\d.,]+", now)
+        figure.locator(".u-over").hover()
+        expect(figure.locator("b")).to_contain_text("·")
+        page.mouse.move(1, 1)
+        expect(figure.locator("b")).to_have_text(now)
+
+
+def test_a_row_is_found_and_opened_by_keyboard(busy: tuple[Site, UUID]) -> None:
+    site, _ = busy
+    with site.visitor("eva", operator=True) as page:
+        page.goto(at(site, "/tenants"))
+        page.keyboard.press("/")
+        expect(page.locator("#q")).to_be_focused()
+        page.keyboard.type("suc0002")
+        page.keyboard.press("Enter")
+        expect(page.locator("#tenants tbody tr")).to_have_count(1)
+        page.locator("#main").focus()
+        page.keyboard.press("j")
+        expect(page.locator("#tenant-suc0002")).to_be_focused()
+        page.keyboard.press("x")
+        page.wait_for_url("**/admin/tenants/suc0002")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def test_it_is_up_to_date_while_somebody_looks_and_asks_nothing_while_nobody_does(busy: tuple[Site, UUID]) -> None:
+    site, _ = busy
+    with site.visitor("eva", operator=True) as page:
+        page.clock.install()
+        page.goto(at(site, ""))
+        site.world.rows("UPDATE turno.tenants SET weight = 42 WHERE slug = 'suc0001'")
+        page.locator("#others summary").click()
+        page.locator("#tenant-suc0001 a").focus()
+        page.clock.run_for(6_000)
+        expect(page.locator("#tenant-suc0001")).to_contain_text("42")
+        expect(page.locator("#link")).to_contain_text("Live, as of")
+        expect(page.locator("#tenant-suc0001 a")).to_be_focused()
+        expect(page.locator("#others")).to_have_attribute("open", "")
+        asked: list[str] = []
+
+        def note(request: Request) -> None:
+            asked.append(request.url)
+
+        hide(page, hidden=True)
+        page.on("request", note)
+        page.clock.run_for(60_000)
+        assert asked == []
+        hide(page, hidden=False)
+        expect(page.locator("#link")).to_contain_text("Live, as of")
+        page.wait_for_function("() => true")
+        assert asked, "who looks again sees what there is now"
+
+
+def hide(page: Page, *, hidden: bool) -> None:
+    page.evaluate(
+        """(hidden) => {
+            Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+def test_a_tenant_is_paused_and_resumed_by_a_press(busy: tuple[Site, UUID]) -> None:
+    site, _ = busy
+    with site.visitor("eva", operator=True) as page:
+        page.goto(at(site, "/tenants/suc0002"))
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator("#notice")).to_have_text("Set. It counts from now on.")
+        expect(page.locator("#tenant")).to_contain_text("Paused")
+        page.get_by_role("button", name="Resume").click()
+        expect(page.locator("#tenant")).not_to_contain_text("Paused")
+        page.goto(at(site, "/audit"))
+        expect(page.locator("#audit tbody tr").first).to_contain_text("suc0002")
