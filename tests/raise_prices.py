@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from turno.errors import InvalidPayload, UserError
-from turno.jobs.handler import JobContext, JobHandler
-from turno.jobs.retry import RetryPolicy
+from turno import InvalidPayload, JobContext, JobHandler, RetryPolicy, UserError
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,16 @@ when it is asked for: a worker pays for nothing that it skips.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from turno.errors import InvalidPayload, NotEnqueued, NotIssued, PermanentFailure, TurnoError, UnknownJobType
-    from turno.jobs.effect import Absent, Done, Effect, Finding
+    from turno.errors import (
+        InvalidPayload,
+        NotEnqueued,
+        NotIssued,
+        PermanentFailure,
+        TurnoError,
+        UnknownJobType,
+        UserError,
+    )
+    from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
     from turno.jobs.enqueue_options import Enqueued
     from turno.jobs.handler import JobContext, JobHandler
     from turno.jobs.outcome import Cancel, Reschedule
@@ -26,10 +34,12 @@ _PLACES = {
     "PermanentFailure": "turno.errors",
     "TurnoError": "turno.errors",
     "UnknownJobType": "turno.errors",
+    "UserError": "turno.errors",
     "Absent": "turno.jobs.effect",
     "Done": "turno.jobs.effect",
     "Effect": "turno.jobs.effect",
     "Finding": "turno.jobs.effect",
+    "Unknown": "turno.jobs.effect",
     "Enqueued": "turno.jobs.enqueue_options",
     "JobContext": "turno.jobs.handler",
     "JobHandler": "turno.jobs.handler",
@@ -64,7 +74,9 @@ __all__ = [
     "RetryPolicy",
     "Turno",
     "TurnoError",
+    "Unknown",
     "UnknownJobType",
+    "UserError",
     "enqueue",
     "enqueue_many",
 ]

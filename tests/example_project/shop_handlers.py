@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from turno.errors import InvalidPayload
-from turno.jobs.handler import JobContext, JobHandler
-from turno.jobs.outcome import Reschedule
-from turno.jobs.registry import Registry
+from turno import InvalidPayload, JobContext, JobHandler, Registry, Reschedule
 
 
 @dataclass(frozen=True, slots=True)
