@@ -118,6 +118,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.identity",
         "psycopg",
     },
+    "turno.alerts": {"turno.alerts", "turno.store.operator", "psycopg"},
     "turno.maintenance": {
         "turno.errors",
         "turno.jobs",

@@ -32,6 +32,16 @@ def _is_network(text: str) -> bool:
     return False
 
 
+def _is_zone(text: str) -> bool:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a spawned worker never asks
+
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
 PLACE = Form(
     re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*").fullmatch, "package.module:name, such as shop.jobs:HANDLERS"
 )
@@ -43,6 +53,15 @@ ADDRESS = Form(
     re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[\w.~-]+)*", re.ASCII).fullmatch,
     "an address such as https://turno.example or https://erp.example/jobs, without a slash at its end",
 )
+RECEIVER = Form(re.compile(r"https?://[^/\s]+(/\S*)?").fullmatch, "an address such as https://hooks.example/turno")
+MAIL_SERVER = Form(
+    re.compile(r"smtp(s|\+starttls)?://([^@\s/]+@)?[^@\s/:]+(:[0-9]{1,5})?/?").fullmatch,
+    "an address such as smtp+starttls://user:password@mail.example:587",
+)
+HOURS = Form(
+    re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]").fullmatch, "hours such as 22:00-07:00"
+)
+ZONE = Form(_is_zone, "a time zone such as America/Argentina/Buenos_Aires")
 NETWORK = Form(_is_network, "addresses or networks by comma, such as 10.0.0.5,10.1.0.0/16")
 
 
@@ -177,6 +196,28 @@ class Settings:
     allowed_origins: tuple[str, ...] = _setting(
         (), "origins whose pages may use the API with a token, by comma: https://erp.example", form=ORIGIN
     )
+    alert_webhook_url: str = _setting("", "address that alerts are posted to as JSON", form=RECEIVER, secret=True)
+    alert_slack_url: str = _setting("", "address of a Slack incoming webhook", form=RECEIVER, secret=True)
+    alert_smtp_url: str = _setting(
+        "",
+        "mail server for alerts: smtp, smtps or smtp+starttls://USER:PASSWORD@HOST:PORT",
+        form=MAIL_SERVER,
+        secret=True,
+    )
+    alert_email_from: str = _setting("", "who alerts come from, by e-mail")
+    alert_email_to: tuple[str, ...] = _setting((), "who gets alerts by e-mail, by comma")
+    alert_failure_percent: float = _setting(
+        10.0,
+        "failed jobs in a hundred of a tenant and type, over an hour, from which on there is an alert",
+        within=(0, 100),
+    )
+    alert_repeat_hours: float = _setting(
+        4.0, "after how many hours an alert that lasts is sent again", within=(0.1, 720)
+    )
+    alert_quiet_hours: str = _setting(
+        "", "hours in which alerts wait, such as 22:00-07:00; the log is told at once", form=HOURS
+    )
+    alert_time_zone: str = _setting("UTC", "time zone of ALERT_QUIET_HOURS", form=ZONE)
     metrics_token: str = _setting(
         "", "token that /metrics takes from a monitoring system; without it only an operator's", secret=True
     )
@@ -236,6 +277,8 @@ class Settings:
             problems.append("POOL_MIN_CHILDREN must not be larger than POOL_MAX_CHILDREN")
         if any(name.lower() == "none" for name in self.jwt_algorithms):
             problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
+        if self.alert_smtp_url and not (self.alert_email_from and self.alert_email_to):
+            problems.append("ALERT_SMTP_URL needs ALERT_EMAIL_FROM and ALERT_EMAIL_TO: from whom, and to whom")
         if self.demo_token and not self.web_bind.startswith(LOOPBACK):
             problems.append("DEMO_TOKEN lets anybody in, so WEB_BIND must be a loopback address such as 127.0.0.1:8080")
         if self.demo_token and self.public_url.startswith("https:"):

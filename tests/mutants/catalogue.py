@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.mutants import (
     admin,
     adoption,
+    alerting,
     batches,
     broker,
     counting,
@@ -58,6 +59,7 @@ MUTANTS = (
     *streams.MUTANTS,
     *broker.MUTANTS,
     *counting.MUTANTS,
+    *alerting.MUTANTS,
     *serving.MUTANTS,
     *launched_workers.MUTANTS,
     *steering.MUTANTS,

@@ -121,3 +121,12 @@ def test_every_setting_named_exists(page: Path) -> None:
     known = {name.upper() for name in Settings.__dataclass_fields__} | OTHER_NAMES
     named = {name for code in code_in(page) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", code)}
     assert named - known == set()
+
+
+def test_every_alert_stands_in_the_documentation() -> None:
+    told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8").partition("## Alerts")[2]
+    named = set(re.findall(r"^\| `([a-z ]+)` \|", told, re.MULTILINE))
+    source = (ROOT / "turno" / "store" / "operator" / "troubles.py").read_text(encoding="utf-8")
+    kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait"}
+    kinds |= set(re.findall(r'yield Trouble\(\s*[^()]*?"([a-z]+(?: [a-z]+)?)", (?:values|\{)', source))
+    assert named == kinds

@@ -25,7 +25,7 @@ from turno.queues.rabbitmq.receiver import Receiver
 from turno.queues.rabbitmq.relay import Relay
 from turno.queues.rabbitmq.topology import TopologyDiffers, TopologyMissing, prepare
 from turno.wiring.shared import engine_link
-from turno.without_secrets import CONSUMERS_NEED, seal
+from turno.without_secrets import BROKER_NEEDS, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     channel = socket.socket(fileno=int(arguments[0]))
-    seal(*CONSUMERS_NEED)
+    seal(*BROKER_NEEDS)
     return run_plainly(lambda: receive_and_relay(read_settings(), channel))
 
 

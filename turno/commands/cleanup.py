@@ -9,7 +9,7 @@ import click
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
-from turno.without_secrets import WORKERS_NEED, seal
+from turno.without_secrets import RESIDENTS_NEED, seal
 
 
 @click.command()
@@ -22,14 +22,18 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     """
     # Cron mails what is written: a warning is worth a mail, a line of counts is the table below.
     log_to_stderr("WARNING")
-    seal(*WORKERS_NEED)
-    from turno.wiring.shared import maintenance  # noqa: PLC0415 - not twice, if it must begin anew
+    seal(*RESIDENTS_NEED)
+    from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - not twice, if it must begin anew
+    from turno.wiring.shared import maintenance  # noqa: PLC0415
 
-    passes = maintenance(read_settings(), dry_run=dry_run)
+    settings = read_settings()
+    passes = maintenance(settings, dry_run=dry_run)
     try:
         counts = passes.run_once()
     finally:
         passes.close()
+    if not dry_run:
+        run_alerts(settings)
     if json_wanted:
         click.echo(json.dumps(counts))
     else:

@@ -25,6 +25,7 @@ COMMANDS = {
     "new-handler": Entry("turno.commands.new_handler:new_handler", "Write a handler and its test."),
     "doctor": Entry("turno.commands.doctor:doctor", "Find what is to be mended, and say how."),
     "status": Entry("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
+    "alerts": Entry("turno.commands.alerts:alerts", "Show which alerts are raised, and try whether they arrive."),
     "serve": Entry("turno.commands.serve:serve", "Serve HTTP."),
     "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then leave."),
     "pool": Entry("turno.commands.pool:pool", "Stay and run what waits, with resident children."),

@@ -10,7 +10,7 @@ import click
 from turno.commands.alive_check import assert_alive
 from turno.environment import read_settings
 from turno.logs import log_to_stderr
-from turno.without_secrets import WORKERS_NEED, seal
+from turno.without_secrets import RESIDENTS_NEED, seal
 
 
 @click.command()
@@ -23,8 +23,9 @@ def maintain(*, check: bool) -> None:
     if check:
         assert_alive(read_settings())
         return
-    seal(*WORKERS_NEED)
+    seal(*RESIDENTS_NEED)
     from turno.maintenance.schedule import SWEEP  # noqa: PLC0415 - a probe loads no driver
+    from turno.wiring.alerts import run_alerts  # noqa: PLC0415
     from turno.wiring.shared import liveness, maintenance  # noqa: PLC0415
 
     settings = read_settings()
@@ -38,6 +39,7 @@ def maintain(*, check: bool) -> None:
         while True:
             if monotonic() >= round_due:
                 passes.run_leased()
+                run_alerts(settings)
                 round_due = monotonic() + SWEEP.total_seconds()
             signs.ready()
             if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:

@@ -10,7 +10,7 @@ from turno.commands.alive_check import assert_alive
 from turno.environment import public_settings, read_settings
 from turno.errors import InvalidSettings
 from turno.logs import log_to_stderr
-from turno.without_secrets import WORKERS_NEED, seal
+from turno.without_secrets import RESIDENTS_NEED, seal
 from turno.worker.timings import PoolSize
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run_resident(
     fewest: int | None,
     most: int | None,
     check: bool,
-    needs: Sequence[str] = WORKERS_NEED,
+    needs: Sequence[str] = RESIDENTS_NEED,
 ) -> None:
     """Run a worker until it is stopped; with `check` only say whether one is alive.
 

@@ -30,7 +30,7 @@ from turno.tenancy.identity.session import open_session, unlocked
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import ROOT, liveness, maintenance, secrets_named, supervisor_link, without_secrets
-from turno.without_secrets import CONSUMERS_NEED
+from turno.without_secrets import BROKER_NEEDS
 from turno.worker.fork_server import ForkServer
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.sources.broker import BrokerSource
@@ -161,7 +161,7 @@ def _unlock(settings: Settings, engine: EngineLink, registry: Registry) -> Calla
 
 def _launch_broker_process(settings: Settings, descriptor: int) -> subprocess.Popen[bytes]:
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    with handed_over(secrets_named(settings, CONSUMERS_NEED)) as (secrets, inherited):
+    with handed_over(secrets_named(settings, BROKER_NEEDS)) as (secrets, inherited):
         return subprocess.Popen(
             [sys.executable, "-m", "turno.commands.broker_process", str(descriptor)],
             env={**without_secrets(os.environ), "PYTHONPATH": path, "TURNO_DOTENV": "read", **secrets},
@@ -176,6 +176,11 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
         passes = maintenance(settings, registry=registry)
         passes.run_leased(steady=steady)
         passes.close()
+        # One that a request launched has the web's secrets, and knows nobody to send alerts to.
+        if steady:
+            from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - a worker that is launched for a job never asks
+
+            run_alerts(settings)
 
     return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
 

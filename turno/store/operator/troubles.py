@@ -12,6 +12,9 @@ from turno.jobs.lacking import lacking
 UNSERVED_FOR = timedelta(minutes=1)
 LONG_WAIT = timedelta(minutes=5)
 RECENT = timedelta(hours=1)
+OLD_SNAPSHOT = timedelta(minutes=30)
+OLDEST_TRANSACTIONS = 'psql -c "SELECT pid, usename, xact_start FROM pg_stat_activity ORDER BY xact_start LIMIT 3"'
+MANY_DEAD_LETTERS = 100  # of one tenant and type
 
 
 class Trouble(NamedTuple):
@@ -43,6 +46,8 @@ def troubles(
             *_long_waits(cursor),
             *_failures(cursor),
             *_parked(cursor),
+            *_dead_letters(cursor),
+            *_old_snapshot(cursor),
         ]
         if companies is None:
             return found
@@ -146,3 +151,33 @@ def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         what = f"{tenant.jobs} jobs of {tenant.slug} wait until a person says whether an outside effect happened"
         command = f"turno jobs list --tenant {tenant.slug} --needs-review"
         yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)
+
+
+def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    cursor.execute(
+        """
+        SELECT tenant, type, count(*) AS jobs, min(died_at) AS since FROM failed_jobs WHERE closed_as IS NULL
+        GROUP BY tenant, type HAVING count(*) >= %s ORDER BY jobs DESC, tenant, type
+        """,
+        (MANY_DEAD_LETTERS,),
+    )
+    for one in cursor:
+        what = f"{one.jobs} dead letters {one.type} of {one.tenant} were neither replayed nor discarded"
+        values = {"type": one.type, "tenant": one.tenant, "n": one.jobs}
+        command = f"turno jobs list --tenant {one.tenant} --status failed --type {one.type}"
+        yield Trouble(what, one.since, command, "dead letters", values, one.tenant)
+
+
+def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    # Other logins' transactions are seen by members of pg_read_all_stats alone.
+    cursor.execute(
+        """
+        SELECT min(xact_start) AS since FROM pg_stat_activity
+        WHERE datname = current_database() AND xact_start < clock_timestamp() - %s::interval
+        """,
+        (OLD_SNAPSHOT,),
+    )
+    for one in cursor:
+        if one.since is not None:
+            what = "a transaction has been open for very long, so that no dead row can be removed"
+            yield Trouble(what, one.since, OLDEST_TRANSACTIONS, "old snapshot", {})

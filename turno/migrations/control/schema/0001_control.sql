@@ -248,6 +248,37 @@ CREATE TABLE counted_jobs (
 );
 CREATE INDEX counted_jobs_by_time ON counted_jobs (at);
 
+-- The alerts that are raised: one row each while what is wrong lasts.
+CREATE TABLE alert_states (
+    key       text PRIMARY KEY,
+    kind      text NOT NULL,
+    tenant    text,
+    sentence  text NOT NULL,
+    command   text NOT NULL,
+    raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    seen_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    told_at   timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- What each receiver has still to be told; a row goes when its receiver has taken it.
+CREATE TABLE alert_messages (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    receiver text NOT NULL,
+    event    text NOT NULL CHECK (event IN ('raised', 'repeated', 'recovered')),
+    kind     text NOT NULL,
+    tenant   text,
+    sentence text NOT NULL,
+    command  text NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Receivers that did not take what they were sent, and when they are tried again.
+CREATE TABLE alert_receivers (
+    receiver text PRIMARY KEY,
+    tries    integer NOT NULL,
+    next_at  timestamptz NOT NULL
+);
+
 -- Outcomes with a lower id were counted, but for those of a transaction that was open for very long: they are found by
 -- the count that begins at the lowest. Whoever counts locks the row.
 CREATE TABLE outcomes_counted (

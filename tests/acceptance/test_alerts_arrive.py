@@ -1,0 +1,73 @@
+"""A failure provoked in one tenant reaches people by mail and webhook of a real worker, for that tenant alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from tests.alert_receivers import hook, mail_server
+from tests.misbehaving_handlers import Odd
+from turno.commands.main import main
+from turno.servers.wait import wait_until
+
+if TYPE_CHECKING:
+    import pytest
+
+    from tests.installation import ExampleInstallation
+
+
+def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallation) -> None:
+    world.odd = True
+    world.backend = "pool"
+    world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
+    world.enqueue({"how": "permanent"}, handler=Odd, tenant=world.other)
+    with hook() as webhook, mail_server() as mail:
+        world.start_pool(
+            ALERT_WEBHOOK_URL=webhook.url,
+            ALERT_SMTP_URL=mail.url,
+            ALERT_EMAIL_FROM="turno@shop.example",
+            ALERT_EMAIL_TO="ops@shop.example",
+        )
+        assert wait_until(lambda: bool(webhook.taken and mail.mails), within=60)
+        world.stop_workers()
+        told = [event for body in webhook.taken for event in body["events"]]
+        assert [(event["event"], event["kind"], event["tenant"]) for event in told] == [
+            ("raised", "failures", world.other.slug)
+        ]
+        (one,) = mail.mails
+        assert f"jobs odd of {world.other.slug}" in one["Subject"]
+        assert world.one.slug not in one.get_content()
+
+
+def test_the_commands_list_what_is_raised_and_try_who_is_told(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("turno.commands.alerts.seal", lambda *_: None)
+    runner = CliRunner()
+    assert runner.invoke(main, ["alerts", "list"]).output == "no alert is raised\n"
+    assert "only the log is told" in runner.invoke(main, ["alerts", "test"]).output
+    with hook() as webhook:
+        monkeypatch.setenv("ALERT_WEBHOOK_URL", webhook.url)
+        monkeypatch.setenv("ALERT_SLACK_URL", webhook.url)
+        webhook.status = 500
+        done = runner.invoke(main, ["alerts", "test"])
+        assert (done.exit_code, done.output.splitlines()[1:]) == (
+            1,
+            ["slack: HTTPError: HTTP Error 500: Internal Server Error",
+             "webhook: HTTPError: HTTP Error 500: Internal Server Error"],
+        )  # fmt: skip
+        webhook.status = 200
+        done = runner.invoke(main, ["alerts", "test"])
+        assert (done.exit_code, done.output) == (0, "log: sent\nslack: sent\nwebhook: sent\n")
+    world.rows(
+        "INSERT INTO turno.alert_states (key, kind, sentence, command) VALUES ('k', 'x', 'it fails', 'turno doctor');"
+        "INSERT INTO turno.alert_messages (receiver, event, kind, sentence, command)"
+        " VALUES ('email', 'raised', 'x', 'it fails', 'turno doctor')"
+    )
+    shown = runner.invoke(main, ["alerts", "list"]).output
+    assert "it fails" in shown
+    assert "1 messages wait for email after 0 tries" in shown
+    assert '"pending"' in runner.invoke(main, ["alerts", "list", "--json"]).output

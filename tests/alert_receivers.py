@@ -1,0 +1,91 @@
+"""Real servers that alerts are delivered to: one of SMTP, one of HTTP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+from aiosmtpd.controller import Controller
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from email.message import EmailMessage
+
+    from aiosmtpd.smtp import SMTP, Envelope, Session
+
+
+@dataclass
+class Hook:
+    """An HTTP server; `status` is what it answers, and while `silent` is not set it answers nothing."""
+
+    url: str = ""
+    status: int = 200
+    silent: threading.Event = field(default_factory=threading.Event)
+    tries: int = 0
+    taken: list[dict[str, Any]] = field(default_factory=list)
+
+
+@contextmanager
+def hook() -> Iterator[Hook]:
+    place = Hook()
+    place.silent.set()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            place.tries += 1
+            place.silent.wait(30)
+            if place.status < 300:
+                place.taken.append(body)
+            self.send_response(place.status)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    place.url = f"http://127.0.0.1:{server.server_port}/alerts?key=secret"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield place
+    finally:
+        place.silent.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
+class MailServer:
+    """An SMTP server, and the mails that it took."""
+
+    url: str = ""
+    mails: list[EmailMessage] = field(default_factory=list)
+
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's
+        content = envelope.content
+        assert isinstance(content, bytes)
+        self.mails.append(message_from_bytes(content, policy=policy.default))
+        return "250 OK"
+
+
+@contextmanager
+def mail_server() -> Iterator[MailServer]:
+    place = MailServer()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(place, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        place.url = f"smtp://127.0.0.1:{port}"
+        yield place
+    finally:
+        controller.stop()

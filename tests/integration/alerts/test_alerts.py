@@ -1,0 +1,268 @@
+"""An alert is raised for whom it concerns, is told once to each receiver, again while it lasts, and when it is over."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import contextmanager
+from datetime import UTC, datetime, time, timedelta
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.alert_receivers import hook, mail_server
+from turno.alerts.quiet_hours import QuietHours
+from turno.alerts.receivers import Email, Log, Webhook, generic, slack
+from turno.alerts.rounds import Alerts, Terms
+from turno.store.operator import alert_states
+from turno.tenancy.identity.session import service_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import psycopg
+
+    from tests.alert_receivers import Hook, MailServer
+    from tests.installation import ExampleInstallation
+    from turno.alerts.receivers import Receiver
+    from turno.tenancy.identity.tenant import Tenant
+
+AT_ONCE = (timedelta(0),)
+
+
+@pytest.fixture(autouse=True)
+def maintained(world: ExampleInstallation) -> None:
+    world.rows(
+        "INSERT INTO turno.leases (name, holder, until) VALUES ('steady sweeps', 'x', now() + interval '1 hour')"
+        " ON CONFLICT (name) DO UPDATE SET until = excluded.until"
+    )
+
+
+@pytest.fixture
+def webhook() -> Iterator[Hook]:
+    with hook() as place:
+        yield place
+
+
+@pytest.fixture
+def mail() -> Iterator[MailServer]:
+    with mail_server() as place:
+        yield place
+
+
+def alerts(world: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ONCE, **terms: Any) -> Alerts:
+    @contextmanager
+    def connect() -> Iterator[psycopg.Connection[Any]]:
+        with service_session(world.logins, world.logins.operator, application="test") as operator:
+            yield operator
+
+    given: dict[str, Any] = {"dead_after": timedelta(seconds=30), "failure_percent": 10.0, "repeat": timedelta(hours=4)}
+    return Alerts(connect=connect, receivers=receivers, terms=Terms(**given | terms), pauses=pauses)
+
+
+def fail(world: ExampleInstallation, tenant: Tenant, job_type: str = "import", *, many: int = 1, well: int = 0) -> None:
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT %s, %s, CASE WHEN n <= %s THEN 'failed' ELSE 'completed' END, 1, 1 FROM generate_series(1, %s) AS n",
+        tenant.id, job_type, many, many + well,
+    )  # fmt: skip
+
+
+def recover(world: ExampleInstallation, minutes: int = 3) -> None:
+    world.rows("DELETE FROM turno.outcomes")
+    world.rows("UPDATE turno.alert_states SET seen_at = seen_at - %s", timedelta(minutes=minutes))
+
+
+def events(place: Hook) -> list[tuple[str, str]]:
+    return [(one["event"], one["tenant"]) for body in place.taken for one in body["events"]]
+
+
+def test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone(
+    world: ExampleInstallation, webhook: Hook, mail: MailServer
+) -> None:
+    told = alerts(world, Webhook(webhook.url, generic), Email(mail.url, "turno@shop.example", ["ops@shop.example"]))
+    told.run_round()
+    assert (webhook.taken, mail.mails) == ([], [])
+    fail(world, world.other)
+    for _ in range(3):
+        told.run_round()
+    assert events(webhook) == [("raised", world.other.slug)]
+    (one,) = mail.mails
+    assert (
+        one["Subject"].strip() == f"Turno: 1 of 1 jobs import of {world.other.slug} that ended in the last hour failed"
+    )
+    assert one["To"] == "ops@shop.example"
+    assert f"run `turno jobs list --tenant {world.other.slug}" in one.get_content()
+    assert world.one.slug not in str(one)
+
+
+def test_slack_gets_a_text(world: ExampleInstallation, webhook: Hook) -> None:
+    fail(world, world.one)
+    alerts(world, Webhook(webhook.url, slack, name="slack")).run_round()
+    (body,) = webhook.taken
+    assert body["text"].startswith(f"*Turno: 1 of 1 jobs import of {world.one.slug}")
+
+
+def test_who_recovers_is_told_once_and_may_fall_ill_again(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    fail(world, world.one)
+    told.run_round()
+    recover(world)
+    for _ in range(2):
+        told.run_round()
+    fail(world, world.one)
+    told.run_round()
+    assert [event for event, _ in events(webhook)] == ["raised", "recovered", "raised"]
+
+
+def test_what_is_gone_for_a_moment_has_not_recovered(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    for _ in range(3):
+        fail(world, world.one)
+        told.run_round()
+        recover(world, minutes=1)
+        told.run_round()
+    assert [event for event, _ in events(webhook)] == ["raised"]
+
+
+def test_what_lasts_is_told_again_after_the_period(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    fail(world, world.one)
+    told.run_round()
+    world.rows("UPDATE turno.alert_states SET told_at = told_at - interval '4 hours'")
+    for _ in range(2):
+        told.run_round()
+    assert [event for event, _ in events(webhook)] == ["raised", "repeated"]
+
+
+def test_what_is_counted_differently_is_the_same_alert(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    for _ in range(2):
+        fail(world, world.one, many=2, well=1)
+        told.run_round()
+    assert events(webhook) == [("raised", world.one.slug)]
+
+
+def test_few_failures_among_many_ends_are_no_alert(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    fail(world, world.one, many=1, well=10)
+    told.run_round()
+    assert webhook.taken == []
+    fail(world, world.one, many=1)
+    told.run_round()
+    assert events(webhook) == [("raised", world.one.slug)]
+
+
+def test_ten_thousand_failures_of_many_types_are_one_message(world: ExampleInstallation, webhook: Hook) -> None:
+    world.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT %s, 'type-' || n %% 200, 'failed', 1, 1 FROM generate_series(1, 10000) AS n",
+        world.one.id,
+    )
+    told = alerts(world, Webhook(webhook.url, generic))
+    told.run_round()
+    (body,) = webhook.taken
+    assert len(body["events"]) == 200
+    assert body["text"].splitlines()[-1] == "and 150 more: turno alerts list"
+    assert body["subject"].endswith("(and 199 more)")
+    told.run_round()
+    assert len(webhook.taken) == 1
+
+
+def test_an_hour_of_errors_500_loses_nothing_and_floods_nobody(world: ExampleInstallation, webhook: Hook) -> None:
+    told = alerts(world, Webhook(webhook.url, generic), pauses=(timedelta(minutes=1), timedelta(minutes=15)))
+    webhook.status = 500
+    fail(world, world.one)
+    for minutes in range(0, 60, 5):
+        if minutes == 30:
+            fail(world, world.other)
+        told.run_round()
+        world.rows("UPDATE turno.alert_receivers SET next_at = next_at - interval '5 minutes'")
+    assert 4 <= webhook.tries <= 6
+    webhook.status = 200
+    world.rows("UPDATE turno.alert_receivers SET next_at = now()")
+    for _ in range(2):
+        told.run_round()
+    assert len(webhook.taken) == 1
+    assert events(webhook) == [("raised", world.one.slug), ("raised", world.other.slug)]
+
+
+def test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others(
+    world: ExampleInstallation, webhook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turno.alerts.rounds.ROUND_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never says a word
+        port = silent.getsockname()[1]
+        email = Email(f"smtp://127.0.0.1:{port}", "turno@shop.example", ["ops@shop.example"])
+        told = alerts(world, email, Webhook(webhook.url, generic))
+        fail(world, world.one)
+        began = monotonic()
+        told.run_round()
+        assert monotonic() - began < 3
+    assert events(webhook) == [("raised", world.one.slug)]
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        (waiting,) = alert_states.pending(operator)
+    assert (waiting.receiver, waiting.events, waiting.tries) == ("email", 1, 1)
+
+
+def test_an_error_tells_no_address_with_its_password(
+    world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    webhook.status = 500
+    fail(world, world.one)
+    alerts(world, Webhook(webhook.url, generic)).run_round()
+    assert "alerts were not delivered by webhook" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_in_quiet_hours_the_log_alone_is_told_and_the_others_when_they_end(
+    world: ExampleInstallation, webhook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = datetime.now(UTC)
+    quiet = QuietHours((now - timedelta(hours=1)).time(), (now + timedelta(hours=1)).time(), ZoneInfo("UTC"))
+    fail(world, world.one)
+    alerts(world, Log(), Webhook(webhook.url, generic), quiet=quiet).run_round()
+    assert webhook.tries == 0
+    assert f"alert raised: 1 of 1 jobs import of {world.one.slug}" in caplog.text
+    alerts(world, Log(), Webhook(webhook.url, generic)).run_round()
+    assert events(webhook) == [("raised", world.one.slug)]
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "quiet"),
+    [
+        ("22:00-07:00", "23:30", True),
+        ("22:00-07:00", "06:59", True),
+        ("22:00-07:00", "07:00", False),
+        ("12:00-14:00", "13:00", True),
+        ("12:00-14:00", "14:00", False),
+    ],
+)
+def test_quiet_hours_may_span_midnight(text: str, at: str, quiet: bool) -> None:  # noqa: FBT001 - a table's column
+    hours = QuietHours.read(text, "America/Argentina/Buenos_Aires")
+    assert hours is not None
+    moment = datetime.combine(datetime(2026, 5, 4, tzinfo=UTC), time.fromisoformat(at), tzinfo=hours.zone)
+    assert hours.now(moment) is quiet
+
+
+def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: MailServer) -> None:
+    fail(world, world.one, "import\r\nBcc: everybody@shop.example")
+    alerts(world, Email(mail.url, "turno@shop.example", ["ops@shop.example"])).run_round()
+    (one,) = mail.mails
+    assert one["Bcc"] is None
+    assert "import??Bcc" in one["Subject"]
+
+
+def test_two_rounds_at_once_tell_once(world: ExampleInstallation, webhook: Hook) -> None:
+    fail(world, world.one)
+    with (
+        service_session(world.logins, world.logins.operator, application="test") as one,
+        service_session(world.logins, world.logins.operator, application="test") as other,
+    ):
+        alert = alert_states.Alert(key="k", kind="failures", tenant=None, sentence="it fails", command="look")
+        for operator in (one, other):
+            alert_states.record(operator, [alert], ["webhook"], repeat=timedelta(1), settle=timedelta(1))
+        taken = [alert_states.take(operator, "webhook", [timedelta(minutes=1)]) for operator in (one, other)]
+    assert [len(found) for found in taken] == [1, 0]
+    assert webhook.taken == []

@@ -1,0 +1,91 @@
+"""Guards of alerts: told once, to whom it concerns, and never lost."""
+
+from tests.mutants.mutant import Mutant
+
+ALERTS = "issue 16: no alert is lost or sent a hundred times"
+STATES = "turno/store/operator/alert_states.py"
+ROUNDS = "turno/alerts/rounds.py"
+TESTS = "tests/integration/alerts/test_alerts.py"
+
+MUTANTS = (
+    Mutant(
+        "an alert is told in every round",
+        ALERTS,
+        STATES,
+        "WHERE b.key IS NULL OR b.again",
+        "WHERE true",
+        (f"{TESTS}::test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone",),
+    ),
+    Mutant(
+        "an alert that lasts is never told again",
+        ALERTS,
+        STATES,
+        "WHERE b.key IS NULL OR b.again",
+        "WHERE b.key IS NULL",
+        (f"{TESTS}::test_what_lasts_is_told_again_after_the_period",),
+    ),
+    Mutant(
+        "what is gone for a moment has recovered",
+        ALERTS,
+        STATES,
+        "DELETE FROM alert_states a WHERE seen_at < clock_timestamp() - %(settle)s::interval",
+        "DELETE FROM alert_states a WHERE true",
+        (f"{TESTS}::test_what_is_gone_for_a_moment_has_not_recovered",),
+    ),
+    Mutant(
+        "a receiver that fails is tried in every round",
+        ALERTS,
+        STATES,
+        "            WHERE r.next_at <= clock_timestamp()\n",
+        "",
+        (f"{TESTS}::test_an_hour_of_errors_500_loses_nothing_and_floods_nobody",),
+    ),
+    Mutant(
+        "what was refused is forgotten",
+        ALERTS,
+        ROUNDS,
+        "            if error is None:\n",
+        "            if True:\n",
+        (f"{TESTS}::test_an_hour_of_errors_500_loses_nothing_and_floods_nobody",),
+    ),
+    Mutant(
+        "a receiver that hangs is waited for",
+        ALERTS,
+        ROUNDS,
+        "answers.get(timeout=max(0.0, ends - monotonic()))",
+        "answers.get(timeout=10.0)",
+        (f"{TESTS}::test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others",),
+    ),
+    Mutant(
+        "quiet hours are like others",
+        ALERTS,
+        ROUNDS,
+        "if not (quiet and one.waits) and",
+        "if",
+        (f"{TESTS}::test_in_quiet_hours_the_log_alone_is_told_and_the_others_when_they_end",),
+    ),
+    Mutant(
+        "one failure among any number of ends is an alert",
+        ALERTS,
+        "turno/alerts/rules.py",
+        'if one.kind == "failures" and 100 * one.values["n"]',
+        'if False and 100 * one.values["n"]',
+        (f"{TESTS}::test_few_failures_among_many_ends_are_no_alert",),
+    ),
+    Mutant(
+        "what changes from round to round makes another alert",
+        ALERTS,
+        "turno/alerts/rules.py",
+        "if name not in COUNTS}",
+        "if name}",
+        (f"{TESTS}::test_what_is_counted_differently_is_the_same_alert",),
+    ),
+    Mutant(
+        "a type's name adds a line to a mail",
+        ALERTS,
+        "turno/alerts/message.py",
+        'character if character.isprintable() else "?"',
+        "character",
+        (f"{TESTS}::test_a_type_s_name_adds_no_line_to_a_mail",),
+    ),
+)

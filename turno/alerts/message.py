@@ -1,0 +1,50 @@
+"""What is sent: all that is new for one receiver in one message."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turno.store.operator.alert_states import Event
+
+MOST_LINES = 50
+LONGEST_SUBJECT = 150  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A subject of one line, the text, and the events as values for a program."""
+
+    subject: str
+    text: str
+    events: Sequence[dict[str, Any]]
+
+
+def message_of(events: Sequence[Event]) -> Message:
+    """Return the message that tells of these events, in the order in which they happened."""
+    lines = [_line(one) for one in events]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: turno alerts list"]
+    first = next((one for one in events if one.event != "recovered"), events[0])
+    others = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
+    over = "over: " if first.event == "recovered" else ""
+    subject = f"Turno: {over}{_printable(first.sentence)}"[:LONGEST_SUBJECT] + others
+    values = [{"event": e.event, "kind": e.kind, "tenant": e.tenant, "sentence": e.sentence, "command": e.command,
+               "at": e.at.isoformat()} for e in events]  # fmt: skip
+    return Message(subject, "\n".join(lines) + "\n", values)
+
+
+def test_message() -> Message:
+    """Return the message of `turno alerts test`."""
+    return Message("Turno: a test", "This is a test of Turno's alerts. Nothing is wrong.\n", [])
+
+
+def _line(one: Event) -> str:
+    what = {"raised": "", "repeated": "still: ", "recovered": "over: "}[one.event]
+    at = one.at.isoformat(sep=" ", timespec="seconds")
+    do = "" if one.event == "recovered" else f"; run `{_printable(one.command)}`"
+    return f"{at} {what}{_printable(one.sentence)}{do}"
+
+
+def _printable(text: Iterable[str]) -> str:
+    # A tenant chooses the names of its types: they must not add a line to a message, or a header to a mail.
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,0 +1,27 @@
+"""Which troubles are worth an alert; troubles are what `turno status` and /admin show."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from turno.store.operator.alert_states import Alert
+from turno.store.operator.troubles import Trouble
+
+# What somebody decided is no alert.
+NO_ALERT = frozenset({"paused tenant"})
+# Numbers that change from round to round while the trouble stays the same.
+COUNTS = frozenset({"n", "ended", "tenants"})
+
+
+def alerts_of(troubles: Iterable[Trouble], *, failure_percent: float) -> Iterator[Alert]:
+    """Yield an alert for each trouble, failures only from that share of the ended jobs on.
+
+    Its key names what it is about, such as a tenant and a type, so that ten thousand different errors are one alert.
+    """
+    for one in troubles:
+        if one.kind in NO_ALERT:
+            continue
+        if one.kind == "failures" and 100 * one.values["n"] < failure_percent * one.values["ended"]:
+            continue
+        about = {name: value for name, value in one.values.items() if name not in COUNTS}
+        key = json.dumps([one.kind, one.tenant, about], sort_keys=True, default=str)
+        yield Alert(key=key, kind=one.kind, tenant=one.tenant, sentence=one.sentence, command=one.command)

@@ -1,0 +1,54 @@
+"""The commands `turno alerts …`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table, printable
+from turno.environment import read_settings
+from turno.without_secrets import RESIDENTS_NEED, seal
+
+
+@click.group()
+def alerts() -> None:
+    """Show which alerts are raised, and try whether they arrive."""
+
+
+@alerts.command("list")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON instead of a table.")
+def list_alerts(*, json_wanted: bool) -> None:
+    """List the alerts that are raised, and what was not delivered yet."""
+    from turno.store.operator.alert_states import pending, raised  # noqa: PLC0415 - no driver for --help
+    from turno.wiring.logins import operator_session  # noqa: PLC0415
+
+    with operator_session(read_settings()) as operator:
+        found, waiting = raised(operator), pending(operator)
+    if json_wanted:
+        click.echo(as_json({"alerts": [asdict(one) for one in found], "pending": [asdict(one) for one in waiting]}))
+        return
+    if not found:
+        click.echo("no alert is raised")
+    else:
+        rows = [(f"{one.raised_at:%Y-%m-%d %H:%M}", one.tenant or "", one.sentence, one.command) for one in found]
+        print_table(("since", "tenant", "what", "run"), [tuple(map(printable, row)) for row in rows])
+    for one in waiting:
+        when = f", the next try is at {one.next_at:%H:%M:%S}" if one.next_at else ""
+        click.echo(f"{one.events} messages wait for {one.receiver} after {one.tries} tries{when}")
+
+
+@alerts.command("test")
+def test_alerts() -> int:
+    """Send a test to every receiver that is set, and say whether it arrived. Exit status 1 if one did not."""
+    seal(*RESIDENTS_NEED)
+    from turno.alerts.message import test_message  # noqa: PLC0415 - not twice, if it must begin anew
+    from turno.wiring.alerts import alerts_of  # noqa: PLC0415
+
+    answers = alerts_of(read_settings()).send_now(test_message())
+    for name, error in sorted(answers.items()):
+        click.echo(f"{name}: {'sent' if error is None else printable(error)}")
+    if set(answers) == {"log"}:
+        click.echo("only the log is told: set ALERT_WEBHOOK_URL, ALERT_SLACK_URL or ALERT_SMTP_URL")
+    return int(any(answers.values()))
