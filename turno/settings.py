@@ -187,6 +187,9 @@ class Settings:
     kill_after_seconds: float = _setting(
         5.0, "time a job past its limit has to stop before it is killed", within=(0, 3600)
     )
+    redact: tuple[str, ...] = _setting(
+        (), "further names of fields that operators who are no admins do not read, by comma: tax_id,*_account"
+    )
     alive_file: str = _setting("", "file that a resident worker touches while it lives, for `--check`; none by default")
     retention_days: int = _setting(30, "days that ended jobs are kept", within=(1, 3650))
     jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with", secret=True)

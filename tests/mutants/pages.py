@@ -169,7 +169,7 @@ MUTANTS = (
         "a user's browser shows again what an operator was told",
         OPERATORS,
         "turno/web/api/jobs.py",
-        'f"{body.etag}.operator" if operator else body.etag',
+        'f"{body.etag}.{call.scope.principal.role}" if operator else body.etag',
         "body.etag",
         ("tests/integration/web/test_api_jobs.py::test_an_operator_s_answer_is_never_taken_for_a_user_s",),
     ),

@@ -169,4 +169,12 @@ MUTANTS = (
         "j.max_attempts",
         (f"{ORDERS}::test_the_attempts_that_an_operator_allows_count_instead_of_the_code_s[1-failed]",),
     ),
+    Mutant(
+        "an operator who is no admin reads secrets",
+        "issue 16: redaction by rule",
+        "turno/web/auth/tenant_scope.py",
+        'return self.principal.operator and self.principal.role != "admin"',
+        "return False",
+        (f"{ROLES}::test_secrets_are_shown_to_admins_and_to_whose_they_are",),
+    ),
 )

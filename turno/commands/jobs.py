@@ -19,10 +19,11 @@ from turno.commands.job_changes import (
     run_now,
 )
 from turno.commands.job_list import list_jobs
-from turno.commands.output.jobs_view import as_json, details, error, own_frames
-from turno.commands.output.tables import print_table, text
+from turno.commands.output.jobs_view import as_json, details, error
+from turno.commands.output.tables import print_table, printable, text
 from turno.commands.submit_job import submit
 from turno.commands.tenant_session import session_of
+from turno.jobs.traceback_text import without_our_frames
 from turno.store.api import effect_review
 from turno.store.api import jobs as stored
 
@@ -72,7 +73,7 @@ def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
     _section(("attempt", "started", "finished", "outcome", "error"), attempts, _attempt_row)
     for attempt in attempts if traces else ():
         if trace := (attempt["error"] or {}).get("traceback"):
-            click.echo(f"\nattempt {attempt['attempt']} failed\n{own_frames(trace)}")
+            click.echo(f"\nattempt {attempt['attempt']} failed\n{printable(without_our_frames(trace))}")
     _section(("failed item", "error"), failed, lambda item: (item["key"], error(item["error"])))
     _section(("outside effect", "state", "calls", "since", "settled by"), outside, _effect_row)
 

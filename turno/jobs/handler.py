@@ -164,7 +164,8 @@ class JobHandler(ABC, Generic[P]):
     reports over all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions
     whose messages are written for users; of any other exception but a UserError they see a reference only.
     `middleware` are context managers around each attempt, the first outermost, inside its transaction.
-    `words` is what the pages say of the type in each language, see docs/pages.md.
+    `words` is what the pages say of the type in each language, see docs/pages.md. `redact` names fields of payload and
+    result, such as ("tax_id",), that operators who are no admins do not read.
     """
 
     type: ClassVar[str]
@@ -179,12 +180,15 @@ class JobHandler(ABC, Generic[P]):
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()
     middleware: ClassVar[tuple[Middleware, ...]] = ()
     words: ClassVar[TypeWords] = {}
+    redact: ClassVar[tuple[str, ...]] = ()
     payload_type: ClassVar[builtins.type[Any]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if Exception in cls.user_errors:
             raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
+        if isinstance(cls.redact, str):
+            raise ValueError(f"{cls.__name__}.redact must be a list of names, not one text")  # noqa: TRY004 - as its neighbours
         if unknown := unknown_names(cls.words):
             raise ValueError(f"{cls.__name__}.words: no page asks for {', '.join(unknown)}")
         for origin in getattr(cls, "__orig_bases__", ()):

@@ -10,6 +10,7 @@ from flask import Blueprint, Flask
 from werkzeug.exceptions import default_exceptions
 
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
+from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.streaming.hub import Hub
@@ -127,6 +128,7 @@ def install(
     app.extensions[NAME] = Services(
         settings=settings,
         registry=registry,
+        redaction=Redaction(settings.redact, handlers),
         dispatcher=dispatcher,
         directory=directory,
         connection=connection,

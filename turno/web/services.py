@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flask import Flask, Request, current_app
 
 from turno.dispatch.dispatcher import Dispatcher, Submission, WebConnection
+from turno.jobs.redaction import Redaction
 from turno.jobs.registry import Registry
 from turno.settings import Settings
 from turno.streaming.hub import Hub
@@ -44,6 +45,7 @@ class Services:
 
     settings: Settings
     registry: Registry
+    redaction: Redaction
     dispatcher: Dispatcher
     directory: Directory
     connection: WebConnection

@@ -17,6 +17,7 @@ from turno.environment import read_settings
 from turno.errors import InvalidSettings
 from turno.http_server.application import Application
 from turno.jobs.named_handlers import named_handlers
+from turno.jobs.redaction import Redaction
 from turno.named import load
 from turno.queues.interface import QueueInterface
 from turno.settings import Settings
@@ -163,7 +164,7 @@ def stream_hub(settings: Settings, root: str = "") -> Hub:
 
     hub = Hub(
         connect=connect,
-        render=StreamEvents(root),
+        render=StreamEvents(root, Redaction(settings.redact, named_handlers(settings.handlers).handlers)),
         most=settings.web_streams,
         most_per_tenant=settings.web_streams_per_tenant or max(1, settings.web_streams // 2),
         most_per_user=settings.web_streams_per_user,

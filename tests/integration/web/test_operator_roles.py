@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.api import Caller, token
+from turno.jobs.redaction import LEFT_OUT
 
 if TYPE_CHECKING:
     from tests.api import Service
@@ -67,3 +68,24 @@ def test_who_operates_one_company_is_a_user_in_the_tenants_of_another(service: S
 @pytest.mark.parametrize("companies", ["acme", [1], {}])
 def test_companies_that_are_no_list_of_names_are_refused(service: Service, companies: Any) -> None:
     assert operator(service, companies=companies).get("/api/jobs").status_code == 401
+
+
+def test_secrets_are_shown_to_admins_and_to_whose_they_are(service: Service) -> None:
+    ana = service.caller()
+    done, broken = ana.job(), ana.job()
+    service.end(done, "completed")
+    service.end(broken)
+    service.rows("UPDATE background_jobs SET result = %s WHERE id = %s", '{"api_key": "hunter2", "sent": 2}', done)
+    error = '{"class": "Boom", "message": "token=hunter2 was refused", "traceback": "password: \'hunter2\'"}'
+    service.rows("UPDATE background_jobs SET error = %s WHERE id = %s", error, broken)
+    service.rows("UPDATE background_jobs_dead_letter SET error = %s WHERE job_id = %s", error, broken)
+    paths = ["/api/jobs?user=*", f"/api/jobs/{done}", f"/api/jobs/{broken}", "/api/admin/dead-letters"]
+    for role in ("reader", "operator"):
+        told = [operator(service, role=role).get(path) for path in paths]
+        assert [one.status_code for one in told] == [200] * 4
+        assert not any("hunter2" in one.text for one in told)
+        assert told[1].get_json()["result"] == {"api_key": LEFT_OUT, "sent": 2}
+        assert told[2].get_json()["error"]["message"] == f"token={LEFT_OUT} was refused"
+    admin = operator(service, role="admin")
+    assert all("hunter2" in admin.get(path).text for path in paths)
+    assert "hunter2" in ana.get(f"/api/jobs/{done}").text

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from turno.jobs.redaction import LEFT_OUT, redacted
+from typing import Any
+
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.redaction import LEFT_OUT, Redaction, redacted
 from turno.jobs.traceback_text import without_our_frames
 
 OURS = '  File "/venv/turno/runner/attempt.py", line 7, in run\n    handler.handle(job, payload)\n    ^^^^^^^^^^^\n'
@@ -30,3 +33,27 @@ def test_secrets_are_left_out_by_the_name_of_their_field_wherever_they_stand() -
         "API-key": None,
     }
     assert redacted({"compass": 1, "pinned": 2, "token": {"deep": 3}}) == {"compass": 1, "pinned": 2, "token": LEFT_OUT}
+
+
+class Filing(JobHandler[str]):
+    type = "filing"
+    redact = ("tax_id",)
+
+    def handle(self, job: JobContext, payload: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def test_further_names_are_those_of_the_setting_and_of_a_handler_s_class() -> None:
+    redaction = Redaction(["*_account"], [Filing])
+    given = {"tax_id": 7, "bank_account": "x", "account_no": 3, "deep": [{"TAX_ID": 1, "tax_id": 2}]}
+    seen = {"tax_id": LEFT_OUT, "bank_account": LEFT_OUT, "account_no": 3}
+    assert redaction.value(given, "filing") == seen | {"deep": [{"TAX_ID": 1, "tax_id": LEFT_OUT}]}
+    assert redaction.value(given, "other")["tax_id"] == 7
+    assert redaction.value(given)["tax_id"] == LEFT_OUT
+
+
+def test_an_error_s_text_says_nothing_that_such_a_name_is_set_to() -> None:
+    error = {"class": "Boom", "message": 'tax_id: 20-1234 of "Ana", {"token": "a b", "n": 1}', "for_users": True}
+    seen = Redaction(handlers=[Filing]).error(error)
+    assert seen == error | {"message": f'tax_id: {LEFT_OUT} of "Ana", {{"token": {LEFT_OUT}, "n": 1}}'}
+    assert Redaction().error(None) is None

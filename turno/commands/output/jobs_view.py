@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
-from turno.commands.output.tables import printable
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import label
 from turno.jobs.lacking import lacking
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Row = dict[str, Any]
-_OURS = re.compile(r'/turno/(runner|jobs|store)/[a-z_/]+\.py"')
 LIST_HEADERS = ("job", "type", "state", "progress", "user", "created", "seconds", "error")
 
 
@@ -100,19 +97,6 @@ def error(stored: Mapping[str, Any] | None) -> str:
         return ""
     reference = f" ({stored['reference']})" if stored.get("reference") else ""
     return f"{stored.get('class', 'Error')}: {stored.get('message', '')}{reference}"
-
-
-def own_frames(traceback: str) -> str:
-    """Return a traceback without Turno's own frames: what is left is the handler's way to its error."""
-    kept, ours = [], False
-    for line in traceback.splitlines():
-        if line.startswith("  File "):
-            ours = bool(_OURS.search(line))
-        elif not line.startswith("    "):
-            ours = False
-        if not ours:
-            kept.append(printable(line))
-    return "\n".join(kept)
 
 
 def as_json(rows: Row | Sequence[Row]) -> str:

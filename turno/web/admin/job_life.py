@@ -7,7 +7,6 @@ from typing import Any
 
 from flask import Response, request
 
-from turno.jobs.redaction import redacted
 from turno.jobs.traceback_text import without_our_frames
 from turno.store.api import effect_review
 from turno.store.api import jobs as stored
@@ -19,6 +18,7 @@ from turno.web.http.problems import no_such_job
 from turno.web.http.query import Text, read_query
 from turno.web.pages.drawing import draw
 from turno.web.pages.reasons import of_job
+from turno.web.services import services
 
 job_life = OperatorPages("operator_job", __name__)
 
@@ -51,8 +51,11 @@ def show(visit: OperatorVisit, tenant: str, job_id: str) -> Response:
         items = stored.items(reader, wanted, None, query.after, ITEMS_SHOWN + 1)
         events = stored.events(reader, wanted, limit=EVENTS_SHOWN)
         effects = effect_review.of_job(reader, wanted, after="", limit=EFFECTS_SHOWN)
+        row = scope.seen(row)
+        attempts, items, effects = ([scope.seen(one) for one in some] for some in (attempts, items, effects))
     body = job_body(row, at(""), operator=True)
-    may_read = visit.principal.role == "admin"
+    if payload is not None and scope.hides:
+        payload = services().redaction.value(payload, body.type)
     return draw(
         "turno/admin/job.html",
         visit=visit,
@@ -65,8 +68,8 @@ def show(visit: OperatorVisit, tenant: str, job_id: str) -> Response:
         after=items[ITEMS_SHOWN - 1]["key"] if len(items) > ITEMS_SHOWN else None,
         events=[one | {"told": of_job(one["reason"], visit.localizer)} for one in events],
         effects=effects,
-        payload=None if payload is None else _written(payload if may_read else redacted(payload)),
-        result=None if body.result is None else _written(body.result if may_read else redacted(body.result)),
+        payload=None if payload is None else _written(payload),
+        result=None if body.result is None else _written(body.result),
         curl=_curl(tenant, body),
     )
 

@@ -81,7 +81,8 @@ def dead_letters(call: Call) -> Response:
     asked = call.query
     with call.scope.reading() as reader:
         rows = stored.dead_letters(reader, replayed=asked.replayed, before=asked.cursor, limit=asked.limit + 1)
-    return answer(DeadLetterPage(*page_of(rows, asked.limit, _body, "job_id")))
+    seen = [call.scope.seen(row) for row in rows]
+    return answer(DeadLetterPage(*page_of(seen, asked.limit, _body, "job_id")))
 
 
 @admin.guarded(REPLAY)

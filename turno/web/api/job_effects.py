@@ -107,7 +107,8 @@ def effects(call: Call, job_id: str) -> Response:
     job = find_job(call, job_id)
     with call.scope.reading() as reader:
         rows = stored.of_job(reader, job["id"], after=call.query.cursor, limit=limit + 1)
-    return answer(EffectPage(*page_of(rows, limit, partial(from_row, EffectBody), "key")))
+    seen = [call.scope.seen(row) for row in rows]
+    return answer(EffectPage(*page_of(seen, limit, partial(from_row, EffectBody), "key")))
 
 
 @job_effects.guarded(SETTLE)

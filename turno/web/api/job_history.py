@@ -138,7 +138,8 @@ def items(call: Call, job_id: str) -> Response:
         return stored.items(reader, job, call.query.state, call.query.cursor, limit)
 
     def body(row: Row) -> ItemBody:
-        return from_row(ItemBody, row, error=error_body(row["error"], operator=call.scope.principal.operator))
+        error = error_body(call.scope.seen(row)["error"], operator=call.scope.principal.operator)
+        return from_row(ItemBody, row, error=error)
 
     return answer(ItemPage(*page_of(_rows(call, job_id, read), call.query.limit, body, "key")))
 
@@ -164,7 +165,8 @@ def attempts(call: Call, job_id: str) -> Response:
 
     def body(row: Row) -> AttemptBody:
         worker = row["worker"] if operator else None
-        return from_row(AttemptBody, row, worker=worker, error=error_body(row["error"], operator=operator))
+        error = error_body(call.scope.seen(row)["error"], operator=operator)
+        return from_row(AttemptBody, row, worker=worker, error=error)
 
     return answer(AttemptPage(*page_of(_rows(call, job_id, read), call.query.limit, body, "attempt")))
 

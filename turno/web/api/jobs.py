@@ -85,21 +85,21 @@ def index(call: Call) -> Response:
     with call.scope.reading() as reader:
         rows = stored.search(reader, wanted)
     body = partial(job_body, root=at(""), operator=call.scope.principal.operator)
-    return answer(JobPage(*page_of(rows, call.query.limit, body, "id")))
+    return answer(JobPage(*page_of([call.scope.seen(row) for row in rows], call.query.limit, body, "id")))
 
 
 @jobs.guarded(SHOW)
 def show(call: Call, job_id: str) -> Response:
     """Show one job."""
     operator = call.scope.principal.operator
-    body = job_body(find_job(call, job_id), at(""), operator=operator)
+    body = job_body(call.scope.seen(find_job(call, job_id)), at(""), operator=operator)
     response = answer(body)
     if not body.status.ended:
         response.headers["Retry-After"] = RETRY_WHILE_OPEN
     response.headers["Cache-Control"] = "private, no-cache"
     response.vary.update(("Authorization", "Cookie", "X-Schema"))
     # An operator is told more of the same state; a browser may be one after it was a user.
-    response.set_etag(f"{body.etag}.operator" if operator else body.etag, weak=True)
+    response.set_etag(f"{body.etag}.{call.scope.principal.role}" if operator else body.etag, weak=True)
     response.make_conditional(request)
     return response
 

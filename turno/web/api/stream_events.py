@@ -5,6 +5,7 @@ from uuid import UUID
 
 from flask_sse import Message
 
+from turno.jobs.redaction import Redaction
 from turno.streaming.subscriber import CloseReason, State
 from turno.web.api.job_body import job_body
 from turno.web.api.notifications import notification_body
@@ -52,12 +53,14 @@ class StreamEvents:
     Links begin with `root`, the same for all who watch: what is read once is sent to each of them.
     """
 
-    def __init__(self, root: str = "") -> None:
+    def __init__(self, root: str = "", redaction: Redaction | None = None) -> None:
         self._root = root
+        self._redaction = redaction or Redaction()
 
     def job(self, row: Row, *, operator: bool) -> State:
         """Return the event of a job: the JSON of its address, without what is long."""
-        body = job_body(row, self._root, operator=operator)
+        # What an operator is sent, an admin is sent too: the same frame.
+        body = job_body(self._redaction.row(row) if operator else row, self._root, operator=operator)
         return State(body.job_id, body.revision, body.standing, Event(body, "job"))
 
     def notification(self, row: Row) -> State:

@@ -200,7 +200,7 @@ def _most_on_threads() -> int | None:
 
 
 def _show_present(call: Call, subscriber: Subscriber) -> None:
-    view, events = subscriber.view, StreamEvents(at(""))
+    view, events = subscriber.view, StreamEvents(at(""), services().redaction)
     unread = None
     with call.scope.reading() as reader:
         if view.job_id is not None:

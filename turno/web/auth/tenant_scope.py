@@ -1,8 +1,9 @@
 """Find the user and the tenant of a request: the token lists the tenants that are allowed, the request names one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from flask import Request
 
@@ -35,6 +36,15 @@ class Scope:
     def operator(self) -> str | None:
         """The name under which what they change is on record; None for a user."""
         return self.principal.user if self.principal.operator else None
+
+    @property
+    def hides(self) -> bool:
+        """Whether secrets are left out of what is shown: an operator who is no admin reads other people's jobs."""
+        return self.principal.operator and self.principal.role != "admin"
+
+    def seen(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stored row as this user may see it, without the secrets in its result and error."""
+        return services().redaction.row(row) if self.hides else dict(row)
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:

@@ -40,6 +40,7 @@ def job_detail(
 
 def _item(item: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
     operator = visit.scope.principal.operator
+    item = visit.scope.seen(item)
     trace = (item["error"] or {}).get("traceback") if operator else None
     reason = of_error(item["error"], visit.localizer, operator=operator, key=item["key"])
     return {"key": item["key"], "ref": item["ref"], "reason": reason, "traceback": trace}
@@ -52,7 +53,7 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
     def say(phrase: str, n: int | None = None) -> str:
         return visit.localizer.say(visit.localizer.of(body.type, phrase), n=n)
 
-    error = of_error(row["error"], visit.localizer, operator=visit.scope.principal.operator)
+    error = of_error(visit.scope.seen(row)["error"], visit.localizer, operator=visit.scope.principal.operator)
     reason = of_job(row["reason"], visit.localizer)
     if body.status is Status.COMPLETED and body.progress.failed:
         happened, do = say("happened some", n=body.progress.failed), say("do mend")

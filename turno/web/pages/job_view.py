@@ -69,7 +69,11 @@ class JobView:
 def job_views(reader: stored.Reader, rows: Sequence[stored.Row], visit: Visit) -> list[JobView]:
     """Return stored jobs as the visitor may see them."""
     payloads = stored.payloads(reader, [row["id"] for row in rows])
-    return [_job_view(row, payloads.get(row["id"]), visit) for row in rows]
+    redaction = services().redaction
+    for row in rows if visit.scope.hides else ():
+        if row["id"] in payloads and row["user_id"] != visit.user:
+            payloads[row["id"]] = redaction.value(payloads[row["id"]], row["type"])
+    return [_job_view(visit.scope.seen(row), payloads.get(row["id"]), visit) for row in rows]
 
 
 def _job_view(row: stored.Row, payload: Any, visit: Visit) -> JobView:
