@@ -29,7 +29,7 @@ settings.register_profile("soak", max_examples=40_000, deadline=None)
 # A project of its own, whose tests test_example_project.py runs as somebody else would.
 collect_ignore = ["example_project"]
 
-MARKED_BY_FIXTURE = ("rabbitmq", "chromium", "typescript", "php", "postgres15")
+MARKED_BY_FIXTURE = ("rabbitmq", "chromium", "typescript", "php", "postgres15", "pgbouncer")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,11 +10,12 @@ import pytest
 
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.private_rabbitmq import Node
-from turno.servers.system_packages import CHROMIUM, POSTGRES_15
+from turno.servers.system_packages import CHROMIUM, PGBOUNCER, POSTGRES_15
 from turno.testing.servers import fresh_database, template_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser
 
@@ -51,6 +52,15 @@ def postgres15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster:
         yield cluster
     cluster.files.remove()
+
+
+@pytest.fixture
+def pgbouncer() -> Path:
+    """The program of the pooler that many applications have before their database."""
+    program = PGBOUNCER.find()
+    if program is None:
+        pytest.fail("PgBouncer is not installed: install pgbouncer, or let `turno test` do it")
+    return program
 
 
 @pytest.fixture(scope="module", params=["cluster", pytest.param("postgres15", marks=pytest.mark.postgres15)])

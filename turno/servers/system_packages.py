@@ -45,7 +45,9 @@ PHP = SystemPackage(name="php-cli php-pgsql", marker="php", programs=("php",))
 POSTGRES_15 = SystemPackage(
     name="postgresql-15", marker="postgres15", programs=("/usr/lib/postgresql/15/bin/postgres",)
 )
-WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT, PHP, POSTGRES_15)
+# A pooler as an application has it between itself and its database.
+PGBOUNCER = SystemPackage(name="pgbouncer", marker="pgbouncer", programs=("/usr/sbin/pgbouncer", "pgbouncer"))
+WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT, PHP, POSTGRES_15, PGBOUNCER)
 
 
 def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:

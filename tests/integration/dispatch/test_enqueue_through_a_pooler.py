@@ -1,0 +1,82 @@
+"""An application whose sessions are pooled by transaction enqueues, and keeps what it could do before Turno."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import turno
+from handlers import build_registry
+from handlers.batch_invoicing import BatchInvoicing
+from tests.pgbouncer import pooled
+from turno.store.engine.announcements import announce, of
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.provisioning.install import install
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
+from turno.tenancy.provisioning.uninstall import uninstall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEY = b"the tests' own master key, 32 or more"
+ORDERS = {"order_ids": [1], "point_of_sale": 1}
+BY_SQL = "SELECT job_id FROM turno.enqueue(tenant => 'suc0001', type => 'batch_invoicing', payload => '{}')"
+
+
+@pytest.fixture
+def admin(database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database, autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def role(admin: psycopg.Connection[Any]) -> Iterator[str]:
+    name = f"erp_{secrets.token_hex(4)}"
+    admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(sql.Identifier(name)))
+    yield name
+    admin.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(sql.Identifier(name)))
+
+
+def test_an_application_behind_a_pooler(
+    pgbouncer: Path, database: str, admin: psycopg.Connection[Any], role: str, tmp_path: Path
+) -> None:
+    logins = Logins(database, KEY)
+
+    def connect() -> psycopg.Connection[Any]:
+        # What is prepared in a session is of no use to whoever has another one next.
+        return psycopg.connect(conninfo, prepare_threshold=None)
+
+    def works() -> None:
+        with connect() as session:
+            session.execute("SELECT pg_advisory_xact_lock(7)")
+            session.execute("CREATE TEMP TABLE scratch (id integer) ON COMMIT DROP")
+
+    with pooled(pgbouncer, database, role, tmp_path) as conninfo:
+        works()
+        install(admin, logins)
+        add_company(admin, logins, "acme", "Acme")
+        add_tenant(admin, logins, "suc0001", "acme")
+        announce(admin, of(build_registry()), 20)
+        works()
+        with connect() as one, connect() as other:
+            pids = set()
+            for number in range(8):
+                pids.add(one.execute("SELECT pg_backend_pid()").fetchone())
+                turno.enqueue(one, "suc0001", BatchInvoicing, ORDERS, key=f"june-{number}")
+                one.commit()
+                assert other.execute(BY_SQL).fetchone()
+                pids.add(other.execute("SELECT pg_backend_pid()").fetchone())
+                other.commit()
+            turno.enqueue_many(one, "suc0001", BatchInvoicing, [ORDERS] * 3)
+            one.rollback()
+        assert len(pids) == 1
+        assert admin.execute("SELECT FROM turno.tickets").rowcount == 16
+        remove_tenant(admin, logins, "suc0001")
+        uninstall(admin, logins)
+        works()
