@@ -67,7 +67,7 @@ def status(*, as_json: bool) -> None:
 @click.option("--tenant", help="Only for this tenant, whatever the others do.")
 @click.option("--canary", "percent", type=click.IntRange(0, 100), help="Only for so many tenants in a hundred.")
 def change(*, name: str, tenant: str | None, percent: int | None) -> None:
-    """Have the backend NAME run the jobs from now on; what waits goes along. `default`: as the environment says."""
+    """Have the backend NAME run the jobs from now on, waiting ones too; `default` means what the environment says."""
     if tenant and percent is not None:
         raise click.UsageError("--tenant and --canary exclude each other")
     value = None if name == "default" else name

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @click.command()
 def doctor() -> int:
-    """Examine settings, handlers, database and workers; each line ends with what mends it. Changes nothing.
+    """Examine settings, handlers, database and workers; each line ends with what to do. Changes nothing.
 
-    Exit status 1 if there is something to mend.
+    Exit status 1 if something is wrong.
     """
     count = 0
     for one in _advice():

@@ -23,27 +23,29 @@ class Entry(NamedTuple):
 COMMANDS = {
     "init": Entry("turno.commands.init:init", "Prepare this folder: keys, one handler and its test."),
     "new-handler": Entry("turno.commands.new_handler:new_handler", "Write a handler and its test."),
-    "doctor": Entry("turno.commands.doctor:doctor", "Find what is to be mended, and say how."),
+    "doctor": Entry("turno.commands.doctor:doctor", "Find what is wrong in this installation and say how to fix it."),
     "status": Entry("turno.commands.status:status", "Say in a sentence whether anything is wrong."),
     "alerts": Entry("turno.commands.alerts:alerts", "Show which alerts are raised, and try whether they arrive."),
     "serve": Entry("turno.commands.serve:serve", "Serve HTTP."),
-    "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then leave."),
-    "pool": Entry("turno.commands.pool:pool", "Stay and run what waits, with resident children."),
+    "worker": Entry("turno.commands.worker:worker", "Run waiting jobs in the foreground, then exit."),
+    "pool": Entry("turno.commands.pool:pool", "Run waiting jobs in resident child processes until SIGTERM."),
     "workers": Entry("turno.commands.workers:workers", "List the workers and how long each has been silent."),
-    "consume": Entry(
-        "turno.commands.consume:consume", "Stay and run what RabbitMQ distributes, with resident children."
+    "consume": Entry("turno.commands.consume:consume", "Run the jobs that RabbitMQ distributes until SIGTERM."),
+    "maintain": Entry(
+        "turno.commands.maintain:maintain", "Run the maintenance passes until SIGTERM, where no pool does."
     ),
-    "maintain": Entry("turno.commands.maintain:maintain", "Stay and run the maintenance passes, where no pool does."),
     "cleanup": Entry("turno.commands.cleanup:cleanup", "Run every maintenance pass once, as cron does."),
-    "migrate": Entry("turno.commands.migrate:migrate", "Bring the database and every tenant to this release, or back."),
-    "backend": Entry(
-        "turno.commands.backend:backend", "Show which backend has what, or change which one runs the jobs."
+    "migrate": Entry(
+        "turno.commands.migrate:migrate", "Migrate the database and every tenant to this release, or back."
     ),
-    "broker": Entry("turno.commands.broker:broker", "Make what Turno needs in RabbitMQ, and compare what is there."),
+    "backend": Entry(
+        "turno.commands.backend:backend", "Show the backends and their jobs, or change which one runs jobs."
+    ),
+    "broker": Entry("turno.commands.broker:broker", "Create the exchange and queues in RabbitMQ, check existing ones."),
     "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
-    "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; mend their access."),
-    "type": Entry("turno.commands.type_settings:job_type", "List and set what holds for job types."),
-    "audit": Entry("turno.commands.audit:audit", "Show what operators changed."),
+    "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
+    "type": Entry("turno.commands.type_settings:job_type", "List and change the settings of job types."),
+    "audit": Entry("turno.commands.audit:audit", "Show what operators have changed."),
     "host": Entry("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
     "uninstall": Entry("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),
     "company": Entry("turno.commands.company:company", "Add companies, which group tenants."),

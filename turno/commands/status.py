@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Say everything that is wrong, not only the worst.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print everything as JSON.")
 def status(*, everything: bool, json_wanted: bool) -> int:
-    """Say in a sentence whether anything is wrong: for whom, since when, what to type. Exit status 1 if so."""
+    """Say in a sentence whether anything is wrong: for whom, since when, which command helps; exit status 1 if so."""
     settings = read_settings()
     with operator_session(settings) as operator:
         found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))

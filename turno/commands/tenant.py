@@ -161,7 +161,7 @@ def reset(slug: str) -> None:
 @tenant.command("doubt")
 @click.argument("slug", required=False)
 @click.option("--all", "everybody", is_flag=True, help="Every active tenant.")
-@click.option("--over", is_flag=True, help="What happened since the backup is entered: trust the record again.")
+@click.option("--over", is_flag=True, help="End it: what happened since the backup is on record.")
 def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
     """After a restore: have every outside effect of the tenant SLUG looked up before it is issued."""
     if everybody == (slug is not None):
