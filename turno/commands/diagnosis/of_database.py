@@ -92,7 +92,7 @@ def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
 
 def sessions_of_a_host(settings: Settings) -> int:
     """Return how many sessions one host's web and workers may open with these settings; docs/operations.md counts."""
-    web = settings.web_workers * (settings.web_threads + 2)
+    web = settings.web_workers * (settings.web_threads + 2 + 4)
     if settings.queue_backend == "exec":
         return web + 3 * (settings.exec_max_processes + settings.reserve_children) + 1
     children = settings.pool_max_children + settings.reserve_children

@@ -64,9 +64,9 @@ def test_what_a_setting_names_is_looked_for(changed: dict[str, str], told: str) 
 @pytest.mark.parametrize(
     ("backend", "sessions"),
     [
-        ("exec", 2 * (8 + 2) + 3 * (4 + 1) + 1),
-        ("pool", 2 * (8 + 3) + 2 + 5 * (2 + 4)),
-        ("rabbitmq", 2 * (8 + 3) + 3 + 5 * (2 + 4)),
+        ("exec", 2 * (8 + 2 + 4) + 3 * (4 + 1) + 1),
+        ("pool", 2 * (8 + 3 + 4) + 2 + 5 * (2 + 4)),
+        ("rabbitmq", 2 * (8 + 3 + 4) + 3 + 5 * (2 + 4)),
     ],
 )
 def test_sessions_are_counted_as_the_documentation_counts_them(backend: str, sessions: int) -> None:
