@@ -107,6 +107,22 @@ def test_one_that_kills_its_worker_is_the_only_one_to_be_counted(world: ExampleI
     assert of_jobs(world, jobs, "crashes") == [0, 3, 0, 3, 0]
 
 
+@pytest.mark.parametrize(
+    ("end", "status", "crashes"),
+    [("ok", "completed", 0), pytest.param("kill_self", "failed", 3, marks=pytest.mark.deep)],
+)
+def test_what_one_leaves_running_is_gone_before_the_next_of_its_batch(
+    world: ExampleInstallation, tmp_path: Path, end: str, status: str, crashes: int
+) -> None:
+    deeds = [{"how": "ok"}, {"how": "escape", "text": end}, {"how": "look_for_the_escaped"}, {"how": "ok"}]
+    jobs = [world.enqueue(deed, handler=OddBatched) for deed in deeds]
+    start(world, ESCAPED=str(tmp_path / "pid"))
+    assert wait_until(lambda: ended(world, jobs), within=30)
+    assert of_jobs(world, jobs, "status") == ["completed", status, "completed", "completed"]
+    assert of_jobs(world, jobs, "crashes") == [0, crashes, 0, 0]
+    assert world.job(jobs[2])["result"] == {"runs": False}
+
+
 @pytest.mark.deep
 def test_one_that_leaks_all_memory_is_the_only_one_to_be_counted(world: ExampleInstallation) -> None:
     jobs = [world.enqueue({"how": how}, handler=OddSmall) for how in ("ok", "exhaust_memory", "ok")]

@@ -281,6 +281,16 @@ MUTANTS = (
         ("tests/integration/store/test_limits_of_values.py::test_a_completed_job_keeps_its_result_to_the_letter",),
     ),
     Mutant(
+        "what one of a batch has left running is there beside the next",
+        "issue 14: a handler in a batch that leaks: only its own job suffers",
+        "turno/runner/executor.py",
+        "        self._executor.callbacks.tidy()\n",
+        "",
+        (
+            "tests/faults/test_batches_that_break.py::test_what_one_leaves_running_is_gone_before_the_next_of_its_batch[ok-completed-0]",
+        ),
+    ),
+    Mutant(
         "a batch is open for as long as it has jobs",
         "issue 14: a batch closes for whatever is long",
         "turno/runner/executor.py",
