@@ -33,6 +33,7 @@ NAMES = (
     "broker",
     "flip",
     "siege",
+    "admin",
 )
 
 

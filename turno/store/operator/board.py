@@ -87,7 +87,8 @@ def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
         SEEN  # noqa: S608 - a constant, see above
         + """
         SELECT o.outcome, sum(o.outcomes)::bigint FROM outcome_sums() o
-        WHERE o.minute > clock_timestamp() - interval '1 hour' AND o.outcome IN ('completed', 'failed', 'cancelled')
+        WHERE o.minute > (SELECT clock_timestamp() - interval '1 hour')
+          AND o.outcome IN ('completed', 'failed', 'cancelled')
           AND CASE WHEN %(companies)s::text[] IS NULL THEN o.tenant_id = 0 ELSE o.tenant_id IN (SELECT id FROM seen) END
         GROUP BY o.outcome
         """,

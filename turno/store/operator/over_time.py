@@ -62,7 +62,7 @@ def over_time(
                    CASE %(by)s WHEN 'type' THEN o.type WHEN 'tenant' THEN n.slug ELSE '' END AS line,
                    o.outcome, o.wait_bucket, o.outcomes, o.attempts, o.run_ms
             FROM outcome_sums() o LEFT JOIN tenants n ON n.id = o.tenant_id
-            WHERE o.minute >= date_bin(%(step)s, clock_timestamp() - %(window)s::interval, 'epoch')
+            WHERE o.minute >= (SELECT date_bin(%(step)s, clock_timestamp() - %(window)s::interval, 'epoch'))
               AND o.tenant_id = ANY (%(tenants)s) AND o.outcome NOT IN ('rescued', 'lost')
               AND (%(type)s::text IS NULL OR o.type = %(type)s)
         ), most AS (

@@ -36,7 +36,6 @@ class BackendCount:
     published: int
     running: int
     oldest: datetime | None
-    unpublished: datetime | None
 
     @property
     def stranded(self) -> int:

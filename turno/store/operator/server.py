@@ -36,13 +36,13 @@ def server(operator: psycopg.Connection[Any]) -> Server:
                        SELECT greatest(0, extract(epoch FROM clock_timestamp() - min(xact_start))) FROM pg_stat_activity
                        WHERE datname = current_database() AND backend_xmin IS NOT NULL)::float END
                        AS oldest_transaction,
-                   (SELECT greatest(0, coalesce(extract(epoch FROM clock_timestamp() - unpublished), 0))
-                    FROM backend_counts WHERE backend = 'rabbitmq')::float AS relay_lag,
+                   greatest(0, coalesce(extract(epoch FROM clock_timestamp() - b.unpublished_since), 0))::float
+                       AS relay_lag,
                    EXISTS (SELECT FROM leases WHERE name = 'steady sweeps' AND until > clock_timestamp())
                        AS steady_maintenance,
-                   (SELECT count(*) FROM failed_jobs WHERE closed_as IS NULL) AS open_dead_letters,
+                   b.open_dead_letters,
                    (SELECT coalesce(sum(jobs), 0) FROM jobs_in_review)::bigint AS in_review
-            FROM pg_current_snapshot() AS s
+            FROM pg_current_snapshot() AS s CROSS JOIN backlogs b
             """
         ).fetchone()
     assert found is not None, "pg_current_snapshot() returns a row"  # noqa: S101

@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 
 ENDS = ("completed", "failed", "cancelled")  # outcomes with which a job is over
+CLAIMS = frozenset({"rescued", "lost"})  # what is told of a claim, beside the attempt's own outcome
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ def by_type(operator: psycopg.Connection[Any]) -> dict[str, TypeTotals]:
     for job_type, outcome, wait, run, outcomes, attempts, wait_ms, run_ms in rows:
         one = totals[job_type]
         one.outcomes[outcome] += outcomes
-        if outcome in {"rescued", "lost"}:
+        if outcome in CLAIMS:
             continue
         one.attempts += attempts
         one.waits[wait] += outcomes

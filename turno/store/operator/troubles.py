@@ -132,7 +132,8 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         SELECT t.slug, o.type, sum(outcomes) FILTER (WHERE o.outcome = 'failed')::bigint AS failed,
                sum(outcomes)::bigint AS ended, min(o.minute) FILTER (WHERE o.outcome = 'failed') AS since
         FROM outcome_sums() o JOIN tenants t ON t.id = o.tenant_id
-        WHERE o.minute > clock_timestamp() - %s::interval AND o.outcome IN ('completed', 'failed', 'cancelled')
+        WHERE o.minute > (SELECT clock_timestamp() - %s::interval) AND o.minute <> '-infinity'
+          AND o.tenant_id > 0 AND o.outcome IN ('completed', 'failed', 'cancelled')
         GROUP BY t.slug, o.type HAVING sum(outcomes) FILTER (WHERE o.outcome = 'failed') > 0
         ORDER BY failed DESC, t.slug, o.type
         """,

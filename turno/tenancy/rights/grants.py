@@ -94,6 +94,7 @@ CONTROL = Matrix(
         "tickets": _may(owners=_READ_WRITE),
         "ticket_counts": _may(operator="SELECT"),
         "backend_counts": _may(operator="SELECT"),
+        "backlogs": _may(operator="SELECT"),
         "fairness": _may(operator="SELECT"),
         "jobs_in_review": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),

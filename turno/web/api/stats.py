@@ -1,7 +1,7 @@
 """/api/admin/jobs/stats: what was done, what waits, and how it went over the last hours."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -109,7 +109,11 @@ def job_stats(call: OperatorCall) -> Response:
     named = None if companies is None else list(companies)
     with lend_operator()() as operator, operator.transaction():
         found = JobStats(
-            types=list(_types(totals.by_tenant(operator, tenant=asked.tenant, companies=named))),
+            types=list(
+                _of_all(totals.by_type(operator))
+                if asked.tenant is None and named is None
+                else _of_some(totals.by_tenant(operator, tenant=asked.tenant, companies=named))
+            ),
             queues=[
                 QueueStats(**{name: getattr(one, name) for name in QueueStats.__slots__})
                 for one in present.queued(operator, tenant=asked.tenant, companies=named)
@@ -133,24 +137,30 @@ def job_stats(call: OperatorCall) -> Response:
     return answer(found)
 
 
-def _types(found: Iterable[totals.TenantTotal]) -> Iterable[TypeStats]:
+def _of_all(found: Mapping[str, totals.TypeTotals]) -> Iterable[TypeStats]:
+    for job_type, total in found.items():
+        yield _stats(job_type, total.outcomes, total.attempts, total.wait_ms, total.run_ms)
+
+
+def _of_some(found: Iterable[totals.TenantTotal]) -> Iterable[TypeStats]:
     by_type: dict[str, list[totals.TenantTotal]] = defaultdict(list)
     for one in found:
         by_type[one.type].append(one)
     for job_type in sorted(by_type):
-        outcomes: dict[str, int] = defaultdict(int)
+        outcomes = Counter[str]()
         for one in by_type[job_type]:
             outcomes[one.outcome] += one.outcomes
-        attempts = sum(one.attempts for one in by_type[job_type])
-        waited = sum(many for outcome, many in outcomes.items() if outcome not in {"rescued", "lost"})
-        yield TypeStats(
-            type=job_type,
-            attempts=attempts,
-            outcomes=dict(outcomes),
-            wait_mean_ms=sum(_waits(by_type[job_type])) / waited if waited else None,
-            run_mean_ms=sum(one.run_ms for one in by_type[job_type]) / attempts if attempts else None,
-        )
+        counted = [one for one in by_type[job_type] if one.outcome not in totals.CLAIMS]
+        sums = (sum(getattr(one, name) for one in counted) for name in ("attempts", "wait_ms", "run_ms"))
+        yield _stats(job_type, outcomes, *sums)
 
 
-def _waits(found: Iterable[totals.TenantTotal]) -> Iterable[int]:
-    return (one.wait_ms for one in found if one.outcome not in {"rescued", "lost"})
+def _stats(job_type: str, outcomes: Mapping[str, int], attempts: int, wait_ms: int, run_ms: int) -> TypeStats:
+    waits = sum(many for outcome, many in outcomes.items() if outcome not in totals.CLAIMS)
+    return TypeStats(
+        type=job_type,
+        attempts=attempts,
+        outcomes=dict(outcomes),
+        wait_mean_ms=wait_ms / waits if waits else None,
+        run_mean_ms=run_ms / attempts if attempts else None,
+    )

@@ -237,6 +237,7 @@ CREATE TABLE outcome_counts (
     PRIMARY KEY (tenant_id, minute, type, outcome, wait_bucket, run_bucket)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 CREATE INDEX outcome_counts_by_minute ON outcome_counts (minute) WHERE minute <> '-infinity';
+CREATE INDEX outcome_counts_of_all_time ON outcome_counts (tenant_id) WHERE minute = '-infinity';
 
 -- Jobs that completed or were cancelled and were counted: operators look for them over all tenants. Pruned.
 CREATE TABLE counted_jobs (
@@ -416,7 +417,8 @@ WITH present AS (
            sum(sum(outcomes)) OVER (PARTITION BY tenant_id ORDER BY wait_bucket)
                / sum(sum(outcomes)) OVER (PARTITION BY tenant_id) AS share_of_waits
     FROM outcome_sums()
-    WHERE tenant_id > 0 AND minute > clock_timestamp() - interval '16 minutes' AND outcome NOT IN ('rescued', 'lost')
+    WHERE tenant_id > 0 AND minute > (SELECT clock_timestamp() - interval '16 minutes')
+      AND minute <> '-infinity' AND outcome NOT IN ('rescued', 'lost')
     GROUP BY tenant_id, wait_bucket
 ), recent AS (
     SELECT tenant_id, sum(outcomes)::bigint AS ended, sum(run_ms) AS run_ms,
@@ -432,6 +434,12 @@ SELECT tenant_id, n.slug, n.weight, n.cap, n.paused_at,
 FROM present p FULL JOIN recent r USING (tenant_id)
 JOIN tenants n ON n.id = tenant_id;
 
+-- Since when the oldest job waits for the relay, and how many dead letters nobody closed: each by an index of its own.
+CREATE VIEW backlogs AS
+SELECT (SELECT min(run_at) FROM tickets WHERE state = 'ready' AND backend = 'rabbitmq' AND published_at IS NULL)
+           AS unpublished_since,
+       (SELECT count(*) FROM dead_letters WHERE closed_at IS NULL) AS open_dead_letters;
+
 -- Living workers and tickets by backend.
 CREATE VIEW backend_counts AS
 SELECT b.backend,
@@ -440,8 +448,7 @@ SELECT b.backend,
        count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
        count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
        count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
-       min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest,
-       min(t.run_at) FILTER (WHERE t.state = 'ready' AND t.published_at IS NULL) AS unpublished
+       min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest
 FROM unnest(ARRAY['exec', 'pool', 'rabbitmq']) AS b (backend)
 LEFT JOIN tickets t ON t.backend = b.backend
 GROUP BY b.backend;
