@@ -1,15 +1,13 @@
 """Every setting, read once from the environment and refused by name when wrong."""
 
-import math
-import re
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from turno.errors import InvalidSettings
+from turno.setting_forms import ADDRESS, HOURS, MAIL_SERVER, NETWORK, ORIGIN, PLACE, RECEIVER, ZONE, parsed, variable
 
 Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
@@ -17,231 +15,140 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 MEGABYTE = 1_048_576
 
 
-class Form(NamedTuple):
-    """What a text, or each of several by comma, must look like: `fits` returns something true for it."""
-
-    fits: Callable[[str], object]
-    expected: str
-
-
-def _is_network(text: str) -> bool:
-    from ipaddress import ip_network  # noqa: PLC0415 - a spawned worker is told of no proxy
-
-    with suppress(ValueError):
-        return bool(ip_network(text))
-    return False
-
-
-def _is_zone(text: str) -> bool:
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a spawned worker never asks
-
-    try:
-        ZoneInfo(text)
-    except (ValueError, OSError):
-        return False
-    return True
-
-
-PLACE = Form(
-    re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*").fullmatch, "package.module:name, such as shop.jobs:HANDLERS"
-)
-ORIGIN = Form(
-    re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?").fullmatch,
-    "addresses such as https://erp.example, lower case and without a path",
-)
-ADDRESS = Form(
-    re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[\w.~-]+)*", re.ASCII).fullmatch,
-    "an address such as https://turno.example or https://erp.example/jobs, without a slash at its end",
-)
-RECEIVER = Form(re.compile(r"https?://[^/\s]+(/\S*)?").fullmatch, "an address such as https://hooks.example/turno")
-MAIL_SERVER = Form(
-    re.compile(r"smtp(s|\+starttls)?://([^@\s/]+@)?[^@\s/:]+(:[0-9]{1,5})?/?").fullmatch,
-    "an address such as smtp+starttls://user:password@mail.example:587",
-)
-HOURS = Form(
-    re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]").fullmatch, "hours such as 22:00-07:00"
-)
-ZONE = Form(_is_zone, "a time zone such as America/Argentina/Buenos_Aires")
-NETWORK = Form(_is_network, "addresses or networks by comma, such as 10.0.0.5,10.1.0.0/16")
-
-
-def _setting(
-    default: Any,
-    about: str,
-    *,
-    within: tuple[float, float] | None = None,
-    one_of: tuple[str, ...] = (),
-    form: Form | None = None,
-    secret: bool = False,
-) -> Any:
-    rules = {"about": about, "within": within, "one_of": one_of, "form": form, "secret": secret}
-    return field(default=default, repr=not secret, metadata=rules)
-
-
-def _value(setting: Field[Any], text: str) -> Any:
-    """Return a variable's text as the setting's type; raises ValueError with what was expected."""
-    rules = setting.metadata
-    if setting.type is bool:
-        return _one_of(text.lower(), ("true", "false")) == "true"
-    if rules["one_of"]:
-        return _one_of(text, rules["one_of"])
-    if setting.type is int or setting.type is float:
-        return _number(setting.type, text, *rules["within"])
-    words = (text,) if setting.type is str else tuple(filter(None, map(str.strip, text.split(","))))
-    if rules["form"] and not all(map(rules["form"].fits, words)):
-        raise ValueError(f"expected {rules['form'].expected}")
-    return text if setting.type is str else words
-
-
-def _one_of(text: str, allowed: tuple[str, ...]) -> str:
-    if text not in allowed:
-        raise ValueError(f"expected one of: {', '.join(allowed)}")
-    return text
-
-
-def _number(kind: type[float], text: str, low: float, high: float) -> float:
-    value = math.nan
-    with suppress(ValueError):
-        value = kind(text) if kind is float or (text.isascii() and text.isdecimal()) else value
-    if not low <= value <= high:
-        raise ValueError(f"expected {'a whole number' if kind is int else 'seconds'} from {low} to {high}")
-    return value
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The configuration of one process; each field is the environment variable of the same name in capitals."""
 
-    database_url: str = _setting(
+    database_url: str = variable(
         "", "where PostgreSQL is; every service derives its own user and password", secret=True
     )
-    admin_database_url: str = _setting(
+    admin_database_url: str = variable(
         "", "where migrate, tenant and company commands log in as the provisioner; by default DATABASE_URL", secret=True
     )
-    master_key: str = _setting("", "secret all role passwords are derived from, 32 characters or more", secret=True)
-    installation_id: str = _setting("", "short id in all role names; by default a digest of the database's name")
-    handlers: str = _setting("", "where the handlers are, as package.module:name", form=PLACE)
-    web_app: str = _setting(
+    master_key: str = variable("", "secret all role passwords are derived from, 32 characters or more", secret=True)
+    installation_id: str = variable("", "short id in all role names; by default a digest of the database's name")
+    handlers: str = variable("", "where the handlers are, as package.module:name", form=PLACE)
+    web_app: str = variable(
         "",
         "what returns the Flask application to serve, as package.module:name; without it Turno's own pages",
         form=PLACE,
     )
-    migrations: str = _setting("", "a folder of NNNN_name.sql: the application's tables in each tenant's schema")
-    shared_schemas: tuple[str, ...] = _setting(
+    migrations: str = variable("", "a folder of NNNN_name.sql: the application's tables in each tenant's schema")
+    shared_schemas: tuple[str, ...] = variable(
         (), "look-up schemas that the handlers of every tenant may read, by comma; set by `turno migrate`"
     )
-    commands: str = _setting("", "further commands of `turno`, as package.module:name", form=PLACE)
-    enable_background_jobs: bool = _setting(default=True, about="false runs the work inside the request")
-    queue_backend: str = _setting("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", one_of=BACKENDS)
-    queue_canary_backend: str = _setting("", "a second backend, for some of the tenants", one_of=BACKENDS)
-    queue_canary_percent: int = _setting(0, "how many tenants in a hundred get the second backend", within=(0, 100))
-    exec_max_processes: int = _setting(4, "spawned workers at a time on this host", within=(1, 256))
-    exec_slot_dir: str = _setting("", "folder of the slot locks, shared by all web processes of the host")
-    exec_log: str = _setting("", "file that spawned workers write their log to; by default in the slot folder")
-    pool_min_children: int = _setting(1, "children a resident worker keeps when idle", within=(0, 256))
-    pool_max_children: int = _setting(4, "children a resident worker has under load", within=(1, 256))
-    pool_jobs_per_child: int = _setting(10_000, "jobs after which a child is replaced", within=(1, 100_000_000))
-    pool_memory_per_child_mb: int = _setting(256, "memory beyond which a child is replaced", within=(32, 1_048_576))
-    pool_sessions_per_child: int = _setting(4, "tenant sessions a child keeps open between jobs", within=(1, 256))
-    reserve_children: int = _setting(
+    commands: str = variable("", "further commands of `turno`, as package.module:name", form=PLACE)
+    enable_background_jobs: bool = variable(default=True, about="false runs the work inside the request")
+    queue_backend: str = variable("exec", f"how a worker learns of a job: {', '.join(BACKENDS)}", one_of=BACKENDS)
+    queue_canary_backend: str = variable("", "a second backend, for some of the tenants", one_of=BACKENDS)
+    queue_canary_percent: int = variable(0, "how many tenants in a hundred get the second backend", within=(0, 100))
+    exec_max_processes: int = variable(4, "spawned workers at a time on this host", within=(1, 256))
+    exec_slot_dir: str = variable("", "folder of the slot locks, shared by all web processes of the host")
+    exec_log: str = variable("", "file that spawned workers write their log to; by default in the slot folder")
+    pool_min_children: int = variable(1, "children a resident worker keeps when idle", within=(0, 256))
+    pool_max_children: int = variable(4, "children a resident worker has under load", within=(1, 256))
+    pool_jobs_per_child: int = variable(10_000, "jobs after which a child is replaced", within=(1, 100_000_000))
+    pool_memory_per_child_mb: int = variable(256, "memory beyond which a child is replaced", within=(32, 1_048_576))
+    pool_sessions_per_child: int = variable(4, "tenant sessions a child keeps open between jobs", within=(1, 256))
+    reserve_children: int = variable(
         1,
         "children beyond POOL_MAX_CHILDREN, or workers beyond EXEC_MAX_PROCESSES, for tenants that none works for",
         within=(0, 256),
     )
-    rabbitmq_url: str = _setting(
+    rabbitmq_url: str = variable(
         "",
         "where the broker is, with user, password and virtual host; several nodes by comma: HOST:PORT,HOST:PORT",
         secret=True,
     )
-    rabbitmq_relay_url: str = _setting("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
-    rabbitmq_window: int = _setting(8, "messages of one tenant that wait in the broker", within=(1, 10_000))
-    max_pending_jobs_per_user: int = _setting(20, "waiting and running jobs one user may have", within=(1, 1_000_000))
-    max_commands_per_minute_per_user: int = _setting(
+    rabbitmq_relay_url: str = variable("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
+    rabbitmq_window: int = variable(8, "messages of one tenant that wait in the broker", within=(1, 10_000))
+    max_pending_jobs_per_user: int = variable(20, "waiting and running jobs one user may have", within=(1, 1_000_000))
+    max_commands_per_minute_per_user: int = variable(
         300, "requests that change something one user may send to one tenant; 0 for no limit", within=(0, 1_000_000)
     )
-    max_commands_per_minute_per_tenant: int = _setting(
+    max_commands_per_minute_per_tenant: int = variable(
         3000, "the same for all users of a tenant together; 0 for no limit", within=(0, 1_000_000)
     )
-    max_jobs_per_day_per_user: int = _setting(
+    max_jobs_per_day_per_user: int = variable(
         10_000, "jobs one user may submit or retry in one tenant; 0 for no limit", within=(0, 100_000_000)
     )
-    max_jobs_per_day_per_tenant: int = _setting(
+    max_jobs_per_day_per_tenant: int = variable(
         100_000, "the same for all users of a tenant together; 0 for no limit", within=(0, 100_000_000)
     )
-    max_payload_mb_per_day_per_user: int = _setting(
+    max_payload_mb_per_day_per_user: int = variable(
         100,
         "megabytes of payloads, as the database keeps them, of one user's jobs; 0 for no limit",
         within=(0, 1_048_576),
     )
-    max_payload_mb_per_day_per_tenant: int = _setting(
+    max_payload_mb_per_day_per_tenant: int = variable(
         1000, "the same for all users of a tenant together; 0 for no limit", within=(0, 1_048_576)
     )
-    max_wrong_tokens_per_minute: int = _setting(
+    max_wrong_tokens_per_minute: int = variable(
         60, "tokens that nobody issued, from one address to one web process; 0 for no limit", within=(0, 1_000_000)
     )
-    max_body_bytes: int = _setting(1_048_576, "largest request body that is read", within=(1024, 104_857_600))
-    heartbeat_seconds: float = _setting(10.0, "how often a worker says that it is alive", within=(0.05, 60))
-    dead_after_seconds: float = _setting(30.0, "silence after which a worker counts as dead", within=(0.1, 3600))
-    reoffer_after_seconds: float = _setting(15.0, "waiting time after which a job is offered again", within=(0, 3600))
-    shutdown_grace_seconds: float = _setting(30.0, "time a job may use after its worker got SIGTERM", within=(0, 3600))
-    kill_after_seconds: float = _setting(
+    max_body_bytes: int = variable(1_048_576, "largest request body that is read", within=(1024, 104_857_600))
+    heartbeat_seconds: float = variable(10.0, "how often a worker says that it is alive", within=(0.05, 60))
+    dead_after_seconds: float = variable(30.0, "silence after which a worker counts as dead", within=(0.1, 3600))
+    reoffer_after_seconds: float = variable(15.0, "waiting time after which a job is offered again", within=(0, 3600))
+    shutdown_grace_seconds: float = variable(30.0, "time a job may use after its worker got SIGTERM", within=(0, 3600))
+    kill_after_seconds: float = variable(
         5.0, "time a job past its limit has to stop before it is killed", within=(0, 3600)
     )
-    redact: tuple[str, ...] = _setting(
+    redact: tuple[str, ...] = variable(
         (), "further names of fields that operators who are no admins do not read, by comma: tax_id,*_account"
     )
-    alive_file: str = _setting("", "file that a resident worker touches while it lives, for `--check`; none by default")
-    retention_days: int = _setting(30, "days that ended jobs are kept", within=(1, 3650))
-    jwt_key: str = _setting("", "shared secret or PEM public key that tokens are checked with", secret=True)
-    jwt_algorithms: tuple[str, ...] = _setting(("HS256",), "signature algorithms accepted, by comma")
-    jwt_issuer: str = _setting("turno", "the iss a token must carry")
-    jwt_audience: str = _setting("turno", "the aud a token must carry")
-    allowed_origins: tuple[str, ...] = _setting(
+    alive_file: str = variable("", "file that a resident worker touches while it lives, for `--check`; none by default")
+    retention_days: int = variable(30, "days that ended jobs are kept", within=(1, 3650))
+    jwt_key: str = variable("", "shared secret or PEM public key that tokens are checked with", secret=True)
+    jwt_algorithms: tuple[str, ...] = variable(("HS256",), "signature algorithms accepted, by comma")
+    jwt_issuer: str = variable("turno", "the iss a token must carry")
+    jwt_audience: str = variable("turno", "the aud a token must carry")
+    allowed_origins: tuple[str, ...] = variable(
         (), "origins whose pages may use the API with a token, by comma: https://erp.example", form=ORIGIN
     )
-    alert_webhook_url: str = _setting("", "address that alerts are posted to as JSON", form=RECEIVER, secret=True)
-    alert_slack_url: str = _setting("", "address of a Slack incoming webhook", form=RECEIVER, secret=True)
-    alert_smtp_url: str = _setting(
+    alert_webhook_url: str = variable("", "address that alerts are posted to as JSON", form=RECEIVER, secret=True)
+    alert_slack_url: str = variable("", "address of a Slack incoming webhook", form=RECEIVER, secret=True)
+    alert_smtp_url: str = variable(
         "",
         "mail server for alerts: smtp, smtps or smtp+starttls://USER:PASSWORD@HOST:PORT",
         form=MAIL_SERVER,
         secret=True,
     )
-    alert_email_from: str = _setting("", "who alerts come from, by e-mail")
-    alert_email_to: tuple[str, ...] = _setting((), "who gets alerts by e-mail, by comma")
-    alert_failure_percent: float = _setting(
+    alert_email_from: str = variable("", "who alerts come from, by e-mail")
+    alert_email_to: tuple[str, ...] = variable((), "who gets alerts by e-mail, by comma")
+    alert_failure_percent: float = variable(
         10.0,
         "failed jobs in a hundred of a tenant and type, over an hour, from which on there is an alert",
         within=(0, 100),
     )
-    alert_repeat_hours: float = _setting(
+    alert_repeat_hours: float = variable(
         4.0, "after how many hours an alert that lasts is sent again", within=(0.1, 720)
     )
-    alert_quiet_hours: str = _setting(
+    alert_quiet_hours: str = variable(
         "", "hours in which alerts wait, such as 22:00-07:00; the log is told at once", form=HOURS
     )
-    alert_time_zone: str = _setting("UTC", "time zone of ALERT_QUIET_HOURS", form=ZONE)
-    metrics_token: str = _setting(
+    alert_time_zone: str = variable("UTC", "time zone of ALERT_QUIET_HOURS", form=ZONE)
+    metrics_token: str = variable(
         "", "token that /metrics takes from a monitoring system; without it only an operator's", secret=True
     )
-    demo_token: str = _setting("", "token that the sign-in page gives to anybody; for `turno demo`", secret=True)
-    web_bind: str = _setting("127.0.0.1:8080", "address and port of the web server")
-    public_url: str = _setting(
+    demo_token: str = variable("", "token that the sign-in page gives to anybody; for `turno demo`", secret=True)
+    web_bind: str = variable("127.0.0.1:8080", "address and port of the web server")
+    public_url: str = variable(
         "",
         "address that people open, with the path that a proxy takes off; requests for other hosts are refused",
         form=ADDRESS,
     )
-    trusted_proxies: tuple[str, ...] = _setting(
+    trusted_proxies: tuple[str, ...] = variable(
         ("127.0.0.1", "::1"), "addresses or networks of proxies that may say how a request came, by comma", form=NETWORK
     )
-    web_workers: int = _setting(1, "web processes", within=(1, 64))
-    web_threads: int = _setting(16, "threads per web process", within=(1, 4096))
-    web_streams: int = _setting(2000, "live streams per web process", within=(1, 100_000))
-    web_streams_per_tenant: int = _setting(
+    web_workers: int = variable(1, "web processes", within=(1, 64))
+    web_threads: int = variable(16, "threads per web process", within=(1, 4096))
+    web_streams: int = variable(2000, "live streams per web process", within=(1, 100_000))
+    web_streams_per_tenant: int = variable(
         0, "live streams of one tenant per web process; 0 for half of WEB_STREAMS", within=(0, 100_000)
     )
-    web_streams_per_user: int = _setting(100, "live streams of one user per web process", within=(1, 100_000))
-    log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR", one_of=("DEBUG", "INFO", "WARNING", "ERROR"))
+    web_streams_per_user: int = variable(100, "live streams of one user per web process", within=(1, 100_000))
+    log_level: str = variable("INFO", "DEBUG, INFO, WARNING or ERROR", one_of=("DEBUG", "INFO", "WARNING", "ERROR"))
 
     @classmethod
     def secrets(cls) -> frozenset[str]:
@@ -262,7 +169,7 @@ class Settings:
             if not text:
                 continue
             try:
-                values[setting.name] = _value(setting, text)
+                values[setting.name] = parsed(setting, text)
             except ValueError as problem:
                 problems.append(f"{name}={text[:60]!r}: {problem}")
         if not problems:

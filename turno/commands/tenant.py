@@ -13,7 +13,7 @@ from turno.commands.output.tables import print_table
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
 from turno.named import load
-from turno.settings import PLACE
+from turno.setting_forms import PLACE
 from turno.store.operator import fairness
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens

@@ -1,4 +1,4 @@
-"""The supervisor's own connection: thrown away when broken, opened again with patience."""
+"""The supervisor's own connection: thrown away when broken, opened again after a pause."""
 
 import random
 from collections.abc import Callable

@@ -92,7 +92,7 @@ class Installation(WorkerProcesses):
 
     @property
     def other(self) -> Tenant:
-        """The tenant next door."""
+        """The second tenant, with the same rows."""
         return self.tenants["suc0002"]
 
     @property
@@ -124,7 +124,7 @@ class Installation(WorkerProcesses):
     ) -> dict[str, Any]:
         """Run a handler as a request would, in one transaction, without a job; returns its result.
 
-        The payload is checked as the door checks it; whatever the handler raises passes through, undone.
+        The payload is checked as POST checks it; what the handler raises passes through, and its work is rolled back.
         """
         plain = json.loads(json.dumps(payload))
         handler.validate(rebuild(handler.payload_type, plain))

@@ -23,7 +23,7 @@ BEGIN
     RETURN at_most - (SELECT count(*) FROM tickets WHERE state = 'running' AND type = p_type);
 END $$;
 
--- A buried worker claims nothing; KEY SHARE stops the burial, not the heartbeat.
+-- A worker that is off the list claims nothing; KEY SHARE blocks prune_workers, not the heartbeat.
 CREATE OR REPLACE FUNCTION worker_hold(p_worker uuid) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM workers WHERE id = p_worker FOR KEY SHARE;

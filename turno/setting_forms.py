@@ -1,0 +1,100 @@
+"""What the text of a setting may be, and how it becomes a value."""
+
+import math
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import Field, field
+from typing import Any, NamedTuple
+
+
+class Form(NamedTuple):
+    """What a text, or each of several by comma, must look like: `fits` returns something true for it."""
+
+    fits: Callable[[str], object]
+    expected: str
+
+
+def _is_network(text: str) -> bool:
+    from ipaddress import ip_network  # noqa: PLC0415 - a spawned worker is told of no proxy
+
+    with suppress(ValueError):
+        return bool(ip_network(text))
+    return False
+
+
+def _is_zone(text: str) -> bool:
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a spawned worker never asks
+
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+PLACE = Form(
+    re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*").fullmatch, "package.module:name, such as shop.jobs:HANDLERS"
+)
+ORIGIN = Form(
+    re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?").fullmatch,
+    "addresses such as https://erp.example, lower case and without a path",
+)
+ADDRESS = Form(
+    re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[\w.~-]+)*", re.ASCII).fullmatch,
+    "an address such as https://turno.example or https://erp.example/jobs, without a slash at its end",
+)
+RECEIVER = Form(re.compile(r"https?://[^/\s]+(/\S*)?").fullmatch, "an address such as https://hooks.example/turno")
+MAIL_SERVER = Form(
+    re.compile(r"smtp(s|\+starttls)?://([^@\s/]+@)?[^@\s/:]+(:[0-9]{1,5})?/?").fullmatch,
+    "an address such as smtp+starttls://user:password@mail.example:587",
+)
+HOURS = Form(
+    re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]").fullmatch, "hours such as 22:00-07:00"
+)
+ZONE = Form(_is_zone, "a time zone such as America/Argentina/Buenos_Aires")
+NETWORK = Form(_is_network, "addresses or networks by comma, such as 10.0.0.5,10.1.0.0/16")
+
+
+def variable(
+    default: Any,
+    about: str,
+    *,
+    within: tuple[float, float] | None = None,
+    one_of: tuple[str, ...] = (),
+    form: Form | None = None,
+    secret: bool = False,
+) -> Any:
+    """Return the field of a setting: its default, what it is, and what its text may be."""
+    rules = {"about": about, "within": within, "one_of": one_of, "form": form, "secret": secret}
+    return field(default=default, repr=not secret, metadata=rules)
+
+
+def parsed(setting: Field[Any], text: str) -> Any:
+    """Return a variable's text as the setting's type; raises ValueError with what was expected."""
+    rules = setting.metadata
+    if setting.type is bool:
+        return _one_of(text.lower(), ("true", "false")) == "true"
+    if rules["one_of"]:
+        return _one_of(text, rules["one_of"])
+    if setting.type is int or setting.type is float:
+        return _number(setting.type, text, *rules["within"])
+    words = (text,) if setting.type is str else tuple(filter(None, map(str.strip, text.split(","))))
+    if rules["form"] and not all(map(rules["form"].fits, words)):
+        raise ValueError(f"expected {rules['form'].expected}")
+    return text if setting.type is str else words
+
+
+def _one_of(text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise ValueError(f"expected one of: {', '.join(allowed)}")
+    return text
+
+
+def _number(kind: type[float], text: str, low: float, high: float) -> float:
+    value = math.nan
+    with suppress(ValueError):
+        value = kind(text) if kind is float or (text.isascii() and text.isdecimal()) else value
+    if not low <= value <= high:
+        raise ValueError(f"expected {'a whole number' if kind is int else 'seconds'} from {low} to {high}")
+    return value
