@@ -34,7 +34,7 @@ class Cut(NamedTuple):
 
 
 OFFER = "        offered, refused = set[JobRef](), set[str]()\n"
-MOVE = "        return self._until_done(\n            lambda: self._engine.run(\n                tickets.move_unserved"
+MOVE = "        return self._until_done(\n            lambda: self._run_one(tickets.move_unserved"
 TENANT = "turno/migrations/tenant/*/*.sql"
 CUTS: dict[str, tuple[Cut, ...]] = {
     "token": (
