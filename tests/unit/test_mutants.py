@@ -4,6 +4,7 @@ import pytest
 
 from tests.mutants.catalogue import MUTANTS, named_tests
 from tests.mutants.copied_tree import ROOT
+from tests.mutants.nemesis import CUTS
 from tests.mutants.short_waits import shortened
 
 
@@ -11,6 +12,12 @@ def test_every_mutant_has_a_name_of_its_own_and_finds_its_guard() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     for mutant in MUTANTS:
         assert mutant.without_guard((ROOT / mutant.file).read_text())
+
+
+@pytest.mark.parametrize("guard", CUTS)
+def test_every_cut_of_the_nemesis_finds_its_guard(guard: str) -> None:
+    for cut in CUTS[guard]:
+        assert any(cut.old in path.read_text() for path in ROOT.glob(cut.files)), cut.old
 
 
 def test_every_mutant_names_tests_that_there_are() -> None:
