@@ -87,7 +87,7 @@ def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
         SEEN  # noqa: S608 - a constant, see above
         + """
         SELECT o.outcome, sum(o.outcomes)::bigint FROM outcome_sums() o
-        WHERE o.minute > (SELECT clock_timestamp() - interval '1 hour')
+        WHERE o.minute > (SELECT clock_timestamp() - interval '1 hour') AND o.minute <> '-infinity'
           AND o.outcome IN ('completed', 'failed', 'cancelled')
           AND CASE WHEN %(companies)s::text[] IS NULL THEN o.tenant_id = 0 ELSE o.tenant_id IN (SELECT id FROM seen) END
         GROUP BY o.outcome
@@ -113,10 +113,11 @@ def tenants(operator: Operator, companies: Companies, wanted: TenantFilter) -> l
         return cursor.execute(
             SEEN  # noqa: S608 - a constant, see above
             + """
+            , shares AS MATERIALIZED (SELECT * FROM fairness)
             SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, coalesce(f.waiting, 0) AS waiting,
                    coalesce(f.running, 0) AS running, f.oldest_wait, coalesce(f.ended, 0) AS ended,
                    f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
-            FROM seen n LEFT JOIN fairness f ON f.tenant_id = n.id
+            FROM seen n LEFT JOIN shares f ON f.tenant_id = n.id
             WHERE starts_with(n.slug, %(q)s) AND n.slug COLLATE "C" > %(after)s
               AND CASE %(show)s WHEN 'paused' THEN n.paused_at IS NOT NULL WHEN 'waiting' THEN f.waiting > 0
                                 WHEN 'running' THEN f.running > 0 ELSE true END
@@ -132,9 +133,10 @@ def worst_tenants(operator: Operator, companies: Companies, limit: int) -> list[
         return cursor.execute(
             SEEN  # noqa: S608 - a constant, see above
             + """
+            , shares AS MATERIALIZED (SELECT * FROM fairness)
             SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, f.waiting, f.running, f.oldest_wait,
                    f.ended, f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
-            FROM fairness f JOIN seen n ON n.id = f.tenant_id
+            FROM shares f JOIN seen n ON n.id = f.tenant_id
             ORDER BY greatest(f.wait_p95_ms, 1000 * extract(epoch FROM f.oldest_wait)) DESC NULLS LAST, n.slug
             LIMIT %(limit)s
             """,
