@@ -177,4 +177,20 @@ MUTANTS = (
         "return False",
         (f"{ROLES}::test_secrets_are_shown_to_admins_and_to_whose_they_are",),
     ),
+    Mutant(
+        "an operator finds a secret by searching payloads",
+        "issue 16: redaction by rule",
+        "turno/web/api/found_jobs.py",
+        '    if asked.payload and call.principal.role != "admin":\n',
+        "    if False:\n",
+        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
+    ),
+    Mutant(
+        "the API looks into every company's tenants",
+        COMPANIES,
+        "turno/web/api/found_jobs.py",
+        "        companies=call.principal.companies,\n",
+        "        companies=None,\n",
+        (f"{API}::test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies",),
+    ),
 )

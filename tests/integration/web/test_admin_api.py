@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.greetings import valid_body
 from tests.integration.web.test_operator_roles import operator
 
 if TYPE_CHECKING:
@@ -227,3 +228,22 @@ def test_a_senseless_setting_is_named_and_nothing_is_set(service: Service, path:
     before = everything(service)
     assert field in problems(operator(service).ask("PATCH", f"/api/admin/{path}", json=body))
     assert everything(service) == before
+
+
+def test_jobs_are_looked_for_in_the_tenants_of_the_token_s_companies(service: Service) -> None:
+    ana = service.caller("south")
+    job_id = ana.post(
+        "/api/jobs/greetings", json=valid_body(), headers={"X-Correlation-Id": "tonight-4711"}
+    ).get_json()["job_id"]
+    service.caller("north").job()
+    admin, eva = operator(service, role="admin"), operator(service)
+    for query in (f"user={ana.user}", "correlation_id=tonight-4711", f"payload=words&user={ana.user}"):
+        page = admin.get(f"/api/admin/jobs?{query}").get_json()
+        assert [(one["job_id"], one["tenant"], one["company"]) for one in page["jobs"]] == [(job_id, "south", "acme")]
+        assert page["not_asked"] == 0
+        assert admin.get(f"/api/admin/jobs?{query}&tenant=north").get_json()["jobs"] == []
+        foreign = operator(service, role="admin", companies=["umbrella"])
+        assert foreign.get(f"/api/admin/jobs?{query}").get_json()["jobs"] == []
+    # Whoever may not read a secret must not find it letter by letter.
+    assert eva.get("/api/admin/jobs?payload=words").status_code == 403
+    assert "error" in problems(eva.get(f"/api/admin/jobs?user={ana.user}&error=Boom"))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 from flask import Response, request
@@ -12,6 +12,7 @@ from turno.dispatch.command_across import command_across
 from turno.jobs.job import Priority, Status
 from turno.jobs.operator_command import CommandName, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, find_jobs, group_jobs
+from turno.web.api.found_jobs import FoundJob, FoundPage, searched
 from turno.web.api.job_body import Band
 from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer, from_row
@@ -23,34 +24,6 @@ from turno.web.services import lend_operator, services
 admin_jobs = Routes("admin_jobs", __name__, tag="administration")
 
 MOST_AT_ONCE = 1000  # jobs that one request changes: it is answered when they are
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundJob:
-    """A job of some tenant; its own address, with that tenant in X-Schema, has the rest.
-
-    `error` is the error's group: class and first line, without numbers, names in quotation marks and addresses. `at` is
-    when it ended, of an open one when it was made. `closed_as` tells of a failed one that nobody need see to any more.
-    """
-
-    job_id: UUID
-    tenant: str
-    company: str
-    type: str
-    status: Status
-    error: str | None
-    at: datetime
-    closed_as: Literal["replayed", "discarded"] | None
-    run_at: datetime | None
-    parked: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPage:
-    """Jobs, the latest first."""
-
-    jobs: list[FoundJob]
-    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +61,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundQuery(Found):
-    """A page of jobs."""
+    """A page of jobs. The first three are looked for in one tenant after another, and have no further pages."""
 
+    user: Annotated[Text, described("Only this user's.")] = NOT_GIVEN
+    correlation_id: Annotated[Text, described("Only those of the request with this id.")] = NOT_GIVEN
+    payload: Annotated[Text, described("For admins: only those whose payload contains this.")] = NOT_GIVEN
     cursor: Annotated[Text, described("The `next_cursor` of the page before.")] = NOT_GIVEN
     limit: PageSize = 50
 
@@ -183,6 +159,8 @@ COMMAND = Operation(
 def found(call: OperatorCall) -> Response:
     """List the jobs of all tenants."""
     limit = call.query.limit
+    if call.query.user or call.query.correlation_id or call.query.payload:
+        return answer(searched(call))
     with lend_operator()() as operator:
         rows = find_jobs(operator, _wanted(call, call.query), before=_cursor(call.query.cursor), limit=limit + 1)
     following = None
