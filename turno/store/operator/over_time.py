@@ -63,7 +63,7 @@ def over_time(
                    o.outcome, o.wait_bucket, o.outcomes, o.attempts, o.run_ms
             FROM outcome_sums() o LEFT JOIN tenants n ON n.id = o.tenant_id
             WHERE o.minute >= (SELECT date_bin(%(step)s, clock_timestamp() - %(window)s::interval, 'epoch'))
-              AND o.tenant_id = ANY (%(tenants)s) AND o.outcome NOT IN ('rescued', 'lost')
+              AND o.tenant_id = ANY (%(tenants)s) AND o.outcome <> 'rescued'
               AND (%(type)s::text IS NULL OR o.type = %(type)s)
         ), most AS (
             SELECT line FROM counted GROUP BY line

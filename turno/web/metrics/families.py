@@ -74,7 +74,6 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
         ("retried", "turno_retries", "Attempts that failed and are tried again."),
         ("failed", "turno_dead_letters", "Jobs that failed for good."),
         ("rescued", "turno_rescues", "Jobs taken back from a process that died."),
-        ("lost", "turno_claims_lost", "Attempts that found their claim gone."),
     ):
         samples = [((one,), total.outcomes[outcome]) for one, total in totals.items()]
         yield _counter(name, about, ["type"], samples)

@@ -205,15 +205,15 @@ CREATE TABLE rate_limits (
     PRIMARY KEY (tenant_id, user_id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
 
--- One row for each ended attempt, for each job that ended without one, and for each claim that was taken back ('rescued')
--- or found gone ('lost'). Rows stay until count_outcomes has added them to outcome_counts: for seconds.
+-- One row for each ended attempt, for each job that ended without one, and for each claim that was taken back ('rescued').
+-- Rows stay until count_outcomes has added them to outcome_counts: for seconds.
 CREATE TABLE outcomes (
     id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant_id integer NOT NULL,
     job_id    uuid,
     type      text NOT NULL,
     outcome   text NOT NULL CHECK (outcome IN ('completed', 'failed', 'cancelled', 'retried', 'crashed', 'rescheduled',
-                                               'released', 'rescued', 'lost')),
+                                               'released', 'rescued')),
     wait_ms   integer NOT NULL,
     run_ms    integer,  -- null where no attempt ran
     at        timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -418,7 +418,7 @@ WITH present AS (
                / sum(sum(outcomes)) OVER (PARTITION BY tenant_id) AS share_of_waits
     FROM outcome_sums()
     WHERE tenant_id > 0 AND minute > (SELECT clock_timestamp() - interval '16 minutes')
-      AND minute <> '-infinity' AND outcome NOT IN ('rescued', 'lost')
+      AND minute <> '-infinity' AND outcome <> 'rescued'
     GROUP BY tenant_id, wait_bucket
 ), recent AS (
     SELECT tenant_id, sum(outcomes)::bigint AS ended, sum(run_ms) AS run_ms,
