@@ -153,8 +153,8 @@ def test_it_is_up_to_date_while_somebody_looks_and_asks_nothing_while_nobody_doe
         def note(request: Request) -> None:
             asked.append(request.url)
 
-        hide(page, hidden=True)
         page.on("request", note)
+        hide(page, hidden=True)
         page.clock.run_for(60_000)
         assert asked == []
         hide(page, hidden=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+LOOKED_AT = "tests/browser/test_admin.py"
 PAGES = "tests/integration/web/test_admin.py"
 FOREIGN = f"{PAGES}::test_an_operator_of_one_company_sees_nothing_of_another"
 BY_COMPANY = "issue 16.3: the operator's pages show the tenants of the companies that a token names"
@@ -131,5 +132,13 @@ MUTANTS = (
         "            companies=visit.companies,\n            lines=LINES,",
         "            lines=LINES,",
         (f"{FOREIGN}[/admin/charts?by=tenant]",),
+    ),
+    Mutant(
+        "a page that nobody looks at goes on asking",
+        "issue 16.3: refreshing stops when the tab is hidden",
+        "turno/web/static/admin.js",
+        "  if (document.hidden) return;\n",
+        "",
+        (f"{LOOKED_AT}::test_it_is_up_to_date_while_somebody_looks_and_asks_nothing_while_nobody_does",),
     ),
 )

@@ -72,10 +72,7 @@ function found_at({ id, href, row }, within) {
   return (href && links.find((one) => one.getAttribute("href") === href)) || within.querySelectorAll("tr")[row];
 }
 
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) clearTimeout(next);
-  else refresh();
-});
+document.addEventListener("visibilitychange", refresh);
 
 /* Times in the reader's own zone ------------------------------------------------------------------- */
 
