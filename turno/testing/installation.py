@@ -218,7 +218,7 @@ class Installation(WorkerProcesses):
             path = sql.Identifier((tenant or self.one).schema)
             cursor.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
             cursor.execute(query, parameters)
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if cursor.description is not None else []
 
     def job(self, job_id: UUID, *, tenant: Tenant | None = None) -> dict[str, Any]:
         """Return a job's row."""
