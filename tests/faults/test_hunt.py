@@ -8,6 +8,8 @@ from tests.mutants.__main__ import main
 from tests.mutants.hunt import Fate, hunt, what_fails_with_every_guard
 from tests.mutants.mutant import Mutant
 from tests.mutants.prepared_checkout import PreparedCheckout
+from turno.servers.wait import wait_until
+from turno.testing import processes
 
 pytestmark = pytest.mark.deep
 
@@ -72,6 +74,13 @@ def test_a_guard_is_back_after_its_hunt(prepared_checkout: PreparedCheckout) -> 
     for _ in range(2):
         assert hunt(NOTICED, prepared_checkout).fate is Fate.KILLED
         assert what_fails_with_every_guard(NOTICED.tests, prepared_checkout) == ""
+
+
+def test_nothing_that_a_hunt_has_started_outlives_it(prepared_checkout: PreparedCheckout) -> None:
+    left = 'if __import__("subprocess").Popen(["sleep", "3600"], start_new_session=True).pid:'
+    before = processes.working_in(prepared_checkout.tree)
+    assert hunt(dataclasses.replace(NOTICED, new=left), prepared_checkout).fate is Fate.KILLED
+    assert wait_until(lambda: processes.working_in(prepared_checkout.tree) == before, within=20)
 
 
 def test_an_unknown_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:

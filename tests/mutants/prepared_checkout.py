@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 from tests.mutants.copied_tree import copied_tree
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
+from turno.testing import processes
 from turno.testing.servers import template_of
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class PreparedCheckout:
     def __init__(self) -> None:
         self._moments = count(1)
         with ExitStack() as stack:
-            self._tree = stack.enter_context(copied_tree())
-            self._cluster = Cluster(data=self._tree.with_name("server") / "data", durable=False)
+            self.tree = stack.enter_context(copied_tree())
+            self._cluster = Cluster(data=self.tree.with_name("server") / "data", durable=False)
             self._cluster.files.clone_from(template_of(find_binaries()))
             stack.enter_context(self._cluster)
             self._forks = stack.enter_context(
@@ -67,8 +68,8 @@ class PreparedCheckout:
                     stdout=subprocess.PIPE,
                     # Unbuffered: an answer that was read together with the one before would not be seen by select().
                     bufsize=0,
-                    cwd=self._tree,
-                    env=_inner(os.environ, self._tree),
+                    cwd=self.tree,
+                    env=_inner(os.environ, self.tree),
                 )
             )
             self._stack = stack.pop_all()
@@ -84,7 +85,7 @@ class PreparedCheckout:
     @contextmanager
     def without_guard(self, mutant: Mutant) -> Iterator[None]:
         """Take the mutant's guard away in the copy, and put it back; raises GuardNotFound."""
-        path = self._tree / mutant.file
+        path = self.tree / mutant.file
         whole = path.read_text(encoding="utf-8")
         written = path.stat().st_mtime_ns
         path.write_text(mutant.without_guard(whole), encoding="utf-8")
@@ -98,7 +99,7 @@ class PreparedCheckout:
 
     def run(self, tests: Sequence[str], *, patience: float = PATIENCE) -> Ended:
         """Run these tests on the copy until the first failure; what does not end in `patience` seconds is killed."""
-        output = self._tree.with_name("output.txt")
+        output = self.tree.with_name("output.txt")
         arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", f"--server={self._cluster.url}", *tests]
         requests, answers = cast("IO[bytes]", self._forks.stdin), cast("IO[bytes]", self._forks.stdout)
         requests.write(json.dumps({"arguments": arguments, "output": str(output)}).encode() + b"\n")
@@ -107,6 +108,8 @@ class PreparedCheckout:
         if late:
             os.killpg(pid, signal.SIGKILL)
         status = int(answers.readline())
+        # Without its guard a worker's child may outlive the test, and would take a core until the machine is off.
+        processes.kill(*(pid for pid in processes.working_in(self.tree) if pid != self._forks.pid))
         return Ended(None if late else status, output.read_text(encoding="utf-8", errors="replace"))
 
 

@@ -68,6 +68,16 @@ def state(pid: int) -> str:
     return ""
 
 
+def working_in(folder: Path) -> list[int]:
+    """Return the processes whose working directory this is, this process left out."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (entry / "cwd").readlink() == folder:
+                found.append(int(entry.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
 def marked(name: str, value: str) -> list[int]:
     """Return the processes that were started with this environment variable, this process left out."""
     mark = f"{name}={value}".encode()
