@@ -57,12 +57,13 @@ class Principal:
         return self.operator and (self.companies is None or company in self.companies)
 
     def within(self, tenant: Tenant) -> "Principal | None":
-        """Return who they are in this tenant: a user where it is not theirs to operate, None where it is closed."""
-        if self.operates(tenant.company):
+        """Return who they are in a tenant that they chose, of those listed for them unless they are operators.
+
+        An operator of other companies is a user in a tenant that is listed, and nobody, None, in any other.
+        """
+        if not self.operator or self.operates(tenant.company):
             return self
-        if tenant.slug not in self.tenants:
-            return None
-        return replace(self, operator=False, role=None, companies=None) if self.operator else self
+        return replace(self, operator=False, role=None, companies=None) if tenant.slug in self.tenants else None
 
 
 def storable(user: str) -> bool:
