@@ -114,8 +114,9 @@ def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
-        SELECT slug, waiting, paused_at, clock_timestamp() - oldest_wait AS since
-        FROM fairness WHERE oldest_wait > %s::interval ORDER BY oldest_wait DESC
+        SELECT n.slug, n.paused_at, sum(k.tickets)::bigint AS waiting, min(k.oldest) AS since
+        FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id WHERE k.state = 'ready'
+        GROUP BY n.slug, n.paused_at HAVING min(k.oldest) < (SELECT clock_timestamp() - %s::interval) ORDER BY since
         """,
         (LONG_WAIT,),
     )
