@@ -53,7 +53,7 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
         assert "tickets" in right
         admin.execute("REVOKE SELECT ON turno.tickets FROM PUBLIC")
         (room,) = doctor(WEB_THREADS="400")
-        assert "may open 418 sessions" in room
+        assert "may open 422 sessions" in room
 
         admin.execute("UPDATE turno.leases SET until = now() - interval '1 minute'")
     sentence = run("status")

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 LOOKED_AT = "tests/browser/test_admin.py"
 PAGES = "tests/integration/web/test_admin.py"
 FOREIGN = f"{PAGES}::test_an_operator_of_one_company_sees_nothing_of_another"
-BY_COMPANY = "issue 16.3: the operator's pages show the tenants of the companies that a token names"
+BY_COMPANY = "the operator's pages show the tenants of the companies that a token names"
 OPERATORS = "section 8: admin routes are for operators only"
 BOARD = "turno/store/operator/board.py"
 TROUBLES = "turno/store/operator/troubles.py"
@@ -27,7 +27,15 @@ MUTANTS = (
         BOARD,
         "WHERE n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))",
         "WHERE n.state = 'active'",
-        (f"{FOREIGN}[/admin]", f"{FOREIGN}[/admin/workers]"),
+        (f"{FOREIGN}[/admin]",),
+    ),
+    Mutant(
+        "an operator of one company sees what workers run for another",
+        BY_COMPANY,
+        BOARD,
+        "WHERE state = 'running' AND (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s))",
+        "WHERE state = 'running'",
+        (f"{FOREIGN}[/admin/workers]",),
     ),
     Mutant(
         "queues are counted over every company",
@@ -95,7 +103,7 @@ MUTANTS = (
     ),
     Mutant(
         "a look at a replay replays",
-        "issue 16.3: bulk replay after a dry run",
+        "bulk replay after a dry run",
         "turno/web/admin/failures.py",
         "dry_run=True)",
         "dry_run=False)",
@@ -103,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replay takes what failed after the look",
-        "issue 16.3: the button says how many",
+        "the button says how many",
         "turno/web/admin/failures.py",
         "        until=until,\n        waiting=True,",
         "        waiting=True,",
@@ -111,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "operators read secrets of a payload",
-        "issue 16.3: redaction by rule",
+        "redaction by rule",
         "turno/web/admin/job_life.py",
         "    if payload is not None and scope.hides:\n",
         "    if False:\n",
@@ -119,7 +127,7 @@ MUTANTS = (
     ),
     Mutant(
         "a traceback is mostly Turno's",
-        "issue 16.3: traceback without our frames",
+        "traceback without our frames",
         "turno/jobs/traceback_text.py",
         '"" if _OURS.search(frame["file"]) else frame[0]',
         "frame[0]",
@@ -135,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page that nobody looks at goes on asking",
-        "issue 16.3: refreshing stops when the tab is hidden",
+        "refreshing stops when the tab is hidden",
         "turno/web/static/admin.js",
         "  if (document.hidden) return;\n",
         "",

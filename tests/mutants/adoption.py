@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "a program adopts with other rights than it says",
-        "issue 15: what a program adopts is as by the command",
+        "what a program adopts is as by the command",
         "turno/administration.py",
         "Adoption(schema, owner, TableRights.parse(rights))",
         "Adoption(schema, owner, TableRights.parse(rights and WRITE))",

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-ALERTS = "issue 16: no alert is lost or sent a hundred times"
+ALERTS = "no alert is lost or sent a hundred times"
 STATES = "turno/store/operator/alert_states.py"
 ROUNDS = "turno/alerts/rounds.py"
 TESTS = "tests/integration/alerts/test_alerts.py"

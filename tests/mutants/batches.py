@@ -27,8 +27,8 @@ EACH = "section 6: short jobs share a transaction, each under a savepoint"
 ALONE = "section 6: a ticket with crashes > 0 runs alone"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ONCE = "promise 2: what a job does in our database happens exactly once"
-BLAME = "issue 14: a crash counts for the job that the child was at, and for no other"
-SHOWN = "issue 14: what is long is shown as running, what is short leaves one record"
+BLAME = "a crash counts for the job that the child was at, and for no other"
+SHOWN = "what is long is shown as running, what is short leaves one record"
 LOSER = f"{LOST_CLAIMS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete"
 DIED = f"{CLAIMS}::test_a_job_that_a_worker_died_with_runs_alone"
 
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was called back is begun",
-        "issue 14: claims ahead are given back at once",
+        "claims ahead are given back at once",
         "turno/runner/shared_state.py",
         "self._words[CALLED_BACK] <= self._words[BATCH]",
         "True",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job that another worker may have is begun here, too",
-        "issue 14: of a job that both want, the child learns",
+        "of a job that both want, the child learns",
         "turno/runner/shared_state.py",
         "        self._words[FURTHEST] = max(job, self._words[FURTHEST])\n",
         "",
@@ -195,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "one that runs alone shares its commit",
-        "issue 14: alone keeps a commit of its own",
+        "alone keeps a commit of its own",
         EXECUTOR,
         "            self._handler.alone\n            or number + 1 == len(self._batch)\n",
         "            number + 1 == len(self._batch)\n",
@@ -204,7 +204,7 @@ MUTANTS = (
     *(
         Mutant(
             f"{what} of one job of a batch meet the next",
-            "issue 14: of a handler that sets session state only its own job suffers",
+            "of a handler that sets session state only its own job suffers",
             TRANSACTION,
             f" {statement};",
             "",
@@ -234,7 +234,7 @@ MUTANTS = (
     ),
     Mutant(
         "a transaction that one job made read-only is another's",
-        "issue 14: only its own job suffers",
+        "only its own job suffers",
         TRANSACTION,
         " SET LOCAL transaction_read_only = off;",
         "",
@@ -250,7 +250,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was fetched is believed for ever",
-        "issue 14: what was fetched is believed for 20 ms",
+        "what was fetched is believed for 20 ms",
         TRANSACTION,
         "monotonic() - self._fetched < FETCH_BELIEVED_SECONDS",
         "True",
@@ -282,7 +282,7 @@ MUTANTS = (
     ),
     Mutant(
         "what one of a batch has left running is there beside the next",
-        "issue 14: a handler in a batch that leaks: only its own job suffers",
+        "a handler in a batch that leaks: only its own job suffers",
         "turno/runner/executor.py",
         "        self._executor.callbacks.tidy()\n",
         "",
@@ -292,7 +292,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch is open for as long as it has jobs",
-        "issue 14: a batch closes for whatever is long",
+        "a batch closes for whatever is long",
         "turno/runner/executor.py",
         "            or monotonic() - opened > SHARED_SECONDS\n",
         "",
@@ -342,7 +342,7 @@ MUTANTS = (
     ),
     Mutant(
         "a dead worker's sessions are known by number only",
-        "issue 14: backends of dead attempts are ended where no attempt row exists",
+        "backends of dead attempts are ended where no attempt row exists",
         "turno/migrations/tenant/functions/job_rescue.sql",
         "s.application_name LIKE format",
         "s.application_name = 'nobody' || format",

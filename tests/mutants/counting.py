@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-NUMBERS = "issue 16: numbers that are true"
+NUMBERS = "numbers that are true"
 COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 SUMS = "turno/migrations/control/functions/outcome_sums.sql"
 METRICS = "tests/integration/web/test_metrics.py"
@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "a chart of one tenant shows all",
-        "issue 16: one tenant's numbers are not shown under another",
+        "one tenant's numbers are not shown under another",
         "turno/store/operator/over_time.py",
         'if by != "tenant" and tenant is None and',
         'if by != "tenant" and',
@@ -51,7 +51,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tenant's totals are told for another",
-        "issue 16: one tenant's numbers are not shown under another",
+        "one tenant's numbers are not shown under another",
         "turno/store/operator/totals.py",
         "JOIN tenants n ON n.id = o.tenant_id",
         "JOIN tenants n ON n.id >= o.tenant_id",
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "an empty token opens the metrics where none is set",
-        "issue 16: metrics are for the monitoring system",
+        "metrics are for the monitoring system",
         "turno/web/api/metrics.py",
         'if token and scheme.lower() == "bearer"',
         'if scheme.lower() == "bearer"',
@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "an operator of one company sees every company's metrics",
-        "issue 16: one tenant's numbers are not shown under another",
+        "one tenant's numbers are not shown under another",
         "turno/web/api/metrics.py",
         "if not principal.everywhere:",
         "if False:",
@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "stats show every company",
-        "issue 16: one tenant's numbers are not shown under another",
+        "one tenant's numbers are not shown under another",
         "turno/web/api/stats.py",
         "named = None if companies is None else list(companies)",
         "named = None",

@@ -8,10 +8,10 @@ DOOR = "turno/migrations/control/functions/enqueue.sql"
 MANY = "turno/migrations/tenant/functions/jobs_enqueue.sql"
 ONE = "turno/migrations/tenant/functions/job_enqueue.sql"
 ON_THEIRS = "turno/store/host.py"
-TRANSACTIONAL = "issue 15: rolled back means never there"
-HOST = "issue 15: under the host's role, and no other"
-ONE_KEY = "issue 15: the key's promise is POST's"
-STRICT = "issue 15: as strict as POST"
+TRANSACTIONAL = "rolled back means never there"
+HOST = "under the host's role, and no other"
+ONE_KEY = "the key's promise is POST's"
+STRICT = "as strict as POST"
 
 MUTANTS = (
     Mutant(
@@ -162,7 +162,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plan tells only the first of several statements",
-        "issue 15: a plan lists every role, grant and revoke",
+        "a plan lists every role, grant and revoke",
         "turno/tenancy/provisioning/plan.py",
         'filter(NOTED.match, text.split(";\\n"))',
         "filter(NOTED.match, [text])",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 EXEC = "tests/integration/queues/test_exec_queue.py"
-BY_ITSELF = "issue 12, A8: with exec, recovery is on by default"
+BY_ITSELF = "with exec, recovery is on by default"
 SOURCE, WORTH = "turno/worker/sources/spawned.py", "turno/migrations/control/functions/worth_staying.sql"
 
 MUTANTS = (

@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "stamping over reads what waits where somebody works",
-        "issue 12, D8: a sweep does not read the backlog",
+        "a sweep does not read the backlog",
         "turno/migrations/control/functions/move_unserved.sql",
         "WHERE t.state = 'ready' AND t.backend = ANY (dead) AND",
         "WHERE t.state = 'ready' AND t.backend <> ALL (alive) AND",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 UNSERVED = "tests/integration/maintenance/test_unserved.py"
-TOLD = "issue 12, A7: a type that no living worker knows waits in no silence"
+TOLD = "a type that no living worker knows waits in no silence"
 LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
-OPERATOR = "issue 15.8: who operates an installation is told whose jobs are in trouble"
+OPERATOR = "who operates an installation is told whose jobs are in trouble"
 
 MUTANTS = (
     Mutant(

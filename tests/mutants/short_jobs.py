@@ -14,7 +14,7 @@ NOT_LONG = "decision 0030: nobody waits for long"
 MUTANTS = (
     Mutant(
         "a busy machine makes batches smaller, and claims more",
-        "issue 14: alone at least 0.6 x the floor",
+        "alone at least 0.6 x the floor",
         "turno/worker/batch_sizer.py",
         "max(TARGET_SECONDS, CLAIMS_PER_BATCH * self._claim)",
         "TARGET_SECONDS",
@@ -22,7 +22,7 @@ MUTANTS = (
     ),
     Mutant(
         "a slow claim keeps other tenants waiting for as long as it likes",
-        "issue 14: no other tenant waits for more than a group",
+        "no other tenant waits for more than a group",
         "turno/worker/batch_sizer.py",
         "min(LONGEST_SECONDS, max(",
         "max(0, max(",

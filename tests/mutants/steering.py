@@ -139,7 +139,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tenant's own quota is not looked at",
-        "issue 16: a quota per tenant at run time",
+        "a quota per tenant at run time",
         "turno/migrations/control/functions/job_take.sql",
         "coalesce(n.jobs_per_day, p_limits[2])",
         "p_limits[2]",
@@ -147,7 +147,7 @@ MUTANTS = (
     ),
     Mutant(
         "a quiet worker claims",
-        "issue 16: quiet and stop of a worker",
+        "quiet and stop of a worker",
         "turno/worker/distributor.py",
         "if self._shutdown.asked or self.quiet or monotonic()",
         "if self._shutdown.asked or monotonic()",
@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker knows the code's time limit only",
-        "issue 16: a time limit per type at run time",
+        "a time limit per type at run time",
         "turno/worker/time_limits.py",
         "self.set_by_operators.get(handler.type, handler.timeout)",
         "handler.timeout",
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "the attempts that an operator allows are not looked at",
-        "issue 16: retries per type at run time",
+        "retries per type at run time",
         "turno/migrations/tenant/functions/jobs_fetch.sql",
         "coalesce((SELECT y.max_attempts FROM turno.job_types y WHERE y.type = j.type), j.max_attempts)",
         "j.max_attempts",
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "an operator who is no admin reads secrets",
-        "issue 16: redaction by rule",
+        "redaction by rule",
         "turno/web/auth/tenant_scope.py",
         'return self.principal.operator and self.principal.role != "admin"',
         "return False",
@@ -179,7 +179,7 @@ MUTANTS = (
     ),
     Mutant(
         "an operator finds a secret by searching payloads",
-        "issue 16: redaction by rule",
+        "redaction by rule",
         "turno/web/api/found_jobs.py",
         '    if asked.payload and call.principal.role != "admin":\n',
         "    if False:\n",

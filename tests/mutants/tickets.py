@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lone job waits for the look at what is due",
-        "issue 14: a lone job's pick-up is not slower",
+        "a lone job's pick-up is not slower",
         "turno/store/engine/claims.py",
         "        if self._found:\n",
         "        if True:\n",

@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 RUNS = "tests/integration/tenancy/migrations/test_runs.py"
 FILES = "tests/integration/tenancy/migrations/test_files.py"
-WHOLE = "issue 13: from the first release on upgrades are real, and what is wrong is a sentence"
+WHOLE = "from the first release on upgrades are real, and what is wrong is a sentence"
 
 MUTANTS = (
     Mutant(
@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "a schema is taken back under workers that live",
-        "issue 13, point 3: nothing is lost on the way back",
+        "nothing is lost on the way back",
         "turno/commands/migrate.py",
         "    if alive:\n",
         "    if False:\n",
