@@ -10,13 +10,14 @@ import pytest
 from psycopg import sql
 
 from tests.host_application import Host
+from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.provisioning.adoption import Adoption, CannotAdopt
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import TenantExists, add_company, add_tenant
 from turno.tenancy.provisioning.removal import remove_tenant
-from turno.tenancy.provisioning.uninstall import uninstall
+from turno.tenancy.provisioning.uninstall import Removal, uninstall
 from turno.tenancy.rights.adopted import InvalidRights, TableRights
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 
@@ -164,6 +165,8 @@ def test_a_provisioner_that_is_no_superuser_adopts_what_it_was_granted(host: Hos
         add_tenant(ordinary, host.logins, "suc0001", "acme", adoption=adoption)
         with host.handler("suc0001") as handler:
             handler.execute("INSERT INTO orders (total) VALUES (1)")
+        # A session that was closed is on the server's list for a moment.
+        assert wait_until(lambda: not Removal.of(host.admin, host.logins).sessions, within=20)
         uninstall(ordinary, host.logins)
     assert host.rights == before
     host.admin.execute(sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(database))
