@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from turno.traces import continued
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
@@ -68,10 +68,10 @@ class AttemptSpans:
         self._span.end()
 
 
-def attempt(traceparent: str | None, attributes: Mapping[str, str | int]) -> AttemptSpans | None:
-    """Return the spans of an attempt that begins, or None where none are exported."""
+def attempt(traceparent: str | None, attributes: Callable[[], Mapping[str, str | int]]) -> AttemptSpans | None:
+    """Return the spans of an attempt that begins, or None where none are exported: then nothing is asked of it."""
     provider = _provider()
-    return None if provider is None else AttemptSpans(provider.get_tracer("turno"), traceparent, attributes)
+    return None if provider is None else AttemptSpans(provider.get_tracer("turno"), traceparent, attributes())
 
 
 def within(spans: AttemptSpans | None) -> AbstractContextManager[None]:

@@ -25,7 +25,7 @@ def test_without_a_valid_one_a_trace_begins(given: str | None) -> None:
 
 def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
     program = (
-        "import sys; from turno import tracing; assert tracing.attempt(None, {}) is None; tracing.flush()\n"
+        "import sys; from turno import tracing; assert tracing.attempt(None, dict) is None; tracing.flush()\n"
         "with tracing.dispatch(None, {}) as trace: assert trace\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )
@@ -35,7 +35,7 @@ def test_without_an_endpoint_nothing_of_opentelemetry_is_imported() -> None:
 def test_without_the_package_a_line_says_what_to_install() -> None:
     program = (
         "import sys, logging; logging.basicConfig(); sys.modules['opentelemetry.sdk'] = None\n"
-        "from turno import tracing; assert tracing.attempt(None, {}) is None"
+        "from turno import tracing; assert tracing.attempt(None, dict) is None"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],

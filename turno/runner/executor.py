@@ -154,8 +154,7 @@ class Run:
             handler=self._handler,
             handler_of=self._executor.registry.handler,
         )
-        about = {"turno.tenant": claim.login.slug, "turno.type": claim.type, "turno.job": str(claim.job_id)}
-        spans = tracing.attempt(started.trace_context, about | {"turno.attempt": started.attempt})
+        spans = tracing.attempt(started.trace_context, lambda: _of_spans(claim))
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)
 
     def _alone(self, number: int, attempt: Attempt, outcome: NotCompleted | Exception, tries: int) -> None:
@@ -232,6 +231,11 @@ class Run:
         if attempt is not None:
             attempt.over(LOST)
         self._executor.callbacks.shared.rests()
+
+
+def _of_spans(claim: Claim) -> dict[str, str | int]:
+    about: dict[str, str | int] = {"turno.tenant": claim.login.slug, "turno.type": claim.type}
+    return about | {"turno.job": str(claim.job_id), "turno.attempt": claim.attempt}
 
 
 def _reply_lost(error: Exception) -> bool:
