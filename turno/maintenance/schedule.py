@@ -85,7 +85,8 @@ class Maintenance(Passes):
                 if unreachable(error):
                     raise
                 failed.append(f"{name}: {in_short(error)}")
-        log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
+        if any(counts.values()):
+            log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
         if failed:
             raise PassesFailed("; ".join(failed))
         return counts
