@@ -367,4 +367,12 @@ MUTANTS = (
         "return exit_codes.BROKEN if unreachable(error) else",
         (f"{ENDED}::test_a_child_that_cannot_say_how_it_went_leaves_by_a_code_that_says_whose_fault_it_was",),
     ),
+    Mutant(
+        "a sweep that did nothing is logged",
+        "no line of the log without news",
+        "turno/maintenance/schedule.py",
+        "        if any(counts.values()):\n",
+        "        if counts:\n",
+        (f"{MAINTENANCE}::test_a_sweep_that_does_nothing_logs_nothing",),
+    ),
 )

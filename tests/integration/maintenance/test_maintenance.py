@@ -1,5 +1,6 @@
 """Every pass of cron: what it mends, that a dry run changes nothing, that twice is as good as once."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -257,3 +258,10 @@ def test_what_waits_for_a_backend_nobody_serves_is_given_to_the_one_that_is(worl
     assert sweep(world)["moved"] == 1
     backends = {job_id: (world.ticket(job_id) or {})["backend"] for job_id in (stranded, fresh)}
     assert backends == {stranded: "exec", fresh: "pool"}
+
+
+def test_a_sweep_that_does_nothing_logs_nothing(world: ExampleInstallation, caplog: pytest.LogCaptureFixture) -> None:
+    world.sweep()
+    with caplog.at_level(logging.INFO, logger="turno.maintenance"):
+        world.sweep()
+    assert [record for record in caplog.records if record.getMessage() == "maintenance"] == []
