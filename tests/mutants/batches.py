@@ -34,6 +34,22 @@ DIED = f"{CLAIMS}::test_a_job_that_a_worker_died_with_runs_alone"
 
 MUTANTS = (
     Mutant(
+        "work is committed before its attempt has a row",
+        "I5: no effect is of no attempt, at any moment",
+        TRANSACTION,
+        "if not self._recorded:",
+        "if False:",
+        ("tests/integration/runner/test_ledger.py::test_who_sees_a_piece_of_work_sees_the_attempt_that_did_it",),
+    ),
+    Mutant(
+        "a supervisor forgets a child that is slow to begin",
+        SHOWN,
+        CHILD,
+        "return monotonic() + SHOWN_AFTER_SECONDS if self._busy else math.inf",
+        "return math.inf",
+        (f"{KNOWN}::test_a_parent_looks_again_until_a_slow_child_has_begun",),
+    ),
+    Mutant(
         "a job that a worker died with brings others along",
         ALONE,
         CLAIM,

@@ -59,6 +59,8 @@ class BatchTransaction(LentSession):
         self.worker = worker
         self._shared = shared
         self._fetched = 0.0  # when, by the monotonic clock
+        self._entered = 0.0  # when the present job was, by the same
+        self._recorded = False  # whether its attempt has its row, as far as is known here
         self._mark = self.claim.token  # the job whose transaction the server takes it for
         self._savepoint = False  # whether one is set
         self._clock = (datetime.now(UTC), monotonic())  # the database's, and when it was read
@@ -93,6 +95,7 @@ class BatchTransaction(LentSession):
             text = NEXT.format(self._mark, self.claim.token)
             self._session.before = (f"RELEASE SAVEPOINT job; {text}" if self._savepoint else text).encode()
         self._shared.works(number)
+        self._entered, self._recorded = monotonic(), False
         return self.found.get(self.claim.job_id)
 
     def keep(self, result: str, began: float) -> None:
@@ -175,7 +178,12 @@ class BatchTransaction(LentSession):
         self._open_own()
 
     def commit(self) -> None:
-        """Make everything since `begin` durable, and what was kept before with it."""
+        """Make everything since `begin` durable, and what was kept before with it.
+
+        The first commit brings the attempt's row: no work is seen of a job that nobody has seen running.
+        """
+        if not self._recorded:
+            attempts.start(self._session, self.claim, self.worker, self.at(self._entered))
         if self.kept:
             with self._of_the_others():
                 self._note_mark()
@@ -183,6 +191,7 @@ class BatchTransaction(LentSession):
                 self._commit()
         else:
             self._commit()
+        self._recorded = True
         self._committed()
 
     def commit_and_go_on(self) -> None:

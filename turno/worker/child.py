@@ -154,9 +154,14 @@ class Child:
 
     @property
     def show_at(self) -> float:
-        """The moment at which its present job is to be shown as running; infinite if none is, or it is shown."""
+        """The moment to look whether its present job is to be shown as running; infinite if it is shown, or idle.
+
+        A child does not tell when it begins a job, for example after a slow login: so its parent looks again and again.
+        """
         token = self._current_token
-        return math.inf if token in (None, self._shown) else max(self.since + SHOWN_AFTER_SECONDS, self._show_at)
+        if token is None:
+            return monotonic() + SHOWN_AFTER_SECONDS if self._busy else math.inf
+        return math.inf if token == self._shown else max(self.since + SHOWN_AFTER_SECONDS, self._show_at)
 
     def shown(self, claim: Claim) -> None:
         """Note that the job is shown as running."""

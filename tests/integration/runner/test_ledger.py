@@ -71,6 +71,17 @@ def test_an_item_is_not_blamed_for_what_the_database_did(
     assert written(world) == ["N0", "N1"]
 
 
+def test_who_sees_a_piece_of_work_sees_the_attempt_that_did_it(
+    world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
+) -> None:
+    """Also where no supervisor shows the job as running: it may be frozen."""
+    query = "SELECT j.status, a.outcome FROM background_jobs j JOIN background_job_attempts a ON a.job_id = j.id"
+    seen = []
+    job_id = five_items(lambda _job: seen.append((ledger(world, job_id), world.rows(query))))
+    attempt(world, job_id)
+    assert seen == [({"0": "done", "1": "done"}, [{"status": "running", "outcome": None}])]
+
+
 def test_a_later_attempt_runs_only_what_is_not_done(
     world: ExampleInstallation, five_items: Callable[[AtThird], UUID]
 ) -> None:

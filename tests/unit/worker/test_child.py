@@ -156,15 +156,23 @@ def test_of_a_death_between_two_jobs_or_before_the_first_nobody_knows_the_cause(
 
 def test_each_job_that_is_long_is_shown_once(scene: Scene) -> None:
     batch = a_batch()
+    assert scene.child.show_at == float("inf")
     scene.child.assign(batch)
     scene.receives()
-    assert scene.child.show_at == float("inf")
     for job in (0, 1):
         scene.works(job)
         assert 0 < scene.child.show_at - monotonic() <= SHOWN_AFTER_SECONDS
         assert scene.child.current == batch[job]
         scene.child.shown(batch[job])
         assert scene.child.show_at == float("inf")
+
+
+def test_a_parent_looks_again_until_a_slow_child_has_begun(scene: Scene) -> None:
+    scene.child.assign(a_batch(1))
+    scene.receives()
+    assert 0 < scene.child.show_at - monotonic() <= SHOWN_AFTER_SECONDS
+    scene.works(0)
+    assert 0 < scene.child.show_at - monotonic() <= SHOWN_AFTER_SECONDS
 
 
 def test_a_limit_that_one_job_passed_is_not_the_next_one_s(scene: Scene) -> None:
