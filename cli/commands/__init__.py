@@ -2,6 +2,7 @@
 
 COMMANDS = {
     "demo": ("cli.commands.demo:demo", "Start everything here, invoice 830 orders and leave the pages open."),
+    "docs": ("cli.commands.docs:docs", "Build the documentation as a site, and check its links."),
     "nemesis": ("cli.commands.nemesis:nemesis", "Break everything at random on a server of its own, and judge."),
     "test": (
         "cli.commands.test:test",

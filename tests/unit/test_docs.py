@@ -123,6 +123,22 @@ def test_every_setting_named_exists(page: Path) -> None:
     assert named - known == set()
 
 
+def test_every_page_stands_in_the_navigation() -> None:
+    pages = {page.relative_to(ROOT).with_suffix("").as_posix() for page in PAGES} | {"CHANGELOG"}
+    named = {"docs/index"}
+    for index in ("docs/index.md", "docs/decisions/index.md"):
+        for lines in re.findall(r"```\{toctree\}\n(?::[^\n]*\n)*\n(.*?)```", text_of(ROOT / index), re.DOTALL):
+            for line in lines.splitlines():
+                place = re.sub(r".*<(.*)>", r"\1", line)
+                named.add((ROOT / index).parent.joinpath(place).resolve().relative_to(ROOT).as_posix())
+    assert pages == named, "name each page in docs/index.md under its reader, a decision in docs/decisions/index.md"
+
+
+def test_a_decision_begins_with_its_number() -> None:
+    decisions = (ROOT / "docs" / "decisions").glob("0*.md")
+    assert [page.name for page in decisions if not text_of(page).startswith(f"# {page.name[:4]} ")] == []
+
+
 def test_every_alert_stands_in_the_documentation() -> None:
     told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8").partition("## Alerts")[2]
     named = set(re.findall(r"^\| `([a-z ]+)` \|", told, re.MULTILINE))

@@ -1,0 +1,33 @@
+"""The command `turno docs`: the documentation as a site that needs no network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from cli.commands.development_tools import begin_anew_with_tools
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@click.command("docs")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=ROOT / ".turno" / "docs")
+def docs(*, folder: Path) -> None:
+    """Build the documentation as a site into FOLDER, by default .turno/docs.
+
+    A link or an anchor that leads nowhere fails, and so does a page that docs/index.md does not lead to.
+    """
+    if not (ROOT / "docs").is_dir():
+        raise click.ClickException("the documentation is not part of the installed package: run this in a checkout")
+    begin_anew_with_tools(["sphinx", "myst_parser", "furo"], group="docs")
+    # What an earlier run has read is not kept: its pages would not be checked, as they have not changed.
+    with TemporaryDirectory() as read:
+        command = ["-m", "sphinx", "--fail-on-warning", "--quiet", "--doctree-dir", read, "--conf-dir", f"{ROOT}/docs"]
+        ended = subprocess.run([sys.executable, *command, str(ROOT), str(folder)], check=False)
+    if ended.returncode:
+        raise click.ClickException("the site is not whole: mend what is named above")
+    click.echo(f"open {folder / 'index.html'}")
