@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.mutants.__main__ import main
-from tests.mutants.hunt import Fate, hunt, what_fails_with_every_guard
+from tests.mutants.hunt import Fate, hunt, what_fails
 from tests.mutants.mutant import Mutant
 from tests.mutants.prepared_checkout import PreparedCheckout
 from turno.servers.wait import wait_until
@@ -21,6 +21,13 @@ NOTICED = Mutant(
     "if errors >= max_attempts:",
     ("tests/unit/jobs/test_outcome.py::test_a_handler_that_is_never_retried_fails_at_its_first_error",),
 )
+TOO_SHORT = """
+from tests.mutants import short_waits
+from turno.servers.wait import wait_until
+short_waits.LEAST_SECONDS = 0.1
+def test_what_takes_longer():
+    assert wait_until(lambda: False, within=0.5)
+"""
 UNNOTICED = ("tests/unit/jobs/test_outcome.py::test_running_again_at_a_time_needs_the_clock",)
 
 
@@ -66,14 +73,25 @@ def test_what_says_nothing_is_broken(changed: dict[str, object], prepared_checko
 
 
 def test_what_fails_with_every_guard_is_told(prepared_checkout: PreparedCheckout) -> None:
-    assert what_fails_with_every_guard(NOTICED.tests, prepared_checkout) == ""
-    assert "not_there" in what_fails_with_every_guard(["tests/unit/test_not_there.py"], prepared_checkout)
+    assert what_fails(NOTICED.tests, prepared_checkout) == ""
+    assert "not_there" in what_fails(["tests/unit/test_not_there.py"], prepared_checkout)
+
+
+def test_a_wait_that_was_too_short_kills_nothing(prepared_checkout: PreparedCheckout) -> None:
+    file = prepared_checkout.tree / "tests/unit/test_too_short.py"
+    file.write_text(TOO_SHORT)
+    try:
+        verdict = hunt(dataclasses.replace(NOTICED, tests=("tests/unit/test_too_short.py",)), prepared_checkout)
+    finally:
+        file.unlink()
+    assert verdict.fate is Fate.BROKEN
+    assert "with its guard in place the test fails, too" in verdict.output
 
 
 def test_a_guard_is_back_after_its_hunt(prepared_checkout: PreparedCheckout) -> None:
     for _ in range(2):
         assert hunt(NOTICED, prepared_checkout).fate is Fate.KILLED
-        assert what_fails_with_every_guard(NOTICED.tests, prepared_checkout) == ""
+        assert what_fails(NOTICED.tests, prepared_checkout) == ""
 
 
 def test_nothing_that_a_hunt_has_started_outlives_it(prepared_checkout: PreparedCheckout) -> None:

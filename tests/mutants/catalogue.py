@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import TYPE_CHECKING
-
 from tests.mutants import (
     admin,
     adoption,
@@ -35,11 +32,6 @@ from tests.mutants import (
     web_requests,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from tests.mutants.mutant import Mutant
-
 MUTANTS = (
     *admin.MUTANTS,
     *adoption.MUTANTS,
@@ -69,11 +61,3 @@ MUTANTS = (
     *values.MUTANTS,
     *records.MUTANTS,
 )
-
-
-def named_tests(mutants: Iterable[Mutant]) -> dict[str, list[str]]:
-    """Return what must notice these mutants, each test once, under the name of its file."""
-    tests: defaultdict[str, list[str]] = defaultdict(list)
-    for test in sorted({test for mutant in mutants for test in mutant.tests}):
-        tests[test.partition("::")[0]].append(test)
-    return dict(tests)

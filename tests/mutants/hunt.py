@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.mutants.mutant import GuardNotFound, Mutant
+from tests.mutants.short_waits import CUT_SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,14 +53,16 @@ def hunt(mutant: Mutant, prepared: PreparedCheckout) -> Verdict:
     began = monotonic()
     fate, output = Fate.KILLED, ""
     try:
-        with prepared.without_guard(mutant):
-            for test in mutant.tests:
+        for test in mutant.tests:
+            with prepared.without_guard(mutant):
                 ended = prepared.run([test])
                 if _fate(ended) is Fate.BROKEN:
                     ended = prepared.run([test])
-                fate, output = _fate(ended), f"{ended.output}\npytest's exit status: {ended.status}"
-                if fate is not Fate.KILLED:
-                    break
+            fate, output = _fate(ended), f"{ended.output}\npytest's exit status: {ended.status}"
+            if fate is Fate.KILLED and CUT_SHORT in ended.output and (failing := what_fails([test], prepared)):
+                fate, output = Fate.BROKEN, f"with its guard in place the test fails, too:\n{failing}"
+            if fate is not Fate.KILLED:
+                break
     except GuardNotFound as error:
         fate, output = Fate.BROKEN, str(error)
     return Verdict(mutant, fate, monotonic() - began, output)
@@ -75,13 +78,13 @@ def _fate(ended: Ended) -> Fate:
             return Fate.BROKEN
 
 
-def what_fails_with_every_guard(tests: Sequence[str], prepared: PreparedCheckout) -> str:
+def what_fails(tests: Sequence[str], prepared: PreparedCheckout) -> str:
     """Run these tests with every guard in place; return pytest's words if they do not all pass.
 
     Waits are short in these runs, so tests may fail on a crowded machine: they are run again before they count.
     """
     for _ in range(2):
-        ended = prepared.run(tests, patience=900)
+        ended = prepared.run(tests)
         if ended.status == pytest.ExitCode.OK:
             return ""
     return ended.output

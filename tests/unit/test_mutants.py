@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.mutants.catalogue import MUTANTS, named_tests
+from tests.mutants.catalogue import MUTANTS
 from tests.mutants.copied_tree import ROOT
 from tests.mutants.nemesis import CUTS
 from tests.mutants.short_waits import shortened
@@ -21,10 +21,9 @@ def test_every_cut_of_the_nemesis_finds_its_guard(guard: str) -> None:
 
 
 def test_every_mutant_names_tests_that_there_are() -> None:
-    texts = {file: (ROOT / file).read_text() for file in named_tests(MUTANTS)}
-    functions = {(file, test.partition("::")[2].partition("[")[0]) for file, tests in named_tests(MUTANTS).items()
-                 for test in tests}  # fmt: skip
-    assert [(file, name) for file, name in functions if f"def {name}(" not in texts[file]] == []
+    named = {test.partition("[")[0].partition("::")[::2] for mutant in MUTANTS for test in mutant.tests}
+    texts = {file: (ROOT / file).read_text() for file, _ in named}
+    assert [(file, name) for file, name in named if f"def {name}(" not in texts[file]] == []
 
 
 @pytest.mark.parametrize(

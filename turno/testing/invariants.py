@@ -38,7 +38,9 @@ RULES: dict[str, LiteralString] = {
     "I1: job and ticket disagree": """
         SELECT j.id FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id
         WHERE t.tenant_id <> (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
-           OR (j.queue, j.type, j.version, j.priority, j.run_at) <> (t.queue, t.type, t.version, t.priority, t.run_at)
+           OR (j.queue, j.type, j.version, j.priority) <> (t.queue, t.type, t.version, t.priority)
+           -- Later by half a minute at most where it was given back because no process could be had for it.
+           OR t.run_at NOT BETWEEN j.run_at AND greatest(j.run_at, clock_timestamp() + '1 min')
            OR t.state = 'ready' AND t.run_at > clock_timestamp()
            OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
                    WHEN t.state = 'running' THEN t.attempt <= j.attempt

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 from tests.installation import ExampleInstallation
 from turno.testing.checker import Checker
 from turno.testing.client_log import Asked, ClientLog
@@ -55,6 +57,16 @@ def test_the_checker_holds_the_database_to_what_clients_were_told(world: Example
         "I1: one key was answered with two jobs: suc0001 a key",
         f"I1: an accepted job is gone: {gone}",
     ]
+
+
+@pytest.mark.parametrize(("change", "broken"), [("30 s", False), ("2 min", True), ("-1 s", True)])
+def test_the_checker_lets_a_claim_that_was_given_back_wait_for_half_a_minute(
+    world: ExampleInstallation, change: str, *, broken: bool
+) -> None:
+    job_id = world.enqueue({"order_ids": [10248]})
+    world.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = run_at + %s::interval", change)
+    violations = Checker(world.url, [world.one], log=ClientLog()).violations()
+    assert (f"I1: job and ticket disagree: {job_id}" in violations) is broken
 
 
 def test_the_checker_says_what_did_not_end_and_what_is_left_behind(world: ExampleInstallation) -> None:
