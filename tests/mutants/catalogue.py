@@ -9,6 +9,7 @@ from tests.mutants import (
     batches,
     broker,
     counting,
+    deploying,
     enqueueing,
     fencing,
     invoices,
@@ -60,4 +61,5 @@ MUTANTS = (
     *upgrades.MUTANTS,
     *values.MUTANTS,
     *records.MUTANTS,
+    *deploying.MUTANTS,
 )

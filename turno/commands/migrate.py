@@ -31,6 +31,7 @@ COUNT = click.IntRange(min=1)
 @click.command()
 @click.option("--status", is_flag=True, help="Show the version of every schema; exit status 1 if one is behind.")
 @click.option("--check", is_flag=True, help="Show rights that differ from docs/roles.md; exit status 1 if any does.")
+@click.option("--managed", is_flag=True, help="With --check: leave out what only a superuser could mend.")
 @click.option("--rollback", type=COUNT, metavar="N", help="Roll back the last N migrations of the tenants.")
 @click.option("--to", type=click.IntRange(min=0), metavar="VERSION", help="Roll the tenants back to this version.")
 @click.option("--application", is_flag=True, help="Roll back the application's migrations, not the library's.")
@@ -55,6 +56,8 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         raise click.UsageError("--status, --check, --rollback and --to exclude each other: give one of them")
     if (options["slugs"] or options["application"]) and not back:
         raise click.UsageError("--tenant and --application say what to take back: give --rollback or --to with them")
+    if options["managed"] and not check:
+        raise click.UsageError("--managed says what --check leaves out: give both")
     settings = read_settings()
     logins, connect, files = logins_of(settings), provisioner(settings), migrations(settings)
     if status:
@@ -62,7 +65,8 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
             return print_standings(all_schemas.status(admin, logins, migrations=files))
     if check:
         with opened(connect) as admin:
-            return print_findings(check_catalog(admin, logins))
+            found = check_catalog(admin, logins)
+        return print_findings([one for one in found if not (options["managed"] and one.for_superuser)])
     progress = Report(dry_run=options["dry_run"], back=back)
     shared = {"jobs": options["jobs"], "dry_run": options["dry_run"], "progress": progress, "migrations": files}
     if back:

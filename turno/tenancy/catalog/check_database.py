@@ -59,7 +59,7 @@ def _check_functions(admin: Connection[Any], installation: Installation) -> Iter
         wanted = allowed.get(signature, frozenset())
         for role in sorted(ours - wanted):
             remedy = INSTALL if signature in CLOSED_FUNCTIONS else "this server is newer than Turno: REVOKE it by hand"
-            yield Finding(f"function {signature}", f"{role} may EXECUTE", remedy)
+            yield Finding(f"function {signature}", f"{role} may EXECUTE", remedy, for_superuser=True)
         for role in sorted(wanted - ours):
             if PUBLIC not in ours:
                 yield Finding(f"function {signature}", f"{role} may not EXECUTE", INSTALL)

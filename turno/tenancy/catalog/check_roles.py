@@ -105,6 +105,8 @@ def _check_settings(admin: Connection[Any], installation: Installation) -> Itera
         [EVERYWHERE, installation.prefix],
     )
     unbounded = {spec.name for spec in installation.roles.values() if spec.bounded}
+    if admin.execute(_SERVER_BOUND).fetchone() == (True,):
+        unbounded.clear()
     for name, database, settings in rows:
         # Names only: a value may be anything, and findings are logged.
         names = [setting.partition("=")[0] for setting in settings if not BOUND.match(setting)]
@@ -114,4 +116,17 @@ def _check_settings(admin: Connection[Any], installation: Installation) -> Itera
             unbounded.discard(name)
     if unbounded:
         several = f" and {len(unbounded) - 1} more" if len(unbounded) > 1 else ""
-        yield Finding(f"role {min(unbounded)}{several}", "may fill the server's disk with temporary files", INSTALL)
+        remedy = f"{INSTALL}, or set temp_file_limit for the whole server"
+        yield Finding(
+            f"role {min(unbounded)}{several}",
+            "may fill the server's disk with temporary files",
+            remedy,
+            for_superuser=True,
+        )
+
+
+# What the server's own configuration says, which no session of a handler may lift; not what this session has.
+_SERVER_BOUND = """
+SELECT setting <> '-1' AND source IN ('configuration file', 'command line')
+FROM pg_catalog.pg_settings WHERE name = 'temp_file_limit'
+"""

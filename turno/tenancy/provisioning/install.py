@@ -14,6 +14,7 @@ from turno.tenancy.identity.roles import (
     service_roles,
 )
 from turno.tenancy.provisioning.installation import read_installation
+from turno.tenancy.provisioning.provisioner_rights import become_able_to_act, check_provisioner
 from turno.tenancy.provisioning.sharing import share_schemas
 from turno.tenancy.rights.host_rights import keep_for_hosts
 from turno.tenancy.rights.public_rights import close_database, grant_connect
@@ -34,13 +35,15 @@ def install(
 
     `admin` is idle, and a superuser or a CREATEROLE owner of the database. What the latter may not revoke from PUBLIC
     stays open, and the catalog check reports it. Existing roles keep what PUBLIC loses. Every handler may read the
-    `shared` schemas; with None those that are shared stay so.
+    `shared` schemas; with None those that are shared stay so. Raises CannotInstall, having changed nothing.
     """
     control = control_schema(logins)
+    check_provisioner(admin, logins)
     with admin.transaction():
         lock_roles(admin)
         ensure_roles(admin, logins, service_roles(logins))
         grant_to_provisioner(admin, control.owner)
+        become_able_to_act(admin, logins)
         close_defaults(admin, control.owner)
         admin.execute(
             sql.SQL("CREATE SCHEMA IF NOT EXISTS {} AUTHORIZATION {}").format(

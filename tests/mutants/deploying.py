@@ -1,0 +1,37 @@
+"""Guards of what deploy/ and docs/deploying.md promise."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+MANAGED = "tests/integration/tenancy/test_managed_provisioner.py"
+NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
+SECOND = f"{MANAGED}::test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it"
+RIGHTS = "turno/tenancy/provisioning/provisioner_rights.py"
+
+MUTANTS = (
+    Mutant(
+        "a provisioner's rights are not looked at before",
+        NAMED,
+        "turno/tenancy/provisioning/install.py",
+        "    check_provisioner(admin, logins)\n",
+        "",
+        (f"{MANAGED}::test_each_missing_right_is_named_with_the_statement_that_gives_it[cluster]",),
+    ),
+    Mutant(
+        "a second provisioner cannot act as the owners",
+        "docs/deploying.md: with ADMIN OPTION of each role a second provisioner works",
+        "turno/tenancy/provisioning/install.py",
+        "        become_able_to_act(admin, logins)\n",
+        "",
+        (f"{SECOND}[postgres15]",),
+    ),
+    Mutant(
+        "on a managed server the check leaves out what can be mended",
+        "docs/deploying.md: --managed leaves out what only a superuser can mend",
+        "turno/commands/migrate.py",
+        'if not (options["managed"] and one.for_superuser)',
+        'if not options["managed"]',
+        (f"{MANAGED}::test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend",),
+    ),
+)
