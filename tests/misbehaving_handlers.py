@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import os
 import signal
@@ -129,7 +130,17 @@ def hook(job: JobContext, payload: OddPayload) -> dict[str, Any]:
     return {}
 
 
+def log_and_go_on(job: JobContext, payload: OddPayload) -> Any:
+    """Log `number` lines by a logger of the application's and one by the job's, then do what `text` says."""
+    write(job)
+    for number in range(payload.number):
+        logging.getLogger("shop.billing").info("line %d of attempt %d", number + 1, job.attempt)
+    job.log.warning("token=abc123 was refused")
+    return DEEDS[payload.text](job, payload)
+
+
 DEEDS |= {
+    "log": log_and_go_on,
     "ok": lambda _job, _payload: {"fine": True},
     "loop_forever": loop_forever,
     "catastrophic_pattern": catastrophic_pattern,

@@ -148,6 +148,14 @@ class Settings:
         0, "live streams of one tenant per web process; 0 for half of WEB_STREAMS", within=(0, 100_000)
     )
     web_streams_per_user: int = variable(100, "live streams of one user per web process", within=(1, 100_000))
+    job_log_level: str = variable(
+        "INFO",
+        "from which level on what a job logs is kept with it, of what LOG_LEVEL lets through; OFF keeps nothing",
+        one_of=("DEBUG", "INFO", "WARNING", "ERROR", "OFF"),
+    )
+    job_log_lines: int = variable(
+        200, "lines of up to 2000 characters that are kept of an attempt, the newest", within=(1, 100_000)
+    )
     log_level: str = variable("INFO", "DEBUG, INFO, WARNING or ERROR", one_of=("DEBUG", "INFO", "WARNING", "ERROR"))
 
     @classmethod

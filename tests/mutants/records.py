@@ -9,6 +9,11 @@ FENCED = "promise 3: only who holds the claim writes"
 ONCE = "promise 2: what a job does happens exactly once"
 OWN = "promise 9: one tenant's trouble stays that tenant's"
 
+LOGGED = (
+    "tests/integration/maintenance/test_maintenance.py"
+    "::test_what_a_job_logged_goes_with_it_and_comes_for_no_job_that_is_gone"
+)
+
 MUTANTS = (
     Mutant(
         "a change that is no transition is audited",
@@ -76,6 +81,46 @@ MUTANTS = (
         "ORDER BY attempt DESC LIMIT 100)",
         "ORDER BY attempt DESC)",
         (f"{TESTS}::test_a_poller_s_history_is_bounded_and_so_is_its_dead_letter",),
+    ),
+    Mutant(
+        "what a purged job logged stays for ever",
+        "what a job logged is purged with it",
+        "turno/migrations/tenant/functions/job_purge.sql",
+        "    DELETE FROM background_job_logs WHERE job_id = ANY (old);\n",
+        "",
+        (LOGGED,),
+    ),
+    Mutant(
+        "an attempt that logs without end fills the database",
+        "of an attempt the newest lines are kept, as many as JOB_LOG_LINES says",
+        "turno/migrations/tenant/functions/job_logs_put.sql",
+        "WHERE n.newest > p_keep",
+        "WHERE false",
+        (LOGGED,),
+    ),
+    Mutant(
+        "lines come for jobs that were purged",
+        "what a job logged is purged with it",
+        "turno/migrations/tenant/functions/job_logs_put.sql",
+        "WHERE EXISTS (SELECT FROM background_jobs j WHERE j.id = u.job_id)",
+        "WHERE true",
+        (LOGGED,),
+    ),
+    Mutant(
+        "a thread that an earlier job left behind logs into the next tenant's job",
+        "section 5: no tenant's data reaches another's",
+        "turno/runner/kept_lines.py",
+        "        if record.process == self._process and record.thread == self._thread:\n",
+        "        if record.process == self._process:\n",
+        ("tests/unit/runner/test_kept_lines.py::test_another_thread_s_line_is_kept_if_it_says_which_job_it_is_of",),
+    ),
+    Mutant(
+        "a parent reads lines while they are overwritten",
+        "what a child logged is kept as it was logged",
+        "turno/runner/line_ring.py",
+        "copied[max(0, self._words[TAIL] - start) :]",
+        "copied",
+        ("tests/unit/runner/test_kept_lines.py::test_what_is_overwritten_while_the_parent_reads_is_left_out",),
     ),
     Mutant(
         "a purge takes a thousand ledgers at once",

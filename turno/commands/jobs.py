@@ -19,6 +19,7 @@ from turno.commands.job_changes import (
     run_now,
 )
 from turno.commands.job_list import list_jobs
+from turno.commands.job_logs import logs
 from turno.commands.output.jobs_view import as_json, details, error
 from turno.commands.output.tables import print_table, printable, text
 from turno.commands.submit_job import submit
@@ -47,6 +48,7 @@ jobs.add_command(submit)
 
 
 jobs.add_command(list_jobs)
+jobs.add_command(logs)
 for change in (retry, cancel, discard, reprioritise, reschedule, run_now):
     jobs.add_command(change)
 

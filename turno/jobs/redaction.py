@@ -41,12 +41,14 @@ class Redaction:
         return {name: self._text(one) if isinstance(one, str) else one for name, one in error.items()}
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a stored row with its result and error so; it has a `type` if it is a job's."""
+        """Return a stored row with its result, error and log line so; it has a `type` if it is a job's."""
         seen = dict(row)
         if "result" in seen:
             seen["result"] = self.value(seen["result"], seen.get("type"))
         if "error" in seen:
             seen["error"] = self.error(seen["error"])
+        if isinstance(seen.get("line"), str):
+            seen["line"] = self._text(seen["line"])
         if isinstance(seen.get("attempts"), list):
             seen["attempts"] = [self.row(one) for one in seen["attempts"]]
         return seen

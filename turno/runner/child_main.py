@@ -18,6 +18,7 @@ from turno.errors import NotStarted
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes, leftover_processes, process_title, resource_limits
 from turno.runner.callbacks import WorkerCallbacks
+from turno.runner.kept_lines import KeptLines
 from turno.runner.protocol import FREE, LARGEST_PACKET, LEAVING, PROGRESSED, Word, unpacked
 from turno.runner.session import collided
 from turno.runner.shared_state import SharedState
@@ -34,13 +35,15 @@ class ChildConfig:
     """How a child runs a batch, and after how much work it is replaced.
 
     `run` returns the new status of each job that is over. After `jobs` the child is replaced, and when its resident
-    memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle.
+    memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle. What a job logs from
+    `log_level` on is kept with it; nothing is with OFF.
     """
 
     run: Callable[[Batch, WorkerCallbacks], Mapping[Claim, str]]
     jobs: int
     memory_mb: int | None = None
     at_rest: Callable[[], None] = lambda: None
+    log_level: str = "OFF"
 
 
 def run_child(config: ChildConfig, channel: socket.socket, shared: SharedState, parent: int) -> NoReturn:
@@ -79,13 +82,18 @@ class BatchLoop:
         )
         self._jobs_run = 0
         self._began: float | None = None
+        self._lines = None if config.log_level == "OFF" else KeptLines(shared, config.log_level)
 
     def run(self) -> int:
         """Run them all, then return the exit code."""
         process_title.show(())
+        if self._lines is not None:
+            logging.getLogger().addHandler(self._lines)
         while batch := self._receive():
             process_title.show(batch)
             self._shared.next_batch()
+            if self._lines is not None:
+                self._lines.next_batch(batch)
             self._began = None
             ended = _run(self._config, batch[: max(1, self._config.jobs - self._jobs_run)], self._callbacks)
             if isinstance(ended, int):

@@ -6,10 +6,13 @@ from time import monotonic_ns
 from types import FrameType
 
 from turno.errors import TurnoError
+from turno.runner import line_ring
+from turno.runner.line_ring import LineRing
 
 # Words of eight bytes: each is written by only one of the two processes, in one machine operation.
 REASON, REASON_FOR, CALLED_BACK, BATCH, FURTHEST, AT_WORK, SINCE, TRANSACTION, BACKEND = range(9)
-SIZE = 9 * 8
+WORDS = 9 * 8  # bytes
+SIZE = WORDS + line_ring.SIZE
 NOWHERE = -1
 NS = 1e9
 
@@ -32,7 +35,9 @@ class SharedState:
 
     def __init__(self, descriptor: int = -1) -> None:
         """Share the file of SIZE bytes that both have open; without any, share with forks of this process."""
-        self._words = memoryview(mmap.mmap(descriptor, SIZE)).cast("q")
+        memory = memoryview(mmap.mmap(descriptor, SIZE))
+        self._words = memory[:WORDS].cast("q")
+        self.lines = LineRing(memory[WORDS:])
         self._signalled = False
 
     # In the parent ---------------------------------------------------------------------------
@@ -100,6 +105,17 @@ class SharedState:
     def at_work_now(self) -> int:
         """Return at which job of its batch this process is."""
         return max(0, self._words[AT_WORK] - 1)
+
+    @property
+    def at_work_at(self) -> int | None:
+        """Return at which job of its batch a handler is at work in this process; None between two."""
+        at = self._words[AT_WORK]
+        return at - 1 if at else None
+
+    @property
+    def batch(self) -> int:
+        """Return the number of this process's batch."""
+        return self._words[BATCH]
 
     def listen(self) -> None:
         """Note SIGTERM instead of dying of it."""

@@ -26,6 +26,7 @@ from turno.web.admin.worker_list import worker_list
 from turno.web.api.admin import admin
 from turno.web.api.admin_audit import admin_audit
 from turno.web.api.admin_jobs import admin_jobs
+from turno.web.api.admin_logs import admin_logs
 from turno.web.api.admin_tenants import admin_tenants
 from turno.web.api.admin_types import admin_types
 from turno.web.api.admin_workers import admin_workers
@@ -67,6 +68,7 @@ ROUTES = (
     stream_tickets,
     admin,
     admin_jobs,
+    admin_logs,
     admin_tenants,
     admin_types,
     admin_workers,

@@ -48,9 +48,12 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
 
     Like every worker it reads the settings itself: what forks its children must be forked before that.
     """
-    registry = named_handlers(public_settings().handlers)
+    public = public_settings()
+    registry = named_handlers(public.handlers)
     slot = _slot()
-    forks = ForkServer(_child_config(registry, keep=0, jobs=1), drop=partial(_drop, slot))
+    forks = ForkServer(
+        _child_config(registry, keep=0, jobs=1, log_level=public.job_log_level), drop=partial(_drop, slot)
+    )
     settings = read_settings()
     engine = supervisor_link(settings)
     # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
@@ -65,6 +68,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         timings=_timings(settings),
         size=PoolSize(minimum=0, maximum=1),
         maintenance_process=sweeps,
+        log_lines=settings.job_log_lines,
     )
 
 
@@ -106,6 +110,7 @@ def _resident(
             keep=public.pool_sessions_per_child,
             jobs=public.pool_jobs_per_child,
             memory_mb=public.pool_memory_per_child_mb,
+            log_level=public.job_log_level,
         ),
         drop=_drop,
     )
@@ -121,6 +126,7 @@ def _resident(
         timings=_timings(settings),
         size=size,
         maintenance_process=_sweeps(settings, registry),
+        log_lines=settings.job_log_lines,
         liveness=signs,
     )
 
@@ -185,14 +191,16 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
     return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
 
 
-def _child_config(registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None) -> ChildConfig:
+def _child_config(
+    registry: Registry, *, keep: int, jobs: int, log_level: str, memory_mb: int | None = None
+) -> ChildConfig:
     cache = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         worker = process_name(os.getppid())
         return Executor(registry=registry, sessions=cache, worker=worker, callbacks=callbacks).execute(batch)
 
-    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=cache.close_idle)
+    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=cache.close_idle, log_level=log_level)
 
 
 def _timings(settings: Settings) -> Timings:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from turno.jobs.claim import Batch, Claim
 from turno.runner import exit_codes
+from turno.runner.line_ring import Line
 from turno.runner.protocol import LARGEST_PACKET, LEAVING, PROGRESSED, Word, packed
 from turno.runner.shared_state import SharedState
 from turno.worker import crash_reasons
@@ -58,6 +59,7 @@ class Child:
         self.killed_for: str | None = None
         self.leaving = False
         self.claims: Batch = ()  # what it was given, but for what was called back
+        self._given: Batch = ()  # the same with that, until it is given something else
         self._shared = shared
         self._unlock = unlock
         self._number = 0  # of its batch
@@ -77,7 +79,7 @@ class Child:
         self._since = monotonic()
         self.asked, self._overdue, self._busy = False, (None, "", 0.0), True
         self._show_at = 0.0
-        self.claims = batch
+        self.claims = self._given = batch
         self.channel.send(packet)
 
     def read(self) -> tuple[list[Report], Batch]:
@@ -94,6 +96,12 @@ class Child:
             self.claims, self._busy, self._since = (), False, monotonic()
             self.leaving = word.kind == LEAVING
         return reports, back
+
+    def take_lines(self) -> list[tuple[Claim, Line]]:
+        """Return what the jobs of its batch have logged since the last time, also after its end."""
+        lines = self._shared.lines.take()
+        return [(self._given[one.job], one) for one in lines
+                if one.batch == self._number and one.job < len(self._given)]  # fmt: skip
 
     def call_back(self) -> Batch:
         """Have it begin nothing more, and return what it has not begun."""

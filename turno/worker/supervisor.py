@@ -24,6 +24,7 @@ from turno.worker.child_pool import ChildPool
 from turno.worker.distributor import Distributor
 from turno.worker.fork_server import ForkServer
 from turno.worker.heartbeat import Heartbeat
+from turno.worker.job_logs import JobLogs
 from turno.worker.liveness import Liveness
 from turno.worker.maintenance_process import MaintenanceProcess
 from turno.worker.rescuer import Rescuer
@@ -53,6 +54,7 @@ class Supervisor:
         timings: Timings,
         size: PoolSize,
         maintenance_process: MaintenanceProcess,
+        log_lines: int,
         liveness: Liveness | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -71,6 +73,7 @@ class Supervisor:
         self._limits = TimeLimits(registry, timings)
         self._change_notifier = ChangeNotifier(engine)
         self._running_jobs = RunningJobs(engine, self._change_notifier)
+        self._job_logs = JobLogs(engine, keep=log_lines)
         self._rescuer = Rescuer(
             engine=engine,
             registry=registry,
@@ -110,6 +113,7 @@ class Supervisor:
                 self._distributor.distribute(self._worker)
                 self._resize()
                 self._change_notifier.flush()
+                self._job_logs.flush()
                 self._liveness.ready()
                 self._maintenance_process.fork_if_due(in_child=self._drop_in_child)
                 if self._source.exhausted and not (
@@ -151,6 +155,7 @@ class Supervisor:
             self._change_notifier.changed(report.claims)
             if report.seconds_each is not None and report.claims:
                 self._source.learn(report.claims[0].type, report.seconds_each)
+        self._job_logs.collect(child)  # before it is given another batch
         self._distributor.add(back)
 
     def _reap(self, child: Child) -> None:
@@ -159,6 +164,7 @@ class Supervisor:
         self._selector.unregister(child.descriptor)
         self._children.remove(child)
         code = child.reap()
+        self._job_logs.collect(child)
         self._distributor.add(self._rescuer.child_ended(child.unfinished, code, child.why(code)))
         # Processes that it started and left behind are this process's children now.
         own = self._children.pids | self._inherited | self._source.processes | self._maintenance_process.processes
@@ -198,6 +204,7 @@ class Supervisor:
             self._heartbeat.due,
             self._liveness.due,
             self._change_notifier.due,
+            self._job_logs.due,
             self._children.dismissal_due,
             self._rescuer.due,
             self._maintenance_process.due,
@@ -206,7 +213,7 @@ class Supervisor:
         for child in self._children:
             moments += [child.call_back_at, self._running_jobs.due(child)]
             if child.claims:
-                moments.append(self._limits.deadline(child))
+                moments += [self._limits.deadline(child), self._job_logs.look_at]
         if self._shutdown.deadline is not None:
             moments.append(self._shutdown.deadline)
         return max(0.001, min(moments) - monotonic())
@@ -214,6 +221,7 @@ class Supervisor:
     def _enforce(self) -> None:
         """End what has run for too long; while stopping, ask every job to end, and when the grace is over make it."""
         for child in self._children:
+            self._job_logs.collect(child)
             if monotonic() >= child.call_back_at:
                 self._distributor.add(child.call_back())
             if self._shutdown.grace_over:
@@ -270,6 +278,7 @@ class Supervisor:
 
     def _sign_off(self) -> None:
         self._change_notifier.flush(at_once=True)
+        self._job_logs.flush(at_once=True)
         try:
             self._engine.run(tickets.stop_worker, self._worker)
         except psycopg.Error as error:

@@ -16,8 +16,9 @@ from tests.installation import ExampleInstallation
 from turno.jobs.job import JobRef
 from turno.maintenance.passes import Terms
 from turno.maintenance.schedule import Maintenance
-from turno.store.engine import tickets
+from turno.store.engine import job_logs, tickets
 from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine.job_logs import LoggedLine
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.session import handler_session, service_session
 
@@ -144,6 +145,23 @@ def test_a_dead_letter_nobody_has_replayed_outlives_the_retention(world: Example
     assert sweep(world) == NOTHING
     assert world.retry(job_id)["verdict"] == "accepted"
     assert sweep(world)["purged"] == 1
+
+
+def test_what_a_job_logged_goes_with_it_and_comes_for_no_job_that_is_gone(world: ExampleInstallation) -> None:
+    grow_old(world)
+    (old,) = world.rows("SELECT id FROM background_jobs")
+    young = world.enqueue({"order_ids": [1]})
+    lines = [LoggedLine(job, 1, number, 1.5e9, "INFO", "shop", f"line {number}")
+             for job in (old["id"], young) for number in (1, 2, 3)]  # fmt: skip
+    for _ in range(2):  # a lost answer, and it is sent again
+        job_logs.put(world.engine, world.one.schema, lines, keep=2)
+    kept = "SELECT DISTINCT job_id, number FROM background_job_logs ORDER BY number"
+    assert {(row["job_id"], row["number"]) for row in world.rows(kept)} == {
+        (job, number) for job in (old["id"], young) for number in (2, 3)
+    }
+    assert sweep(world)["purged"] == 1
+    job_logs.put(world.engine, world.one.schema, lines, keep=2)
+    assert {row["job_id"] for row in world.rows(kept)} == {young}
 
 
 def test_pending_and_running_jobs_are_never_purged(world: ExampleInstallation) -> None:

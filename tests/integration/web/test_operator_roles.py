@@ -89,3 +89,27 @@ def test_secrets_are_shown_to_admins_and_to_whose_they_are(service: Service) -> 
     admin = operator(service, role="admin")
     assert all("hunter2" in admin.get(path).text for path in paths)
     assert "hunter2" in ana.get(f"/api/jobs/{done}").text
+
+
+def test_what_a_job_logged_is_read_by_operators_a_page_at_a_time(service: Service) -> None:
+    ana = service.caller()
+    job_id = ana.job()
+    for number in (3, 4, 5):
+        service.rows(
+            "INSERT INTO background_job_logs VALUES (%s, 1, %s, now(), 'INFO', 'shop', 'token=hunter2 was refused')",
+            job_id,
+            number,
+        )
+    logs = f"/api/admin/jobs/{job_id}/logs"
+    assert ana.get(logs).status_code == 403
+    assert operator(service, tenant="south").get(logs).status_code == 404
+    reader = operator(service, role="reader")
+    first = reader.get(f"{logs}?limit=2").get_json()
+    assert first["next_cursor"] == "1.4"
+    last = reader.get(f"{logs}?limit=2&cursor=1.4").get_json()
+    assert [one["number"] for one in first["lines"] + last["lines"]] == [3, 4, 5]
+    assert last["next_cursor"] is None
+    assert {one["line"] for one in first["lines"] + last["lines"]} == {f"token={LEFT_OUT} was refused"}
+    assert "hunter2" in operator(service, role="admin").get(logs).text
+    for nonsense in ("x", "1", "1.", "-1.2", "1.99999999999999999999", "99999999999.1"):
+        assert reader.get(f"{logs}?cursor={nonsense}").status_code == 400

@@ -168,6 +168,30 @@ def events(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -
     return reader.fetchall()
 
 
+def logs(reader: Reader, job_id: UUID, *, after: tuple[int, int] = (0, 0), limit: int = 1000) -> list[Row]:
+    """Return a page of what a job's attempts logged, in order; `after` is the attempt and number of the last line."""
+    reader.execute(
+        """
+        SELECT attempt, number, at, level, logger, line FROM background_job_logs
+        WHERE job_id = %s AND (attempt, number) > (%s, %s) ORDER BY attempt, number LIMIT %s
+        """,
+        (job_id, *after, limit),
+    )
+    return reader.fetchall()
+
+
+def newest_logs(reader: Reader, job_id: UUID, limit: int) -> list[Row]:
+    """Return the last lines that a job's attempts logged, in order."""
+    reader.execute(
+        """
+        SELECT attempt, number, at, level, logger, line FROM background_job_logs
+        WHERE job_id = %s ORDER BY attempt DESC, number DESC LIMIT %s
+        """,
+        (job_id, limit),
+    )
+    return reader.fetchall()[::-1]
+
+
 def dead_letters(reader: Reader, *, replayed: bool, before: UUID | None, limit: int) -> list[Row]:
     """Return a page of dead letters, newest job first, without payloads."""
     reader.execute(

@@ -162,6 +162,7 @@ TENANT = Matrix(
         "job_retry": _roles("api"),
         "notification_read": _roles("api"),
         "jobs_running": _roles("engine"),
+        "job_logs_put": _roles("engine"),
         "job_rescue": _roles("engine"),
         "job_repair": _roles("engine"),
         "job_expire": _roles("engine"),
@@ -170,6 +171,7 @@ TENANT = Matrix(
     relations={
         "background_jobs": _READ_JOBS,
         "background_job_attempts": {},
+        "background_job_logs": _may(api="SELECT"),
         "background_job_progress": _READ_JOBS,
         "background_job_checkpoints": _may(handler="SELECT"),
         "background_job_items": _READ_JOBS,

@@ -3,6 +3,8 @@
 import json
 import shlex
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from flask import Response, request
@@ -26,6 +28,7 @@ ATTEMPTS_SHOWN = 50
 ITEMS_SHOWN = 50
 EFFECTS_SHOWN = 50
 EVENTS_SHOWN = 200
+LINES_SHOWN = 200
 LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
@@ -51,8 +54,11 @@ def show(visit: OperatorVisit, tenant: str, job_id: str) -> Response:
         items = stored.items(reader, wanted, None, query.after, ITEMS_SHOWN + 1)
         events = stored.events(reader, wanted, limit=EVENTS_SHOWN)
         effects = effect_review.of_job(reader, wanted, after="", limit=EFFECTS_SHOWN)
+        lines = stored.newest_logs(reader, wanted, LINES_SHOWN)
         row = scope.seen(row)
-        attempts, items, effects = ([scope.seen(one) for one in some] for some in (attempts, items, effects))
+        attempts, items, effects, lines = (
+            [scope.seen(one) for one in some] for some in (attempts, items, effects, lines)
+        )
     body = job_body(row, at(""), operator=True)
     if payload is not None and scope.hides:
         payload = services().redaction.value(payload, body.type)
@@ -68,6 +74,7 @@ def show(visit: OperatorVisit, tenant: str, job_id: str) -> Response:
         after=items[ITEMS_SHOWN - 1]["key"] if len(items) > ITEMS_SHOWN else None,
         events=[one | {"told": of_job(one["reason"], visit.localizer)} for one in events],
         effects=effects,
+        logs=[(attempt, list(some)) for attempt, some in groupby(lines, key=itemgetter("attempt"))],
         payload=None if payload is None else _written(payload),
         result=None if body.result is None else _written(body.result),
         curl=_curl(tenant, body),

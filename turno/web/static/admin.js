@@ -47,7 +47,9 @@ function place(drawn) {
     const focused = old.contains(document.activeElement) ? document.activeElement : null;
     const before = old.querySelector("h1")?.textContent;
     const where = focused && place_of(focused, old);
+    const scrolled = [...old.querySelectorAll("pre[id]")].map((one) => [one.id, one.scrollTop]);
     old.replaceWith(document.adoptNode(fresh));
+    for (const [id, top] of scrolled) document.getElementById(id)?.scrollTo(0, top);
     if (focused) found_at(where, fresh)?.focus({ preventScroll: true });
     const now = fresh.querySelector("h1")?.textContent;
     if (now && now !== before) document.getElementById("said").textContent = now;
@@ -83,6 +85,7 @@ function times() {
   for (const time of document.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
     if (time.closest(".scrolls")) time.textContent = clock(at).slice(0, 5);
+    else if (time.closest(".log")) time.textContent = clock(at);
     else time.title = `${at.getDate()} ${words.months[at.getMonth()]} ${at.getFullYear()} ${clock(at)}`;
     const beside = time.parentElement.querySelector(".exact");
     if (beside && time.title) beside.textContent = time.title;

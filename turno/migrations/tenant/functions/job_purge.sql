@@ -32,6 +32,7 @@ BEGIN
         END IF;
     END LOOP;
     DELETE FROM background_job_attempts WHERE job_id = ANY (old);
+    DELETE FROM background_job_logs WHERE job_id = ANY (old);
     DELETE FROM background_job_progress WHERE job_id = ANY (old);
     DELETE FROM background_job_checkpoints WHERE job_id = ANY (old);
     DELETE FROM background_job_events WHERE job_id = ANY (old);

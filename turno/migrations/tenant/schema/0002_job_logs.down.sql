@@ -1,0 +1,1 @@
+DROP TABLE background_job_logs;

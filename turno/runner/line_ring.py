@@ -1,0 +1,89 @@
+"""The newest lines that a child has logged, in memory that it shares with its parent: they outlive the child."""
+
+import struct
+from typing import NamedTuple, Self
+
+CAPACITY = 65_536  # bytes of lines that a child holds until its parent reads them; newer lines overwrite the oldest
+HEAD, TAIL = range(2)  # words of eight bytes: how many bytes were ever written, and where the oldest line begins
+SIZE = 2 * 8 + CAPACITY
+_SHAPE = struct.Struct("<IIIIdBB")
+
+
+class Line(NamedTuple):
+    """One line: of which job of which batch, the how manieth of that attempt, when, and what it says."""
+
+    batch: int
+    job: int
+    number: int
+    at: float
+    level: str
+    logger: str
+    text: str
+
+    def packed(self) -> bytes:
+        """Return it as it stands in the ring, its length first."""
+        level, logger = self.level.encode()[:20], self.logger.encode()[:100]
+        said = level + logger + self.text.encode(errors="replace")
+        return _SHAPE.pack(len(said), self.batch, self.job, self.number, self.at, len(level), len(logger)) + said
+
+    @classmethod
+    def unpacked(cls, shape: tuple[int, int, int, int, float, int, int], said: bytes) -> Self:
+        """Return what a child has written; it may have written anything."""
+        _, batch, job, number, at, level, logger = shape
+        texts = said[:level], said[level : level + logger], said[level + logger :]
+        return cls(batch, job, number, at, *(text.decode(errors="replace") for text in texts))
+
+
+class LineRing:
+    """Written by the child and read by its parent, without a lock and without a message.
+
+    The child moves the tail before it overwrites a line, and the head after it has written one. The parent reads head
+    and tail, copies, and reads the tail again: what the child may have overwritten meanwhile it leaves out.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self._words = memory[: 2 * 8].cast("q")
+        self._bytes = memory[2 * 8 :]
+        self._read = 0  # by the parent, of what was ever written
+
+    def put(self, line: Line) -> None:
+        """In the child: add a line, over the oldest ones if there is no room."""
+        packed, words = line.packed(), self._words
+        head, tail = words[HEAD], words[TAIL]
+        while head + len(packed) - tail > CAPACITY:
+            (length, *_) = _SHAPE.unpack(self._copy(tail, tail + _SHAPE.size))
+            tail += _SHAPE.size + length
+        words[TAIL] = tail
+        at = head % CAPACITY
+        first = packed[: CAPACITY - at]
+        self._bytes[at : at + len(first)] = first
+        self._bytes[: len(packed) - len(first)] = packed[len(first) :]
+        words[HEAD] = head + len(packed)
+
+    def take(self) -> list[Line]:
+        """In the parent: return the lines that were written since the last time and are still there."""
+        head = self._words[HEAD]
+        if head == self._read:
+            return []
+        start = max(self._read, self._words[TAIL])
+        self._read = head
+        if not 0 <= head - start <= CAPACITY:
+            return []
+        copied = self._copy(start, head)
+        return _lines(copied[max(0, self._words[TAIL] - start) :])
+
+    def _copy(self, start: int, end: int) -> bytes:
+        first, last = start % CAPACITY, (end - 1) % CAPACITY + 1
+        if first < last:
+            return bytes(self._bytes[first:last])
+        return bytes(self._bytes[first:]) + bytes(self._bytes[:last])
+
+
+def _lines(copied: bytes) -> list[Line]:
+    lines, at = [], 0
+    while at + _SHAPE.size <= len(copied):
+        shape = _SHAPE.unpack_from(copied, at)
+        at += _SHAPE.size
+        lines.append(Line.unpacked(shape, copied[at : at + shape[0]]))
+        at += shape[0]
+    return lines

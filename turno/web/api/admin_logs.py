@@ -1,0 +1,78 @@
+"""GET /api/admin/jobs/<id>/logs: what a job's attempts logged. It is written for who runs the system, not for users."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Annotated
+
+from flask import Response
+from pydantic import AfterValidator
+
+from turno.store.api import jobs as stored
+from turno.web.api.job_id import read_id
+from turno.web.http.json_answers import answer, from_row, page_of
+from turno.web.http.problems import Kind, no_such_job
+from turno.web.http.query import AFTER, LARGEST_ID, NOT_GIVEN, PageSize, Text, described
+from turno.web.routes import Answer, Call, Operation, Routes
+
+admin_logs = Routes("admin_logs", __name__, tag="administration")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line; `number` is its place in the attempt's log, and a gap says that lines were left out."""
+
+    attempt: int
+    number: int
+    at: datetime
+    level: str
+    logger: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Lines in order. A `cursor` is the attempt and number of a line, such as 1.20: ask for those after it again."""
+
+    lines: list[LogLine]
+    next_cursor: str | None
+
+
+def _place(text: str) -> str:
+    attempt, dot, number = text.partition(".")
+    if not (dot and attempt.isdecimal() and number.isdecimal() and int(attempt) < 2**31 and int(number) <= LARGEST_ID):
+        raise ValueError("is no next_cursor of this list")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogQuery:
+    """A page of a job's log."""
+
+    cursor: Annotated[Text, AfterValidator(_place), described(AFTER)] = NOT_GIVEN
+    limit: PageSize = 200
+
+
+LOGS = Operation(
+    method="GET",
+    rule="/api/admin/jobs/<job_id>/logs",
+    summary="List what a job's attempts logged",
+    about="The newest lines of each attempt, as many as `JOB_LOG_LINES` says. Without secrets for who is no admin.",
+    access="operator",
+    query=LogQuery,
+    answers={200: Answer(about="A page of lines.", body=LogPage)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+
+@admin_logs.guarded(LOGS)
+def logs(call: Call, job_id: str) -> Response:
+    """List what a job's attempts logged."""
+    asked = read_id(job_id, no_such_job())
+    with call.scope.reading() as reader:
+        if not stored.exists(reader, asked, None):
+            raise no_such_job()
+        attempt, _, number = (call.query.cursor or "0.0").partition(".")
+        rows = stored.logs(reader, asked, after=(int(attempt), int(number)), limit=call.query.limit + 1)
+    seen = [call.scope.seen(row) | {"place": f"{row['attempt']}.{row['number']}"} for row in rows]
+    return answer(LogPage(*page_of(seen, call.query.limit, partial(from_row, LogLine), "place")))
