@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 CLAIM = "turno/migrations/control/functions/claim.sql"
 EXECUTOR = "turno/runner/executor.py"
 TRANSACTION = "turno/runner/transaction.py"
+ASYNC = "turno/runner/async_session.py"
 SHARED = "turno/runner/shared_state.py"
 FETCH = "turno/migrations/tenant/functions/jobs_fetch.sql"
 FINISH = "turno/migrations/tenant/functions/jobs_finish.sql"
@@ -33,6 +34,30 @@ LOSER = f"{LOST_CLAIMS}::test_one_that_loses_its_claim_meanwhile_writes_nothing_
 DIED = f"{CLAIMS}::test_a_job_that_a_worker_died_with_runs_alone"
 
 MUTANTS = (
+    Mutant(
+        "an asynchronous handler may commit",
+        ONCE,
+        ASYNC,
+        "self.session.commit()",
+        "await super().commit()",
+        ("tests/integration/runner/test_async_handlers.py::test_it_must_not_end_its_transaction[commit]",),
+    ),
+    Mutant(
+        "a session is used while a task waits for its answer",
+        "a handler's misuse is refused by name",
+        ASYNC,
+        "session.refusal = IN_USE",
+        "session.refusal = None",
+        ("tests/integration/runner/test_async_handlers.py::test_both_objects_at_once_are_refused_by_name",),
+    ),
+    Mutant(
+        "an asynchronous handler reaches the session of a later job",
+        EACH,
+        ASYNC,
+        "if session.refusal is not None:",
+        "if False:",
+        ("tests/integration/runner/batches/test_async_handlers.py::test_what_one_has_kept_reaches_no_later_one",),
+    ),
     Mutant(
         "work is committed before its attempt has a row",
         "I5: no effect is of no attempt, at any moment",

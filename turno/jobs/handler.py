@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_args
 
 from turno.errors import HandlerMisuse, UserError
 from turno.jobs.retry import RetryPolicy
@@ -13,7 +13,7 @@ from turno.jobs.type_words import TypeWords, unknown_names
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Iterable, Iterator, Mapping
     from datetime import datetime, timedelta
     from logging import LoggerAdapter
     from types import TracebackType
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from turno.jobs.enqueue_options import Enqueued
     from turno.jobs.job import Priority
     from turno.jobs.outcome import Cancel, Reschedule
+
+    Answer: TypeAlias = dict[str, Any] | Reschedule | Cancel
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -105,6 +107,10 @@ class JobContext(Protocol):
         """The tenant's session, inside the job's transaction; the executor commits it."""
 
     @property
+    def async_connection(self) -> psycopg.AsyncConnection[Any]:
+        """The same session in the same transaction, for a handler whose `handle` is asynchronous."""
+
+    @property
     def company(self) -> Company:
         """What a consolidated report reads; only for a handler whose class says `reads_company = True`."""
 
@@ -121,7 +127,7 @@ class JobContext(Protocol):
         self,
         key: str,
         call: Callable[[Effect], Any],
-        reconcile: Callable[[Effect], Finding] | None = None,
+        reconcile: Callable[[Effect], Finding | Awaitable[Finding]] | None = None,
         *,
         idempotent: bool = False,
     ) -> Any:
@@ -129,7 +135,8 @@ class JobContext(Protocol):
 
         Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
         knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
-        `Effect.outside_key`, or answers it as it did the first.
+        `Effect.outside_key`, or answers it as it did the first. A handler whose `handle` is asynchronous awaits it, and
+        may give it asynchronous functions.
         """
 
     def enqueue(
@@ -221,8 +228,8 @@ class JobHandler(ABC, Generic[P]):
         return ""
 
     @abstractmethod
-    def handle(self, job: JobContext, payload: P) -> dict[str, Any] | Reschedule | Cancel:
-        """Do the work; return a JSON result or an outcome, raise anything to be retried."""
+    def handle(self, job: JobContext, payload: P) -> Answer | Awaitable[Answer]:
+        """Do the work; return a JSON result or an outcome, raise anything to be retried. May be `async def`."""
 
     @contextmanager
     def around(self, job: JobContext) -> Iterator[None]:

@@ -41,6 +41,7 @@ from turno.jobs.outcome import (
 )
 from turno.jobs.payload import rebuild
 from turno.runner import exit_codes
+from turno.runner.awaiting import run_to_end
 from turno.runner.context import AttemptContext
 from turno.runner.resource_limits import limited_memory
 from turno.runner.result_json import serialise
@@ -93,7 +94,7 @@ class Attempt:
         job, handler = self.context, self.handler()
         payload = rebuild(handler.payload_type, self.started.payload)
         with handler.around(job):
-            answer = _in_this_process(lambda: handler.handle(job, payload))
+            answer = _in_this_process(lambda: run_to_end(handler.handle(job, payload)))
         job.finish()
         if isinstance(answer, Reschedule | Cancel):
             return answer

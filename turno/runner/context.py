@@ -15,6 +15,7 @@ from turno.errors import CancelRequested, HandlerMisuse
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, payload_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
+from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
@@ -63,6 +64,7 @@ class AttemptContext:
         self._claim = claim
         self._over = False
         self._second: HandlerConnection | None = None
+        self._for_await: AsyncHandlerConnection | None = None
         self._next_progress = 0.0
         self._next_look = 0.0
         self._batch: LedgerBatch[Any] | None = None
@@ -73,6 +75,14 @@ class AttemptContext:
         if self._over:
             raise HandlerMisuse("this context's job has ended; use that of the present job")
         return self._transaction.connection
+
+    @property
+    def async_connection(self) -> AsyncHandlerConnection:
+        """The same session, for `await`."""
+        session = self.connection
+        if self._for_await is None or self._for_await.session is not session:
+            self._for_await = AsyncHandlerConnection(session)
+        return self._for_await
 
     @property
     def company(self) -> CompanyReading:

@@ -10,9 +10,11 @@ from uuid import UUID, uuid4
 import psycopg
 
 from turno.errors import InvalidResult, PermanentFailure
-from turno.jobs.effect import Effect, Finding
+from turno.jobs.effect import Effect
 from turno.jobs.handler import JobHandler
 from turno.jobs.payload import rebuild
+from turno.runner.async_session import AsyncHandlerConnection
+from turno.runner.awaiting import run_to_end
 from turno.runner.items import Counts
 from turno.runner.result_json import serialise
 from turno.runner.session import HandlerConnection, SessionSource, transient
@@ -38,7 +40,7 @@ class InlineRunner:
             job = InlineContext(connection, tenant.slug, user_id, handler)
             runner = handler()
             with runner.around(job):
-                answer = runner.handle(job, rebuild(handler.payload_type, payload))
+                answer = run_to_end(runner.handle(job, rebuild(handler.payload_type, payload)))
             if not isinstance(answer, dict):
                 raise InvalidResult(f"{handler.type} asked for {type(answer).__name__}, which needs background jobs")
             result: dict[str, Any] = json.loads(serialise(answer))
@@ -66,6 +68,11 @@ class InlineContext:
         self.is_for_users = handler.is_for_users
 
     @property
+    def async_connection(self) -> AsyncHandlerConnection:
+        """The same session, for `await`."""
+        return AsyncHandlerConnection(self.connection)
+
+    @property
     def company(self) -> NoReturn:
         """Refuse: only workers are given the report login of a company."""
         raise PermanentFailure("a report of a company needs background jobs, which are switched off")
@@ -85,7 +92,7 @@ class InlineContext:
         self,
         key: str,
         call: Callable[[Effect], Any],
-        reconcile: Callable[[Effect], Finding] | None = None,
+        reconcile: Callable[[Effect], Any] | None = None,
         *,
         idempotent: bool = False,
     ) -> NoReturn:

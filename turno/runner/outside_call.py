@@ -1,7 +1,7 @@
 """`job.once`: an outside effect is issued only where it is certain that it was not issued before."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -18,6 +18,7 @@ from turno.errors import (
     NotIssued,
 )
 from turno.jobs.effect import LONGEST_KEY, Absent, Done, Effect, Finding, Unknown, outside_key
+from turno.runner.awaiting import Steps, drive
 from turno.runner.result_json import serialise_answer
 from turno.runner.shared_state import HandBack
 from turno.runner.transaction import BatchTransaction
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 NOT_ABOUT_THE_EFFECT = (CancelRequested, ClaimLost, HandBack, HandlerMisuse, InvalidResult, MemoryError)
 
 Call = Callable[[Effect], Any]
-Reconcile = Callable[[Effect], Finding]
+Reconcile = Callable[[Effect], Finding | Awaitable[Finding]]
 
 
 class OutsideCall:
@@ -59,7 +60,10 @@ class OutsideCall:
         self._idempotent = idempotent
 
     def result(self) -> Any:
-        """Return the effect's result, issued now, found, or stored before."""
+        """Return the effect's result, issued now, found, or stored before; a handler that awaits has to await it."""
+        return drive(self._steps())
+
+    def _steps(self) -> Steps:
         stored = effects.stored(self._transaction.connection, self._claim, self._key)
         if stored is not None:
             return stored[0]
@@ -70,21 +74,21 @@ class OutsideCall:
             crash_points.reach("intended")
             match known.verdict:
                 case "issue":
-                    return self._issue(known)
+                    return (yield from self._issue(known))
                 case "done":
                     return known.result
                 case "doubt":
-                    return self._resolve(known)
+                    return (yield from self._resolve(known))
                 case "elsewhere":
                     raise CalledElsewhere(f"another attempt may be issuing {self._key} now")
                 case "foreign":
                     raise HandlerMisuse(f"the key {self._key!r} of job.once belongs to another job type")
 
-    def _issue(self, known: Intent) -> Any:
+    def _issue(self, known: Intent) -> Steps:
         """Make the call; the intent on record is this attempt's own."""
         try:
             with self._transaction.at_rest():
-                answer = self._call(self._effect(known))
+                answer = yield lambda: self._call(self._effect(known))
             crash_points.reach("called")
             text = serialise_answer(answer)
         except NotIssued:
@@ -97,9 +101,9 @@ class OutsideCall:
         crash_points.reach("settled")
         return answer
 
-    def _resolve(self, known: Intent) -> Any:
+    def _resolve(self, known: Intent) -> Steps:
         """Find out whether an intent without a settlement was carried out."""
-        finding = self._find(known)
+        finding = yield from self._find(known)
         match finding:
             case Done(result):
                 self._settle(known.token, serialise_answer(result), "a look-up")
@@ -112,16 +116,16 @@ class OutsideCall:
                 )
         if not effects.reissue(self._transaction.connection, self._claim, self._key, known.token):
             raise CalledElsewhere(f"another attempt settles {self._key} now")
-        return self._issue(known)
+        return (yield from self._issue(known))
 
-    def _find(self, known: Intent) -> Finding:
-        if self._reconcile is None:
+    def _find(self, known: Intent) -> Steps:
+        if (reconcile := self._reconcile) is None:
             return (
                 Absent() if self._idempotent else Unknown("it may have been issued, and its handler cannot look it up")
             )
         try:
             with self._transaction.at_rest():
-                finding = self._reconcile(self._effect(known))
+                finding = yield lambda: reconcile(self._effect(known))
         except Exception as error:
             raise self._doubt(error) from error
         if not isinstance(finding, Done | Absent | Unknown):

@@ -8,6 +8,7 @@ from psycopg.abc import PQGen
 from psycopg.errors import error_from_result
 from psycopg.generators import fetch_many, send
 from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
@@ -53,15 +54,28 @@ class HandlerConnection(psycopg.Connection[TupleRow]):
         if self.refusal is not None:
             gen.close()
             raise HandlerMisuse(self.refusal)
-        if self.before is not None:
-            text, self.before = self.before, None
-            self.pgconn.send_query(text)
-            for answer in super().wait(_answers(self.pgconn)):
-                if answer.status == ExecStatus.FATAL_ERROR:
-                    gen.close()
-                    self.refused = error_from_result(answer, self.info.encoding)
-                    raise self.refused
+        if (savepoint := self.savepoint()) is not None:
+            try:
+                self.savepoint_set(super().wait(savepoint))
+            except psycopg.Error:
+                gen.close()
+                raise
         return super().wait(gen, *arguments, **options)
+
+    def savepoint(self) -> PQGen[list[PGresult]] | None:
+        """Send what precedes the first statement of a job, and return what waits for its answers; None after that."""
+        if self.before is None:
+            return None
+        text, self.before = self.before, None
+        self.pgconn.send_query(text)
+        return _answers(self.pgconn)
+
+    def savepoint_set(self, answers: Sequence[PGresult]) -> None:
+        """Raise and keep what refuses the savepoint."""
+        for answer in answers:
+            if answer.status == ExecStatus.FATAL_ERROR:
+                self.refused = error_from_result(answer, self.info.encoding)
+                raise self.refused
 
     @property
     def busy(self) -> bool:
@@ -128,7 +142,7 @@ def collided(error: BaseException) -> bool:
     return getattr(error, "sqlstate", None) in {"40001", "40P01", "55P03"}
 
 
-def _answers(pgconn: psycopg.pq.abc.PGconn) -> PQGen[list[psycopg.pq.abc.PGresult]]:
+def _answers(pgconn: PGconn) -> PQGen[list[PGresult]]:
     yield from send(pgconn)
-    answers: list[psycopg.pq.abc.PGresult] = yield from fetch_many(pgconn)
+    answers: list[PGresult] = yield from fetch_many(pgconn)
     return answers

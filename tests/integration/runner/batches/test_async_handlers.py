@@ -1,0 +1,52 @@
+"""Handlers whose `handle` is asynchronous share a transaction as all short ones do."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.batch_here import execute_batch_here
+from tests.installation import ExampleInstallation
+from tests.integration.runner.batches.batch import claim
+from tests.misbehaving_handlers import OddBatched
+from turno.jobs.handler import JobContext
+
+INSERT = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', 'batched')"
+
+
+def run(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handle: Any) -> list[dict[str, Any]]:
+    """Run three of these as one batch, G0 to G2, and return the jobs."""
+    monkeypatch.setattr(OddBatched, "handle", handle)
+    jobs = [world.enqueue({"how": "ok", "text": f"G{n}"}, handler=OddBatched) for n in range(3)]
+    execute_batch_here(world, claim(world))
+    return [world.job(job_id) for job_id in jobs]
+
+
+def written(world: ExampleInstallation) -> list[str]:
+    return [row["id"] for row in world.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")]
+
+
+def test_one_that_fails_costs_the_others_nothing(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handle(_self: object, job: JobContext, payload: Any) -> dict[str, Any]:
+        await job.async_connection.execute(INSERT, (payload.text,))
+        if payload.text == "G1":
+            raise ValueError("this one alone")
+        return {}
+
+    jobs = run(world, monkeypatch, handle)
+    assert [job["status"] for job in jobs] == ["completed", "pending", "completed"]
+    assert written(world) == ["G0", "G2"]
+
+
+def test_what_one_has_kept_reaches_no_later_one(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[psycopg.AsyncConnection[Any]] = []
+
+    async def handle(_self: object, job: JobContext, payload: Any) -> dict[str, Any]:
+        kept.append(job.async_connection)
+        await kept[0].execute(INSERT, (payload.text,))
+        return {}
+
+    jobs = run(world, monkeypatch, handle)
+    assert [job["status"] for job in jobs] == ["completed", "failed", "failed"]
+    assert {job["error"]["class"] for job in jobs[1:]} == {"HandlerMisuse"}
+    assert written(world) == ["G0"]
