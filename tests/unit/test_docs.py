@@ -137,12 +137,3 @@ def test_every_page_stands_in_the_navigation() -> None:
 def test_a_decision_begins_with_its_number() -> None:
     decisions = (ROOT / "docs" / "decisions").glob("0*.md")
     assert [page.name for page in decisions if not text_of(page).startswith(f"# {page.name[:4]} ")] == []
-
-
-def test_every_alert_stands_in_the_documentation() -> None:
-    told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8").partition("## Alerts")[2]
-    named = set(re.findall(r"^\| `([a-z ]+)` \|", told, re.MULTILINE))
-    source = (ROOT / "turno" / "store" / "operator" / "troubles.py").read_text(encoding="utf-8")
-    kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait"}
-    kinds |= set(re.findall(r'yield Trouble\(\s*[^()]*?"([a-z]+(?: [a-z]+)?)", (?:values|\{)', source))
-    assert named == kinds

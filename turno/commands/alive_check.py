@@ -25,7 +25,7 @@ def assert_alive(settings: Settings) -> None:
     try:
         age = time.time() - file.stat().st_mtime
     except FileNotFoundError:
-        raise NotAlive(f"no worker is ready: there is no {file}") from None
+        raise NotAlive(f"no worker is ready: there is no {file}; see the worker's log, and its ALIVE_FILE") from None
     if age > STUCK_AFTER:
-        raise NotAlive(f"the worker is stuck or gone: its last sign of life in {file} is {age:.0f} s old")
+        raise NotAlive(f"the worker is stuck or gone: its last sign of life in {file} is {age:.0f} s old; restart it")
     print(f"alive {max(age, 0):.0f} s ago")

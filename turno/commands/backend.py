@@ -74,7 +74,7 @@ def change(*, name: str, tenant: str | None, percent: int | None) -> None:
     with _operator() as (session, defaults):
         if tenant:
             if not routing.set_for_tenant(session, tenant, value):
-                raise NoSuchTenant(f"no active tenant is called {tenant[:60]!r}")
+                raise NoSuchTenant(f"no active tenant is called {tenant[:60]!r}; see `turno tenant list`")
         elif percent is not None:
             with session.transaction():
                 routing.set_for_all(session, "queue_canary_backend", value)

@@ -21,5 +21,7 @@ def broker() -> None:
     try:
         prepare(settings.rabbitmq_url)
     except (AMQPError, OSError) as error:
-        raise BrokerUnreachable(f"cannot reach the broker of RABBITMQ_URL, or it refuses: {error!r}") from error
+        raise BrokerUnreachable(
+            f"cannot reach the broker of RABBITMQ_URL, or it refuses: {error!r}; start it, or correct the URL"
+        ) from error
     click.echo("the exchange and every queue are there, made as Turno makes them")

@@ -129,9 +129,11 @@ def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
         case "unknown":
             raise no_such_job(tenant, job_id)
         case "limit":
-            raise JobRefused(f"job {job_id} cannot be retried now: MAX_{(one.exceeded or '').upper()} is reached")
+            raise JobRefused(
+                f"job {job_id} cannot be retried now: MAX_{(one.exceeded or '').upper()} is reached; wait, or raise it"
+            )
         case "ended":
-            raise JobRefused(f"job {job_id} has ended already")
+            raise JobRefused(f"job {job_id} has ended already; `turno jobs show` says how")
         case word:
             raise JobRefused(f"job {job_id} cannot be {_PAST[command.name]}: {REFUSALS.get(word, word)}")
     return 0

@@ -102,7 +102,9 @@ def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID
         case "ended":
             raise JobRefused(f"{key} was settled before; what is on record stays")
         case _:
-            raise JobRefused(f"job {job_id} of {tenant} has no outside effect {key}")
+            raise JobRefused(
+                f"job {job_id} of {tenant} has no outside effect {key}; `turno jobs show` names its effects"
+            )
 
 
 def _as_json_text(text: str) -> str:

@@ -10,7 +10,7 @@ from turno.tenancy.identity.directory import UnknownTenant
 
 
 def test_our_own_errors_are_their_messages() -> None:
-    assert explained(UnknownTenant("nobody")) == "no active tenant is called 'nobody'"
+    assert explained(UnknownTenant("nobody")) == "no active tenant is called 'nobody'; see `turno tenant list`"
     assert "A is wrong" in (explained(InvalidSettings(["A is wrong"])) or "")
 
 
@@ -34,8 +34,22 @@ def test_the_database_s_other_words_say_what_to_do() -> None:
     assert explained(errors.UndefinedTable("no such table")) == (
         "the database is not ready: no such table; run `turno migrate`"
     )
-    assert explained(errors.InsufficientPrivilege("no")) == "PostgreSQL refused: no"
-    assert explained(errors.QueryCanceled("too slow")) == "PostgreSQL refused: too slow"
+    assert explained(errors.CheckViolation("no")) == "PostgreSQL refused: no"
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (errors.InsufficientPrivilege("no"), "ADMIN_DATABASE_URL"),
+        (errors.LockNotAvailable("no"), "pg_blocking_pids"),
+        (errors.QueryCanceled("no"), "pg_blocking_pids"),
+        (errors.TooManyConnections("no"), "max_connections"),
+        (psycopg.OperationalError("fe_sendauth: no password supplied"), "set ADMIN_DATABASE_URL"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_an_operator_can_mend_says_how(error: psycopg.Error, remedy: str) -> None:
+    assert remedy in (explained(error) or "")
 
 
 def test_the_exit_status_tells_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,4 +63,4 @@ def test_the_exit_status_tells_how_it_ended(capsys: pytest.CaptureFixture[str]) 
     assert run_plainly(lambda: None) == 0
     assert run_plainly(interrupt) == 130
     assert run_plainly(fail) == 1
-    assert capsys.readouterr() == ("", "no active tenant is called 'nobody'\n")
+    assert capsys.readouterr() == ("", "no active tenant is called 'nobody'; see `turno tenant list`\n")

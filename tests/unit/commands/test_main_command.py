@@ -62,7 +62,7 @@ def test_an_error_for_a_person_is_a_message_and_a_fault_is_not_hidden(monkeypatc
     for name in ("expected", "unexpected"):
         monkeypatch.setitem(COMMANDS, name, table.Entry(f"turno.commands.main:{name}", "fails"))
     told = CliRunner().invoke(main, ["expected"])
-    assert (told.exit_code, told.stderr) == (1, "no active tenant is called 'x'\n")
+    assert (told.exit_code, told.stderr) == (1, "no active tenant is called 'x'; see `turno tenant list`\n")
     assert isinstance(CliRunner().invoke(main, ["unexpected"]).exception, RuntimeError)
 
 

@@ -48,6 +48,8 @@ def _of_postgres(error: psycopg.Error) -> str:
     from psycopg import OperationalError, errors  # noqa: PLC0415 - loaded already; see `explained`
 
     text = str(error).strip().partition("\n")[0]
+    if "no password supplied" in text:
+        return f"{text}; set ADMIN_DATABASE_URL to the provisioner's URL, with its password"
     if isinstance(error, OperationalError) and (error.sqlstate or "08").startswith(CONNECTION_CLASSES):
         return (
             f"cannot reach PostgreSQL{_place(error)}: {text}; start it, correct DATABASE_URL, "
@@ -55,7 +57,20 @@ def _of_postgres(error: psycopg.Error) -> str:
         )
     if isinstance(error, errors.UndefinedTable | errors.UndefinedFunction | errors.InvalidSchemaName):
         return f"the database is not ready: {text}; run `turno migrate`"
-    return f"PostgreSQL refused: {text}"
+    return f"PostgreSQL refused: {text}{_remedy(error)}"
+
+
+def _remedy(error: psycopg.Error) -> str:
+    from psycopg import errors  # noqa: PLC0415 - loaded already; see `explained`
+
+    match error:
+        case errors.InsufficientPrivilege():
+            return "; run it as the provisioner, whose URL is ADMIN_DATABASE_URL, or as a superuser"
+        case errors.LockNotAvailable() | errors.QueryCanceled():
+            return "; run it again, and if it stays so see which session blocks it: pg_blocking_pids"
+        case errors.TooManyConnections():
+            return "; wait, or raise max_connections: `turno doctor` counts the sessions"
+    return ""
 
 
 def _place(error: psycopg.Error) -> str:

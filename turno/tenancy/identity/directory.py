@@ -16,7 +16,7 @@ class UnknownTenant(LookupError):
     """No active tenant has this slug: there is no default."""
 
     def __init__(self, slug: str) -> None:
-        super().__init__(f"no active tenant is called {slug[:60]!r}")
+        super().__init__(f"no active tenant is called {slug[:60]!r}; see `turno tenant list`")
 
 
 class Directory:

@@ -1,0 +1,102 @@
+"""What the person on call reads is there: each alert, command, option, page, metric and message that it names."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from turno.commands.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+RUNBOOK = (DOCS / "runbook.md").read_text(encoding="utf-8")
+ALERTS = (DOCS / "alerts.md").read_text(encoding="utf-8")
+PAGES = {name: (DOCS / name).read_text(encoding="utf-8") for name in ("runbook.md", "alerts.md", "operating.md")}
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+COMMAND = re.compile(r"(?<![\w/.-])turno ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?([^`#\n|]*)")
+# Sentences of other programs, and queries, which no file of ours has.
+OTHERS = re.compile(
+    r"turno |systemctl|rabbitmq|journalctl|psql|SELECT|import\b|ps\b|-- |[A-Z_]+=|GET |PATCH |POST |DELETE |lacks …"
+)
+
+
+def source() -> str:
+    files = [path for path in (ROOT / "turno").rglob("*") if path.suffix in {".py", ".sql"}]
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def rows(part: str) -> dict[str, list[str]]:
+    """Return the cells of the table below a heading, by what stands first in code."""
+    lines = ALERTS.partition(f"## {part}\n")[2].partition("\n## ")[0].splitlines()
+    cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+    return {first.strip("`"): rest for first, *rest in cells if first != "`alert`"}
+
+
+def test_every_alert_of_turno_is_explained_and_no_other() -> None:
+    troubles = (ROOT / "turno" / "store" / "operator" / "troubles.py").read_text(encoding="utf-8")
+    kinds = {"lacks worker", "lacks type", "lacks version", "lacks queue", "long wait"}
+    kinds |= set(re.findall(r'yield Trouble\(\s*[^()]*?"([a-z]+(?: [a-z]+)?)", (?:values|\{)', troubles))
+    assert rows("Turno's own").keys() == kinds
+
+
+def test_every_alert_of_the_log_is_explained_and_no_other() -> None:
+    assert rows("In the log alone").keys() == set(re.findall(r'extra=\{"alert": "([a-z]+)"', source()))
+
+
+def test_every_rule_of_prometheus_is_explained_and_no_other() -> None:
+    rules = (ROOT / "deploy" / "prometheus" / "turno.rules.yml").read_text(encoding="utf-8")
+    named = re.findall(r"^\s*- alert: (\w+)$", rules, re.MULTILINE)
+    assert rows("Of Prometheus").keys() == set(named)
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("part", ["Turno's own", "In the log alone", "Of Prometheus"])
+def test_an_alert_says_what_it_means_what_to_do_and_when_it_is_harmless(part: str) -> None:
+    assert [alert for alert, cells in rows(part).items() if len(cells) != 3 or not all(cells)] == []
+
+
+def test_a_symptom_says_where_to_look_what_to_do_and_why() -> None:
+    symptoms = re.findall(r"^### (.+)\n\n((?:(?!#).*\n)*)", RUNBOOK, re.MULTILINE)
+    assert len(symptoms) > 30
+    for symptom, text in symptoms:
+        assert re.findall(r"^- \*\*(\w+):\*\*", text, re.MULTILINE) == ["Look", "Do", "Why"], symptom
+
+
+def spans(text: str) -> Iterator[str]:
+    return (span for span in SPAN.findall(text))
+
+
+def test_the_messages_that_it_quotes_are_in_the_code() -> None:
+    code = re.sub(r"%s|%g|\{[^{}]*\}", "…", re.sub(r'"\s*\n?\s*f?"', "", source()))
+    quoted = [span for span in spans(RUNBOOK) if " " in span and not OTHERS.match(span) and "<" not in span]
+    assert len(quoted) > 15
+    for message in quoted:
+        for piece in message.split("…"):
+            assert piece.strip("; ") in code, message
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_options_of_the_commands_exist(page: str) -> None:
+    context = click.Context(main)
+    seen = 0
+    for name, further, rest in COMMAND.findall(PAGES[page]):
+        command = main.get_command(context, name)
+        if isinstance(command, click.Group) and further:
+            command = command.get_command(context, further)
+        assert command is not None, name
+        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        wanted = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", rest))
+        assert wanted - known == set(), f"turno {name} {further}"
+        seen += len(wanted)
+    assert seen > 2
+
+
+def test_the_operators_pages_and_metrics_that_are_named_exist() -> None:
+    admin = (ROOT / "turno" / "web" / "admin").rglob("*.py")
+    pages = {found for path in admin for found in re.findall(r'screen\("(/admin[^"]*)"\)', path.read_text())}
+    metrics = set(re.findall(r"^\| `(turno_\w+)", (DOCS / "monitoring.md").read_text(encoding="utf-8"), re.MULTILINE))
+    for text in PAGES.values():
+        assert {span for span in spans(text) if re.fullmatch(r"/admin[a-z/]*", span)} <= pages
+        assert {span for span in spans(text) if re.fullmatch(r"turno_[a-z_]+", span)} <= metrics
