@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from turno.tenancy.identity.tenant import Tenant
 
 KEY = "a key that only tests know, 32 bytes or more"
-SETTINGS = Settings(jwt_key=KEY, max_pending_jobs_per_user=5, max_body_bytes=65_536)
+SETTINGS = Settings(jwt_key=KEY, master_key=KEY, max_pending_jobs_per_user=5, max_body_bytes=65_536)
 MOST_CONNECTIONS = 20
 
 

@@ -87,6 +87,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.store.operator": {"turno.jobs", "turno.store.operator", "psycopg"},
     "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.refusals", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
+    "turno.files": {"turno.errors", "turno.files", "turno.store.one_row", "turno.store.refusals", "psycopg"},
     "turno.queues.exec": {
         "turno.errors",
         "turno.crash_points",
@@ -132,6 +133,7 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.runner": {
+        "turno.files",
         "turno.tracing",
         "turno.errors",
         "turno.crash_points",
@@ -187,6 +189,7 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.web": {
+        "turno.files",
         "turno.errors",
         "turno.settings",
         "turno.jobs",
@@ -205,11 +208,11 @@ ARROWS: dict[str, set[str]] = {
         "werkzeug",
     },
     "turno": set(),
-    "handlers.services": {"handlers.services", "psycopg"},
+    "handlers.services": {"handlers.services", "psycopg", "python_calamine", "xlsxwriter"},
     "handlers": {"turno", "handlers", "psycopg"},
     "app": {"app", "turno", "flask", "psycopg", "pydantic"},
     "tenants": {"tenants", "handlers.services", "psycopg"},
-    "turno.pages": {"turno.web"},
+    "turno.pages": {"turno.files", "turno.web"},
 }
 
 

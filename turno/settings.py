@@ -87,6 +87,10 @@ class Settings:
         60, "tokens that nobody issued, from one address to one web process; 0 for no limit", within=(0, 1_000_000)
     )
     max_body_bytes: int = variable(1_048_576, "largest request body that is read", within=(1024, 104_857_600))
+    max_file_mb: int = variable(32, "largest file that may be uploaded, which comes in pieces", within=(1, 64))
+    max_files_mb_per_tenant: int = variable(
+        2000, "megabytes of files kept for a tenant, above which uploads are refused", within=(1, 1_048_576)
+    )
     heartbeat_seconds: float = variable(10.0, "how often a worker says that it is alive", within=(0.05, 60))
     dead_after_seconds: float = variable(30.0, "silence after which a worker counts as dead", within=(0.1, 3600))
     reoffer_after_seconds: float = variable(15.0, "waiting time after which a job is offered again", within=(0, 3600))

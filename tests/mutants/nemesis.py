@@ -64,7 +64,11 @@ CUTS: dict[str, tuple[Cut, ...]] = {
         ),
     ),
     "savepoint": (
-        Cut("turno/runner/items.py", "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item", "RELEASE SAVEPOINT item"),
+        Cut(
+            "turno/runner/item_savepoint.py",
+            "ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item",
+            "RELEASE SAVEPOINT item",
+        ),
     ),
 }
 

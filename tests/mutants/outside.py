@@ -125,7 +125,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for doubt",
         "decision 0015: doubt is no item's fault",
-        "turno/runner/items.py",
+        "turno/runner/item_savepoint.py",
         "HandlerMisuse, MemoryError, *IN_DOUBT)",
         "HandlerMisuse, MemoryError)",
         (f"{ITEMS}::test_an_item_is_not_blamed_for_a_call_without_an_answer",),

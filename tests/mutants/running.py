@@ -153,7 +153,7 @@ MUTANTS = (
     Mutant(
         "a failed item keeps its writes",
         ONCE,
-        "turno/runner/items.py",
+        "turno/runner/item_savepoint.py",
         '"ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item"',
         '"RELEASE SAVEPOINT item"',
         (f"{LEDGER}::test_a_failed_item_keeps_nothing_and_the_others_everything",),
@@ -161,15 +161,15 @@ MUTANTS = (
     Mutant(
         "an item is blamed for what the database did",
         BLAME,
-        "turno/runner/items.py",
-        " or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
-        " or isinstance(error, NOT_THE_ITEMS_FAULT):",
+        "turno/runner/item_savepoint.py",
+        "if isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
+        "if isinstance(error, NOT_THE_ITEMS_FAULT):",
         (f"{LEDGER}::test_an_item_is_not_blamed_for_what_the_database_did",),
     ),
     Mutant(
         "an item is blamed for a misuse",
         BLAME,
-        "turno/runner/items.py",
+        "turno/runner/item_savepoint.py",
         "(ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)",
         "(ClaimLost, CancelRequested, HandBack, MemoryError, *IN_DOUBT)",
         (f"{LEDGER}::test_an_item_that_ends_the_transaction_fails_the_job",),
@@ -177,7 +177,7 @@ MUTANTS = (
     Mutant(
         "an item is blamed for a cancellation",
         BLAME,
-        "turno/runner/items.py",
+        "turno/runner/item_savepoint.py",
         "(ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)",
         "(ClaimLost, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)",
         (f"{LEDGER}::test_a_cancellation_within_an_item_is_not_the_item_s_failure",),

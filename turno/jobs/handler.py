@@ -13,8 +13,9 @@ from turno.jobs.type_words import TypeWords, unknown_names
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Awaitable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
+    from io import BufferedIOBase, BufferedReader
     from logging import LoggerAdapter
     from types import TracebackType
     from typing import Self
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from turno.files.kept_file import KeptFile
     from turno.jobs.effect import Effect, Finding
     from turno.jobs.enqueue_options import Enqueued
     from turno.jobs.job import Priority
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Item(Protocol[T]):
@@ -46,6 +49,19 @@ class Item(Protocol[T]):
         self, kind: builtins.type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         """Release the savepoint, or roll back to it; say whether the error was kept."""
+
+
+class GroupedItem(Protocol[T_co]):
+    """One item of a group that is written together."""
+
+    @property
+    def value(self) -> T_co:
+        """The item."""
+
+    ref: str | None  # as an Item's
+
+    def fail(self, error: Exception) -> None:
+        """Enter this item as failed while the rest of the group goes on; write nothing of it."""
 
 
 class BatchCounts(Protocol):
@@ -78,6 +94,12 @@ class Batch(Protocol[T]):
     def __iter__(self) -> Iterator[Item[T]]:
         """Yield each item that the ledger does not know yet."""
 
+    def groups(self) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
+        """Yield those items a chunk at a time, for `with group as items:` to write together in few statements.
+
+        A group whose block raises is undone, and comes again with each item by itself.
+        """
+
 
 class Company(Protocol):
     """The branches of a job's company, as one moment shows them; read, and never written."""
@@ -89,6 +111,19 @@ class Company(Protocol):
     @property
     def connection(self) -> psycopg.Connection[Any]:
         """A session that reads the business tables of these schemas, and of no other."""
+
+
+class Files(Protocol):
+    """The tenant's files as a job sees them, as streams: no file is whole in memory."""
+
+    def open(self, file_id: UUID) -> AbstractContextManager[tuple[KeptFile, BufferedReader]]:
+        """Lend an upload of the job's user to read and to seek in; it is kept as long as the job from now on.
+
+        Raises an error that ends the job for good if there is none, or none any more.
+        """
+
+    def create(self, name: str, media_type: str | None = None) -> AbstractContextManager[BufferedIOBase]:
+        """Lend a stream into a new file of at most 64 MB, which is there once the job's work is committed."""
 
 
 class JobContext(Protocol):
@@ -113,6 +148,10 @@ class JobContext(Protocol):
     @property
     def company(self) -> Company:
         """What a consolidated report reads; only for a handler whose class says `reads_company = True`."""
+
+    @property
+    def files(self) -> Files:
+        """The tenant's files: what was uploaded for this job, and what it writes for people to download."""
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is, at once and outside its transaction; never goes back."""

@@ -22,6 +22,7 @@ RESCUE_PAUSE = timedelta(seconds=5)
 MOST_REFUSED = 3  # of one tenant's jobs in one pass: each may wait until its lock times out
 MINUTES_KEPT = timedelta(days=2)  # of the statistics; those of all time stay
 COUNT_BATCH = 20_000  # outcomes a statement: a tenth of a second
+FILE_BATCH = 10  # files a statement, of up to 64 MB each
 BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
 
@@ -131,11 +132,12 @@ class Passes:
         return self._in_each_tenant(recovery.expire)
 
     def purge(self) -> int:
-        """Remove what ended longer ago than the retention."""
+        """Remove what ended longer ago than the retention, and uploads that no job has read."""
         self.count(from_lowest=True)
         self._run_one(outcomes.prune, MINUTES_KEPT, self._terms.retention)
         self._until_done(lambda: self._run_one(recovery.prune_rate_limits, BATCH))
-        return self._until_done(lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH))
+        files = self._until_done(lambda: self._in_each_tenant(recovery.purge_files, FILE_BATCH))
+        return files + self._until_done(lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH))
 
     def move_unserved(self) -> int:
         """Stamp over to this backend the tickets of a backend that no worker serves any more."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse
+from turno.files.job_files import JobFiles
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, payload_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
@@ -90,6 +91,11 @@ class AttemptContext:
         if self._company is None:
             raise HandlerMisuse("job.company is for a handler whose class says `reads_company = True`")
         return self._company
+
+    @property
+    def files(self) -> JobFiles:
+        """The tenant's files: uploads to read, and files to write within the job's transaction."""
+        return JobFiles(lambda: self.connection, self.job_id, self._claim.token)
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is; at most four times a second, the last one always."""

@@ -77,6 +77,11 @@ class InlineContext:
         """Refuse: only workers are given the report login of a company."""
         raise PermanentFailure("a report of a company needs background jobs, which are switched off")
 
+    @property
+    def files(self) -> NoReturn:
+        """Refuse: a file is kept with a job."""
+        raise PermanentFailure("a file needs background jobs, which are switched off")
+
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Do nothing: the caller is waiting."""
 
@@ -121,6 +126,11 @@ class InlineBatch(Generic[T]):
         for item in self._items:
             yield InlineStep(self._job, item, self.counts)
 
+    def groups(self) -> "Iterator[InlineGroup[T]]":
+        """Yield each item as a group of its own: nobody counts statements here."""
+        for item in self._items:
+            yield InlineGroup(self._job, item, self.counts)
+
 
 class InlineStep(Generic[T]):
     """One item under its savepoint."""
@@ -152,3 +162,40 @@ class InlineStep(Generic[T]):
             self._job.log.error("an item failed unexpectedly: %s at %s", type(error).__name__, line_of(error))
         self._counts.failed += 1
         return True
+
+
+class InlineGroup(Generic[T]):
+    """One item as a group; an item that is refused by `fail` is undone, too."""
+
+    def __init__(self, job: InlineContext, value: T, counts: Counts) -> None:
+        self._step = InlineStep(job, value, counts)
+        self._told: Exception | None = None
+
+    def __enter__(self) -> "list[InlineGroup[T]]":
+        self._step.__enter__()
+        return [self]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None and self._told is not None:
+            return self._step.__exit__(type(self._told), self._told, None)
+        return self._step.__exit__(kind, error, trace)
+
+    @property
+    def value(self) -> T:
+        """The item."""
+        return self._step.value
+
+    @property
+    def ref(self) -> str | None:
+        """What the work made of it."""
+        return self._step.ref
+
+    @ref.setter
+    def ref(self, ref: str | None) -> None:
+        self._step.ref = ref
+
+    def fail(self, error: Exception) -> None:
+        """Have the item count as failed."""
+        self._told = error

@@ -6,18 +6,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from turno import crash_points
-from turno.errors import (
-    CalledElsewhere,
-    CancelRequested,
-    ClaimLost,
-    EffectInDoubt,
-    HandlerMisuse,
-    InvalidResult,
-    NeedsReview,
-)
+from turno.errors import HandlerMisuse
 from turno.runner.attempt_errors import AttemptErrors
-from turno.runner.session import transient
-from turno.runner.shared_state import HandBack
+from turno.runner.item_group import Group
+from turno.runner.item_savepoint import settle, undo
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
@@ -27,9 +19,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LARGEST_CHUNK = 50
 LONGEST_KEY = 255
-# These are not caused by an item: they end the chunk, or the attempt.
-IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
-NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
 
 
 @dataclass(slots=True)
@@ -80,13 +69,36 @@ class LedgerBatch(Generic[T]):
     def __iter__(self) -> "Iterator[Step[T]]":
         """Yield the items still to do, committing a chunk at a time."""
         for key in self._outstanding():
-            self._step = Step(key, self._items[key], self._transaction, self._context.errors)
+            self._step = self._step_of(key)
             yield self._step
             self._enter()
             if len(self._entries) == self._chunk:
                 self._commit_chunk()
         if self._entries:
             self._commit_chunk()
+
+    def groups(self) -> "Iterator[Group[T]]":
+        """Yield the items still to do a chunk at a time, to be written together; see Group.
+
+        What fails as a group is yielded again, each item as a group of its own.
+        """
+        keys = self._outstanding()
+        for start in range(0, len(keys), self._chunk):
+            chunk = keys[start : start + self._chunk]
+            yield from self._tried(chunk)
+            self._commit_chunk()
+
+    def _tried(self, keys: list[str]) -> "Iterator[Group[T]]":
+        group = Group([self._step_of(key) for key in keys], self._transaction)
+        yield group
+        if group.state == "broken":
+            for key in keys:
+                yield from self._tried([key])
+            return
+        self._entries += group.entries()
+
+    def _step_of(self, key: str) -> "Step[T]":
+        return Step(key, self._items[key], self._transaction, self._context.errors)
 
     def _outstanding(self) -> list[str]:
         known = attempts.ledger(self._transaction.connection, self._transaction.claim)
@@ -151,17 +163,25 @@ class Step(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if error is None:
-            error = self._settle()
+            error = settle(self._transaction)
         if error is None:
             self._state = "done"
             return True
-        if not isinstance(error, Exception) or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):
+        if not isinstance(error, Exception) or not undo(self._transaction, error):
             if trace is None:
                 raise error
             return False
-        self._transaction.connection.execute("ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item")
-        self._state, self.ref, self._error = "failed", None, self._errors.describe(error)
+        self.fail(error)
         return True
+
+    def fail(self, error: Exception) -> None:
+        """Enter the item as failed, within a group that goes on: write nothing of it."""
+        self._state, self.ref, self._error = "failed", None, self._errors.describe(error)
+
+    def pass_on(self) -> None:
+        """Count the item as done, unless it has failed: its group has ended well."""
+        if self._state != "failed":
+            self._state = "done"
 
     def suspend(self) -> None:
         """Leave the item's savepoint for a while; raises HandlerMisuse if the item has written already."""
@@ -172,16 +192,6 @@ class Step(Generic[T]):
     def resume(self) -> None:
         """Enter the savepoint again, in the next transaction."""
         self._transaction.connection.execute("SAVEPOINT item")
-
-    def _settle(self) -> Exception | None:
-        """Check the item's deferred constraints and release its savepoint; return the error, if there is one."""
-        try:
-            self._transaction.connection.execute(
-                "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; RELEASE SAVEPOINT item"
-            )
-        except Exception as error:  # noqa: BLE001 - whose fault it is, is decided by the caller
-            return error
-        return None
 
     @property
     def open(self) -> bool:

@@ -56,7 +56,8 @@ RULES: dict[str, LiteralString] = {
                             SELECT job_id FROM background_job_items UNION ALL
                             SELECT job_id FROM background_job_events UNION ALL
                             SELECT job_id FROM background_jobs_dead_letter UNION ALL
-                            SELECT job_id FROM notifications) AS history
+                            SELECT job_id FROM notifications UNION ALL
+                            SELECT job_id FROM job_files WHERE job_id IS NOT NULL) AS history
         WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = history.job_id)
     """,
     "I1: two jobs under one key": """

@@ -30,6 +30,7 @@ from turno.web.api.admin_logs import admin_logs
 from turno.web.api.admin_tenants import admin_tenants
 from turno.web.api.admin_types import admin_types
 from turno.web.api.admin_workers import admin_workers
+from turno.web.api.files import files
 from turno.web.api.health import health
 from turno.web.api.job_commands import job_commands
 from turno.web.api.job_effects import job_effects
@@ -47,6 +48,7 @@ from turno.web.openapi.docs import docs, published
 from turno.web.openapi.document import build_document
 from turno.web.pages.catalogue import catalogues
 from turno.web.pages.commands import commands
+from turno.web.pages.file_page import file_page
 from turno.web.pages.home import home
 from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import notification_pages
@@ -63,6 +65,7 @@ ROUTES = (
     job_commands,
     job_history,
     job_effects,
+    files,
     notifications,
     streams,
     stream_tickets,
@@ -78,7 +81,7 @@ ROUTES = (
     health,
     docs,
 )
-PAGES = (home, job_page, commands, notification_pages)
+PAGES = (home, job_page, file_page, commands, notification_pages)
 OPERATOR_PAGES = (overview, tenant_list, queue_list, worker_list, failures, charts, job_life, audit_list)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 

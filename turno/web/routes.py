@@ -45,6 +45,8 @@ class Operation:
     problems: tuple[Kind, ...] = ()
     access: Access | None = "user"
     body: type[Any] | None = None
+    # Whether the body is bytes as they are, application/octet-stream.
+    takes_bytes: bool = False
     # Whether the tenant may be named there, by clients that cannot send X-Schema.
     tenant_in_query: bool = False
     # Whether it is about one tenant, which X-Schema names; what is about many is registered by `Routes.across`.

@@ -27,6 +27,9 @@ BY_ID = [
     ("GET", "/api/jobs/{}/effects", "job"),
     ("POST", "/api/jobs/{}/effects/settle", "job"),
     ("GET", "/api/jobs/{}/stream", "job"),
+    ("GET", "/api/jobs/{}/files", "job"),
+    ("GET", "/api/files/{}", "file"),
+    ("PUT", "/api/files/{}/pieces/0", "file"),
     ("PATCH", "/api/notifications/{}/read", "notification"),
     ("POST", "/api/admin/dead-letters/{}/replay", "dead letter"),
 ]
@@ -46,6 +49,8 @@ class Owner:
         [(notification,)] = service.rows("SELECT id::text FROM notifications WHERE job_id = %s", job, tenant=tenant)
         service.doubt(job, f"{CANARY} {user}", tenant=tenant)
         self.ids = {"waiting job": self.caller.job(), "job": job, "notification": notification, "dead letter": job}
+        announced = self.caller.post("/api/files", json={"name": f"{CANARY}.csv", "size": 9})
+        self.ids["file"] = str(announced.get_json()["file_id"])
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +67,9 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
         # What is about many tenants takes none: test_operator_roles.py asks it as operators of one company and of all.
         if "security" in operation and any(one["name"] == "X-Schema" for one in operation["parameters"])
     }
-    covered = {(method, path.format("{job_id}")) for method, path, kind in BY_ID if kind != "notification"}
-    covered |= {(method, path.format("{notification_id}")) for method, path, kind in BY_ID if kind == "notification"}
-    covered |= {("GET", path) for path in LISTS} | {("POST", "/api/jobs/greetings")}
+    named = {"notification": "{notification_id}", "file": "{file_id}"}
+    covered = {(method, path.format(named.get(kind, "{job_id}")).replace("/0", "/{n}")) for method, path, kind in BY_ID}
+    covered |= {("GET", path) for path in LISTS} | {("POST", "/api/jobs/greetings"), ("POST", "/api/files")}
     # tests/integration/streaming/test_streams.py asks these two for what is another's.
     covered |= {("GET", "/api/stream"), ("POST", "/api/stream-tickets")}
     assert guarded == covered

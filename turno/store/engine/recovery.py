@@ -58,6 +58,11 @@ def purge(engine: Engine, schema: str, older_than: timedelta, limit: int) -> int
     return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s)", older_than, limit))
 
 
+def purge_files(engine: Engine, schema: str, limit: int) -> int:
+    """Remove up to `limit` uploads of a tenant that no job has read in time; returns how many."""
+    return int(_call(engine, schema, "SELECT {}.file_purge(%s)", limit))
+
+
 def prune_rate_limits(engine: Engine, limit: int) -> int:
     """Forget the limits of up to `limit` users and tenants who have earned back everything; returns how many."""
     return int(value_of(engine, "SELECT prune_rate_limits(%s)", limit))

@@ -29,6 +29,15 @@ def read_json_object(request: Request) -> dict[str, Any]:
     return value
 
 
+def read_bytes(request: Request) -> bytes:
+    """Return the body as it is; raises Problem 415 for another media type than octets, 413 beyond the limit."""
+    if request.mimetype != "application/octet-stream":
+        raise Problem(Kind.MEDIA_TYPE, "Send the piece as application/octet-stream.", headers=_ACCEPT_BYTES)
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Problem(Kind.MEDIA_TYPE, "Send the body without a Content-Encoding.", headers=_ACCEPT_BYTES)
+    return _read(request)
+
+
 def _require_json(request: Request) -> None:
     charset = request.mimetype_params.get("charset", "utf-8").lower()
     if request.mimetype != "application/json" or charset not in {"utf-8", "utf8"}:
@@ -38,6 +47,7 @@ def _require_json(request: Request) -> None:
 
 
 _ACCEPT = {"Accept": "application/json"}
+_ACCEPT_BYTES = {"Accept": "application/octet-stream"}
 
 
 def _read(request: Request) -> bytes:

@@ -23,6 +23,7 @@ Document = dict[str, Any]
 
 SCHEMAS = "#/components/schemas/"
 JOB_TYPE = "<job_type>"
+BYTES = {"type": "string", "format": "binary"}
 
 # What any guarded route may answer before its view is asked.
 ALWAYS = (
@@ -180,6 +181,8 @@ def _operation(described: _Described, refs: Refs, schemas: Document) -> Document
         body["parameters"] = parameters
     if operation.body:
         body["requestBody"] = _taken_body(refs[operation.body], schemas)
+    if operation.takes_bytes:
+        body["requestBody"] = {"required": True, "content": {"application/octet-stream": {"schema": BYTES}}}
     answers = {str(status): _answer(answer, refs) for status, answer in operation.answers.items()}
     body["responses"] = answers | _problems(kinds)
     return body
@@ -188,7 +191,9 @@ def _operation(described: _Described, refs: Refs, schemas: Document) -> Document
 def _path_parameters(operation: Operation) -> Iterator[Document]:
     for part in operation.rule.split("/"):
         if part.startswith("<") and part != JOB_TYPE:
-            schema = {"type": "string"} | ({"format": "uuid"} if part.endswith("_id>") else {})
+            schema: Document = {"type": "string"} | ({"format": "uuid"} if part.endswith("_id>") else {})
+            if part == "<n>":
+                schema = {"type": "integer", "minimum": 0}
             yield {"name": part[1:-1], "in": "path", "required": True, "schema": schema}
 
 

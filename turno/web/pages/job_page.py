@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Response
 
+from turno.files.uploads import written_by
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
@@ -44,6 +45,7 @@ def show(visit: Visit, job_id: str) -> Response:
         if row is None:
             raise no_such_job()
         detail = job_detail(reader, row, visit, state=query.items, after=query.after, limit=ITEMS_SHOWN)
+        files = written_by(reader, wanted)
         events = stored.events(reader, wanted)
         unread = notifications.count_unread(reader, visit.user)
     told = of_job if visit.scope.principal.operator else of_event
@@ -56,6 +58,7 @@ def show(visit: Visit, job_id: str) -> Response:
         asked=query,
         detail=detail,
         unread=unread,
+        files=files,
         events=history,
         written=_written,
     )

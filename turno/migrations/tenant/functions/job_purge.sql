@@ -39,6 +39,7 @@ BEGIN
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
     DELETE FROM notifications WHERE job_id = ANY (old);
+    DELETE FROM job_files WHERE job_id = ANY (old);
     DELETE FROM background_jobs WHERE id = ANY (old);
     RETURN cardinality(old);
 END $$;

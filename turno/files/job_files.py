@@ -1,0 +1,158 @@
+"""The files of one job: `job.files.open(...)` reads an upload, `job.files.create(...)` writes one, both as streams."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import class_row
+
+from turno.errors import PermanentFailure
+from turno.files.kept_file import LARGEST_FILE_MB, PIECE_BYTES, KeptFile, media_type_of
+from turno.store.one_row import value_of
+from turno.store.refusals import named_refusals
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+LARGEST_FILE = LARGEST_FILE_MB * 1_048_576  # bytes
+
+
+class FileGone(PermanentFailure):
+    """The file is no longer kept, or is another user's: upload it again."""
+
+
+class FileTooLarge(PermanentFailure):
+    """The file would be larger than is kept: ask for less at once."""
+
+
+class JobFiles:
+    """What one attempt reads and writes of its tenant's files; writes within the job's transaction."""
+
+    def __init__(self, connection: Callable[[], psycopg.Connection[Any]], job_id: UUID, token: UUID) -> None:
+        self._connection = connection
+        self._job_id = job_id
+        self._token = token
+
+    @contextmanager
+    def open(self, file_id: UUID) -> Iterator[tuple[KeptFile, io.BufferedReader]]:
+        """Lend an upload of the job's user, to be read and sought in; raises FileGone.
+
+        It is kept from now on as long as this job is. At most two pieces of it are in memory.
+        """
+        if not value_of(self._connection(), "SELECT file_take(%s, %s, %s)", self._job_id, self._token, file_id):
+            raise FileGone("the file is no longer kept, or was not uploaded by whoever asked for this job")
+        with self._connection().cursor(row_factory=class_row(KeptFile)) as cursor:
+            cursor.execute(
+                "SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete"
+                " FROM job_files WHERE id = %s",
+                (file_id,),
+            )
+            (file,) = cursor.fetchall()
+        stream: io.BufferedReader = io.BufferedReader(_Reading(self._connection, file), file.piece_bytes)
+        with stream:
+            yield file, stream
+
+    @contextmanager
+    def create(self, name: str, media_type: str | None = None) -> Iterator[io.BufferedIOBase]:
+        """Lend a stream into a new file, which is there once the job's work is committed; raises FileTooLarge.
+
+        An error within the block leaves it incomplete, and as a rule ends the job: nobody sees such a file.
+        """
+        with named_refusals():
+            kind = media_type or media_type_of(name)
+            statement = "SELECT file_create(%s, %s, %s, %s, %s)"
+            made = value_of(self._connection(), statement, self._job_id, self._token, name, kind, PIECE_BYTES)
+        stream = Writing(self._append, made)
+        yield stream
+        stream.finish()
+
+    def _append(self, file_id: UUID, n: int, data: bytes, last: bool) -> None:  # noqa: FBT001 - the function's order
+        with named_refusals(), self._connection().cursor() as cursor:
+            cursor.execute(
+                "SELECT file_append(%s, %s, %s, %s, %b, %s)", (self._job_id, self._token, file_id, n, data, last)
+            )
+
+
+class Writing(io.BufferedIOBase):
+    """A stream that is sent to the database a piece at a time; `file_id` names what is written."""
+
+    def __init__(self, append: Callable[[UUID, int, bytes, bool], None], file_id: UUID) -> None:
+        self.file_id = file_id
+        self._append = append
+        self._pending = bytearray()
+        self._sent = 0
+
+    def writable(self) -> bool:
+        """Say that it is."""
+        return True
+
+    def write(self, data: "ReadableBuffer") -> int:
+        """Take these bytes; raises FileTooLarge."""
+        size = memoryview(data).nbytes
+        if self.tell() + size > LARGEST_FILE:
+            raise FileTooLarge(f"the file would be larger than {LARGEST_FILE_MB} MB; ask for less at once")
+        self._pending += data
+        while len(self._pending) > PIECE_BYTES:
+            self._send(bytes(self._pending[:PIECE_BYTES]), last=False)
+            del self._pending[:PIECE_BYTES]
+        return size
+
+    def tell(self) -> int:
+        """Return how many bytes were written."""
+        return self._sent * PIECE_BYTES + len(self._pending)
+
+    def finish(self) -> None:
+        """Send the last piece."""
+        self._send(bytes(self._pending), last=True)
+        self._pending.clear()
+
+    def _send(self, data: bytes, *, last: bool) -> None:
+        self._append(self.file_id, self._sent, data, last)
+        self._sent += not last
+
+
+class _Reading(io.RawIOBase):
+    def __init__(self, connection: Callable[[], psycopg.Connection[Any]], file: KeptFile) -> None:
+        self._connection = connection
+        self._file = file
+        self._position = 0
+        self._piece: tuple[int, bytes] = (-1, b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
+        if start + offset < 0:
+            raise ValueError("a file is not sought before its beginning")
+        self._position = start + offset
+        return self._position
+
+    def readinto(self, into: "WriteableBuffer") -> int:
+        room = memoryview(into).cast("B")
+        if self._position >= self._file.size:
+            return 0
+        n, offset = divmod(self._position, self._file.piece_bytes)
+        if self._piece[0] != n:
+            self._piece = (n, self._read(n))
+        part = self._piece[1][offset : offset + len(room)]
+        room[: len(part)] = part
+        self._position += len(part)
+        return len(part)
+
+    def _read(self, n: int) -> bytes:
+        with self._connection().cursor(binary=True) as cursor:
+            cursor.execute("SELECT data FROM job_file_pieces WHERE file_id = %s AND n = %s", (self._file.id, n))
+            row = cursor.fetchone()
+        if row is None:
+            raise FileGone("the file was removed while it was read")
+        return bytes(row[0])

@@ -1,0 +1,56 @@
+"""Uploads and downloads, by the web as the tenant's API role."""
+
+from collections.abc import Iterator
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import class_row
+
+from turno.files.kept_file import KeptFile
+
+Reader = psycopg.Cursor[dict[str, Any]]
+
+# Returns file_id and verdict: accepted, or full.
+BEGIN: LiteralString = "SELECT file_id, verdict FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
+
+# Returns verdict and received: stored, complete, length or unknown.
+PUT: LiteralString = "SELECT verdict, received FROM {}.file_put(%s, %s, %s, %b)"
+
+_COLUMNS: LiteralString = """
+SELECT id, name, media_type, size, piece_bytes, user_id, job_id, complete_at IS NOT NULL AS complete FROM job_files
+"""
+
+
+def find(reader: Reader, file_id: UUID, user: str | None) -> KeptFile | None:
+    """Return a file that is kept, of this user unless that is None."""
+    with reader.connection.cursor(row_factory=class_row(KeptFile)) as cursor:
+        cursor.execute(
+            _COLUMNS + "WHERE id = %(file)s AND (%(user)s::text IS NULL OR user_id = %(user)s)"
+            " AND (expires_at IS NULL OR expires_at > clock_timestamp())",
+            {"file": file_id, "user": user},
+        )
+        return cursor.fetchone()
+
+
+def written_by(reader: Reader, job_id: UUID) -> list[KeptFile]:
+    """Return the files that a job wrote, in their order; not what it read."""
+    with reader.connection.cursor(row_factory=class_row(KeptFile)) as cursor:
+        cursor.execute(
+            _COLUMNS + "WHERE job_id = %s AND NOT uploaded AND complete_at IS NOT NULL ORDER BY id", (job_id,)
+        )
+        return cursor.fetchall()
+
+
+def piece(reader: Reader, file_id: UUID, n: int) -> bytes:
+    """Return one piece of a file; raises LookupError if it was removed in the meantime."""
+    with reader.connection.cursor(binary=True) as cursor:
+        row = cursor.execute("SELECT data FROM job_file_pieces WHERE file_id = %s AND n = %s", (file_id, n)).fetchone()
+    if row is None:
+        raise LookupError(f"piece {n} of a file is not kept")
+    return bytes(row[0])
+
+
+def pieces(file: KeptFile) -> Iterator[int]:
+    """Yield the numbers of a file's pieces."""
+    yield from range(-(-file.size // file.piece_bytes))

@@ -1,0 +1,1 @@
+DROP TABLE job_file_pieces, job_files CASCADE;

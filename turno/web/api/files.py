@@ -1,0 +1,245 @@
+"""POST /api/files and PUT its pieces: upload; GET /api/files/<id> and its content: download by a link that ends."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import quote
+from uuid import UUID
+
+from flask import Response, request
+
+from turno.files import uploads
+from turno.files.kept_file import KeptFile
+from turno.files.link import Link
+from turno.tenancy.identity.directory import UnknownTenant
+from turno.tenancy.identity.session import as_api
+from turno.tenancy.identity.tenant import InvalidSlug, Slug, Tenant
+from turno.web.addresses import at
+from turno.web.api.job_id import read_id
+from turno.web.api.jobs import find_job
+from turno.web.api.typed_body import read_body
+from turno.web.files import begin_upload, find_file, link_to, no_such_file, piece_bytes, put_piece, secret
+from turno.web.http.json_answers import answer
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.http.query import LARGEST_ID, Digits, Text, described, read_query
+from turno.web.http.request_body import read_bytes
+from turno.web.routes import Answer, Call, Operation, Routes
+from turno.web.services import services
+from turno.web.tenant_share import place_of
+
+files = Routes("files", __name__, tag="files")
+
+LARGEST_NUMBER = 65_536  # of a piece, with pieces of 1 KB
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """What will be uploaded: the file's own name, without folders, and its size in bytes."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Where an upload stands; cut the file into pieces of `piece_bytes`, the last one shorter."""
+
+    file_id: UUID
+    piece_bytes: int
+    received: int
+    complete: bool
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileBody:
+    """A file that is kept; `links.content` opens it without a token for five minutes."""
+
+    file_id: UUID
+    name: str
+    media_type: str
+    size: int
+    complete: bool
+    job_id: UUID | None
+    links: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The files that a job wrote."""
+
+    files: list[FileBody]
+
+
+Seconds = Annotated[int, described("In seconds since 1970.", ge=0, le=LARGEST_ID), Digits]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkQuery:
+    """A signed link's own parameters; it is used as it was given."""
+
+    tenant: Annotated[Text, described("Whose file it is.")]
+    user: Annotated[Text, described("Whom it was given to.")]
+    since: Seconds
+    until: Seconds
+    signature: Annotated[Text, described("What proves that it was given.")]
+
+
+BEGIN = Operation(
+    method="POST",
+    rule="/api/files",
+    summary="Announce an upload",
+    about="A file that is too large is refused before any of it is sent. Then send its pieces, in any order, each as "
+    "often as needed; once all are here, a job may read it. What no job reads is removed after two days.",
+    body=NewFile,
+    answers={201: Answer(about="Its pieces may be sent.", body=Upload, headers={"Location": "The file's address."})},
+    problems=(Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+PUT = Operation(
+    method="PUT",
+    rule="/api/files/<file_id>/pieces/<n>",
+    summary="Send a piece of an upload",
+    about="Piece `n`, counted from 0, has the bytes from `n * piece_bytes` on.",
+    takes_bytes=True,
+    answers={200: Answer(about="It is kept.", body=Upload)},
+    problems=(Kind.INVALID_REQUEST, Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+)
+
+SHOW = Operation(
+    method="GET",
+    rule="/api/files/<file_id>",
+    summary="Show a file, with a link to its content",
+    answers={200: Answer(about="The file.", body=FileBody)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+OF_JOB = Operation(
+    method="GET",
+    rule="/api/jobs/<job_id>/files",
+    summary="List the files that a job wrote",
+    answers={200: Answer(about="Them, with links to their content.", body=JobFiles)},
+    problems=(Kind.NOT_FOUND,),
+)
+
+CONTENT = Operation(
+    method="GET",
+    rule="/api/files/<file_id>/content",
+    summary="Download a file by a link",
+    about="By `links.content` of the file, which is signed for one user of one tenant and ends after five minutes.",
+    access=None,
+    query=LinkQuery,
+    answers={
+        200: Answer(
+            about="The file's bytes.",
+            media_type="application/octet-stream",
+            headers={"Content-Disposition": "Save it, under its name."},
+        )
+    },
+    problems=(Kind.INVALID_REQUEST, Kind.NOT_FOUND, Kind.BUSY, Kind.UNAVAILABLE),
+)
+
+
+@files.guarded(BEGIN)
+def begin(call: Call) -> Response:
+    """Announce an upload."""
+    asked = read_body(request, NewFile)
+    file_id = begin_upload(call.scope, asked.name, asked.size)
+    links = _links(file_id)
+    return answer(Upload(file_id, piece_bytes(), 0, complete=False, links=links), 201, {"Location": links["self"]})
+
+
+@files.guarded(PUT)
+def put(call: Call, file_id: str, n: str) -> Response:
+    """Keep one piece."""
+    file = find_file(call.scope, read_id(file_id, no_such_file()))
+    if not (n.isascii() and n.isdigit() and len(n) <= len(str(LARGEST_NUMBER)) and int(n) <= LARGEST_NUMBER):
+        raise invalid([FieldProblem("n", "must be a whole number from 0, the piece's place in the file")])
+    complete, received = put_piece(call.scope, file.id, int(n), read_bytes(request))
+    return answer(Upload(file.id, file.piece_bytes, received, complete, _links(file.id)))
+
+
+@files.guarded(SHOW)
+def show(call: Call, file_id: str) -> Response:
+    """Show one file."""
+    return answer(_body(call, find_file(call.scope, read_id(file_id, no_such_file()))))
+
+
+@files.guarded(OF_JOB)
+def of_job(call: Call, job_id: str) -> Response:
+    """List what a job wrote."""
+    wanted = find_job(call, job_id)["id"]
+    with call.scope.reading() as reader:
+        found = uploads.written_by(reader, wanted)
+    return answer(JobFiles([_body(call, file) for file in found]))
+
+
+@files.open(CONTENT)
+def content(file_id: str) -> Response:
+    """Send a file to whoever has a link that was signed for it and is not over."""
+    stated = read_query(request.args, LinkQuery)
+    link = Link(
+        file_id=read_id(file_id, no_such_file()),
+        tenant=stated.tenant,
+        user=stated.user,
+        since=stated.since,
+        until=stated.until,
+    )
+    if not link.signed(stated.signature, secret()):
+        raise Problem(Kind.NOT_FOUND, "This link was not given by this service; ask for one at the file's address.")
+    if link.until < services().clock().timestamp():
+        raise Problem(Kind.NOT_FOUND, "This link is over; reload the page that it stood on, and press it again.")
+    tenant = _tenant(link)
+    with place_of(tenant), services().connection() as connection, as_api(connection, tenant) as reader:
+        file = uploads.find(reader, link.file_id, None)
+        if file is None or not file.complete:
+            raise no_such_file()
+    return _download(tenant, file)
+
+
+def _tenant(link: Link) -> Tenant:
+    try:
+        tenant = services().directory.find(Slug(link.tenant).text)
+    except (InvalidSlug, UnknownTenant):
+        raise no_such_file() from None
+    if link.since < tenant.tokens_valid_from:
+        raise Problem(Kind.NOT_FOUND, "This link was revoked; sign in and ask for another.")
+    return tenant
+
+
+def _download(tenant: Tenant, file: KeptFile) -> Response:
+    """Return the response that saves a file, whatever is in it: it is never shown as a page of ours."""
+    response = Response(_pieces(tenant, file), mimetype=file.media_type)
+    plain = file.name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
+    response.headers["Content-Disposition"] = (
+        f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file.name, '')}"
+    )
+    response.headers["Content-Length"] = str(file.size)
+    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _pieces(tenant: Tenant, file: KeptFile) -> Iterator[bytes]:
+    lend = services().connection
+
+    def send() -> Iterator[bytes]:
+        for n in uploads.pieces(file):
+            # A session for each piece: none is held while a client takes its time.
+            with lend() as connection, as_api(connection, tenant) as reader:
+                data = uploads.piece(reader, file.id, n)
+            yield data
+
+    return send()
+
+
+def _body(call: Call, file: KeptFile) -> FileBody:
+    links = {"self": at(f"/api/files/{file.id}")}
+    if file.complete:
+        links["content"] = link_to(call.scope, file.id)
+    return FileBody(file.id, file.name, file.media_type, file.size, file.complete, file.job_id, links)
+
+
+def _links(file_id: UUID) -> dict[str, str]:
+    return {"self": at(f"/api/files/{file_id}"), "pieces": at(f"/api/files/{file_id}/pieces/{{n}}")}

@@ -1,0 +1,103 @@
+"""Take uploads and open files for whoever may have them, for the API and for pages."""
+
+from urllib.parse import urlencode
+from uuid import UUID
+
+from turno.files import uploads
+from turno.files.kept_file import KeptFile, media_type_of, name_problem
+from turno.files.link import SECONDS, Link
+from turno.settings import MEGABYTE
+from turno.tenancy.identity.session import call_as_api
+from turno.web.addresses import at
+from turno.web.auth.tenant_scope import Scope
+from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
+from turno.web.services import services
+
+LARGEST_PIECE = 1_048_576  # bytes
+# Until when an upload waits for a job that reads it.
+KEPT = "2 days"
+
+
+def begin_upload(scope: Scope, name: str, size: int) -> UUID:
+    """Announce an upload and return its file's id.
+
+    Raises Problem 413 for a file that is larger than the settings let it, 400 for an empty one or a wrong name, 429
+    while the tenant's files fill what they may.
+    """
+    settings = services().settings
+    if size > settings.max_file_mb * MEGABYTE:
+        raise Problem(
+            Kind.TOO_LARGE,
+            f"The file has {-(-size // MEGABYTE):,} MB, and at most {settings.max_file_mb} MB are read; nothing was "
+            "kept. Split it, or save it without pictures and further sheets.",
+            limit="file_mb",
+        )
+    problems = [FieldProblem("name", problem)] if (problem := name_problem(name)) else []
+    if size < 1:
+        problems.append(FieldProblem("size", "must be at least 1: the file is empty"))
+    if problems:
+        raise invalid(problems)
+    asked = (name, media_type_of(name), size, piece_bytes(), scope.principal.user, KEPT)
+    with services().connection() as connection:
+        row = call_as_api(
+            connection, scope.tenant, uploads.BEGIN, (*asked, settings.max_files_mb_per_tenant * MEGABYTE)
+        )
+    if row["verdict"] == "full":
+        raise Problem(
+            Kind.RATE,
+            f"The files kept for this tenant fill {settings.max_files_mb_per_tenant} MB, which is the limit; some are "
+            "removed with their jobs each day.",
+            headers={"Retry-After": "3600"},
+            limit="files_mb_per_tenant",
+        )
+    made: UUID = row["file_id"]
+    return made
+
+
+def piece_bytes() -> int:
+    """Return how large the pieces of an upload are: as large as a request may be, or less."""
+    return min(LARGEST_PIECE, services().settings.max_body_bytes)
+
+
+def put_piece(scope: Scope, file_id: UUID, n: int, data: bytes) -> tuple[bool, int]:
+    """Keep one piece; return whether the file is complete, and how many bytes of it are here.
+
+    Raises Problem 404 for a file that this user does not upload, 400 for a piece of another length than its place has.
+    """
+    with services().connection() as connection:
+        row = call_as_api(connection, scope.tenant, uploads.PUT, (file_id, scope.principal.user, n, data))
+    match row["verdict"]:
+        case "unknown":
+            raise no_such_file()
+        case "length":
+            told = f"is not as long as piece {n} of this file: all but the last have piece_bytes, the last has the rest"
+            raise invalid([FieldProblem("body", told)])
+    return row["verdict"] == "complete", int(row["received"])
+
+
+def find_file(scope: Scope, file_id: UUID) -> KeptFile:
+    """Return a file that its user, or an operator, may see; raises the one 404 of all others."""
+    with scope.reading() as reader:
+        file = uploads.find(reader, file_id, scope.visible_user)
+    if file is None:
+        raise no_such_file()
+    return file
+
+
+def link_to(scope: Scope, file_id: UUID) -> str:
+    """Return an address that opens a file for this user for five minutes, whoever asks for it."""
+    now = int(services().clock().timestamp())
+    link = Link(file_id=file_id, tenant=scope.tenant.slug, user=scope.principal.user, since=now, until=now + SECONDS)
+    return f"{at(f'/api/files/{file_id}/content')}?{urlencode(link.query(secret()))}"
+
+
+def secret() -> bytes:
+    """Return what links are signed with."""
+    key = services().settings.master_key
+    assert key, "the web cannot log in without MASTER_KEY"  # noqa: S101
+    return key.encode()
+
+
+def no_such_file() -> Problem:
+    """Return the 404 for an id that is malformed, unknown, another user's or another tenant's alike."""
+    return Problem(Kind.NOT_FOUND, "No file with this id can be seen by this user in this tenant; it may be removed.")
