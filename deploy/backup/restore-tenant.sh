@@ -1,0 +1,57 @@
+#!/bin/sh
+# Usage: restore-tenant.sh FOLDER SLUG
+# Puts one tenant back to where it was when backup.sh wrote FOLDER, in one transaction; the others work on. What the
+# tenant did since then is lost, jobs included. It must be paused, with no job running, and have a schema of Turno alone:
+# an adopted schema is the application's to restore.
+# As a superuser, by libpq's own variables (PGHOST, PGUSER, PGDATABASE, and a ~/.pgpass).
+set -eu
+umask 077
+folder=${1:?which folder?}
+slug=${2:?which tenant?}
+: "${PGDATABASE:?which database?}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+refuse() {
+    echo "$1; nothing was changed" >&2
+    exit 1
+}
+
+psql --no-psqlrc --quiet --tuples-only --no-align --field-separator=' ' --set=ON_ERROR_STOP=1 --set=slug="$slug" \
+    --file=- > "$work/tenant" <<'SQL'
+SELECT id, schema, paused_at IS NOT NULL, adopted_schema IS NOT NULL,
+       EXISTS (SELECT FROM turno.tickets WHERE tenant_id = n.id AND state = 'running')
+FROM turno.tenants n WHERE slug = :'slug' AND state = 'active';
+SQL
+[ -s "$work/tenant" ] || refuse "there is no active tenant $slug"
+read -r id schema paused adopted running < "$work/tenant"
+[ "$paused" = t ] || refuse "$slug is at work: turno tenant set $slug --paused"
+[ "$running" = f ] || refuse "jobs of $slug are running: wait until they have ended, or cancel them"
+[ "$adopted" = f ] || refuse "$slug has adopted a schema of the application's, which must be restored together with it"
+
+# The names of Turno's schemas are random, so a line of the list that has this word is about it.
+pg_restore --list "$folder/database.dump" | grep -F " $schema " > "$work/list" ||
+    refuse "$slug is not in the backup: it was added, or added again, after it"
+pg_restore --use-list="$work/list" --file="$work/schema.sql" "$folder/database.dump"
+{
+    echo "SET lock_timeout = '10s'; SET client_min_messages = warning;"
+    echo "DROP SCHEMA $schema CASCADE;"
+    cat "$work/schema.sql"
+    # What the control schema has of its jobs; maintenance makes the tickets anew.
+    cat <<SQL
+DELETE FROM turno.tickets WHERE tenant_id = $id;
+DELETE FROM turno.counted_jobs c WHERE tenant_id = $id
+    AND NOT EXISTS (SELECT FROM $schema.background_jobs j WHERE j.id = c.job_id AND j.finished_at IS NOT NULL);
+DELETE FROM turno.dead_letters WHERE tenant_id = $id;
+INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at, closed_at, closed_as)
+SELECT d.job_id, $id, d.type, turno.error_group(j.error), d.died_at, coalesce(d.replayed_at, d.discarded_at),
+       CASE WHEN d.replayed_at IS NOT NULL THEN 'replayed' WHEN d.discarded_at IS NOT NULL THEN 'discarded' END
+FROM $schema.background_jobs_dead_letter d JOIN $schema.background_jobs j ON j.id = d.job_id;
+SQL
+} > "$work/all.sql"
+psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --file="$work/all.sql" > /dev/null
+echo "$slug is as it was in the backup, and paused. Next:"
+echo "  turno migrate"
+echo "  turno tenant doubt $slug"
+echo "  turno cleanup"
+echo "  turno tenant set $slug --resumed"

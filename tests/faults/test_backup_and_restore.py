@@ -1,0 +1,214 @@
+"""The scripts of deploy/backup, rehearsed: a backup is taken while jobs run, and the server is lost after it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg import sql
+
+from tests.authority import tax_authority
+from tests.faults.own_server import own_world, reconnect
+from tests.faults.steady_client import steady_client
+from tests.faults.test_outside_effects import invoices
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import HurriedSync, Odd
+from turno.commands.main import main
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.postgres_binaries import find_binaries
+from turno.servers.wait import wait_until
+from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.session import handler_session
+from turno.testing.checker import Checker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.deep
+
+SCRIPTS = ROOT / "deploy" / "backup"
+QUICK = {"HEARTBEAT_SECONDS": "0.5", "DEAD_AFTER_SECONDS": "3"}
+ONCE = {
+    "an order has not one invoice": """
+        SELECT o.id FROM orders o LEFT JOIN invoices i ON i.order_id = o.id
+        WHERE o.id < 1000000 GROUP BY o.id HAVING count(i.id) <> 1
+    """,
+    "a number of an invoice is missing": """
+        SELECT letter FROM invoices WHERE order_id < 1000000 GROUP BY point_of_sale, letter
+        HAVING count(*) <> max(number) - min(number) + 1
+    """,
+}
+
+
+def script(cluster: Cluster, name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a script of deploy/backup as an administrator would, on this server."""
+    environment = {
+        "PATH": f"{find_binaries()}:{os.environ['PATH']}",
+        "PGHOST": str(cluster.socket_directory),
+        "PGPORT": str(cluster.port),
+        "PGUSER": "postgres",
+        "PGPASSWORD": cluster.files.password,
+        "PGDATABASE": "turno",
+    }
+    return subprocess.run(
+        [SCRIPTS / name, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def done(result: subprocess.CompletedProcess[str]) -> str:
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
+
+
+def follow(world: ExampleInstallation, told: str) -> None:
+    """Type the commands that a script says come next."""
+    lines = [line.split() for line in told.splitlines() if line.startswith("  turno ")]
+    assert lines
+    for _, *arguments in lines:
+        if arguments == ["cleanup"]:  # which begins anew without its secrets
+            output, _ = (cleanup := world.start("cleanup")).communicate(timeout=60)
+            status = cleanup.returncode
+        else:
+            ended = CliRunner().invoke(main, arguments, env=world.environment)
+            status, output = ended.exit_code, ended.output
+        assert status == 0, f"{arguments}: {output}"
+
+
+@contextmanager
+def another_server(folder: Path, template: Path) -> Iterator[Cluster]:
+    cluster = Cluster(data=folder / "data", durable=False, max_connections=60)
+    cluster.files.clone_from(template)
+    with cluster:
+        yield cluster
+    cluster.files.remove()
+
+
+def enqueue_invoicing(world: ExampleInstallation) -> None:
+    for tenant in world.tenants.values():
+        orders = world.order_ids(tenant)
+        for first in range(0, len(orders), 2):
+            world.enqueue({"order_ids": orders[first : first + 2]}, tenant=tenant)
+
+
+def all_ended(world: ExampleInstallation) -> bool:
+    """Whether every job has ended; what waits for a later time is due now."""
+    world.make_due()
+    return all(
+        world.rows("SELECT 1 FROM background_jobs WHERE finished_at IS NULL", tenant=tenant) == []
+        for tenant in world.tenants.values()
+    )
+
+
+def stop(pool: subprocess.Popen[str]) -> None:
+    pool.send_signal(signal.SIGTERM)
+    output, _ = pool.communicate(timeout=60)
+    assert pool.returncode == 0, output
+
+
+def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing_is_lost_or_doubled(
+    tmp_path: Path, postgres_template: Path
+) -> None:
+    backup = tmp_path / "backup"
+    with (
+        tax_authority() as authority,
+        another_server(tmp_path / "second", postgres_template) as second,
+        own_world(tmp_path / "first", postgres_template) as (first, world),
+    ):
+        world.backend = "pool"
+        world.extra["TAXPAYER_AUTHORITY_URL"] = authority.url
+        wanted = invoices(world, 6)
+        world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of those that will be made
+        enqueue_invoicing(world)
+        long = world.enqueue({"how": "resume", "text": "sleep_in_sql", "number": 100}, handler=Odd)
+        for invoice in wanted:
+            world.enqueue({"invoice_ids": [invoice]}, handler=HurriedSync, run_at=later(world))
+        pool = world.start_pool(**QUICK)
+        # Half-way it sleeps, until its worker is killed.
+        assert wait_until(lambda: counted(world) == 50, within=30)
+        with steady_client(world) as client:
+            client.wait_for_more()
+            before = set(client.accepted.values())
+            assert "roles" in done(script(first, "backup.sh", backup))
+            client.wait_for_more()
+        after = set(client.accepted.values())
+        # All that was outside the database happens once more after the backup, and the database forgets it.
+        world.make_due()
+        assert wait_until(lambda: sum(authority.grants.values()) == len(wanted), within=60)
+        pool.kill()
+        pool.communicate()
+        first.kill()
+
+        told = done(script(second, "restore.sh", backup))
+        reconnect(world, second.url_of("turno"))
+        restored = {row["id"] for row in world.rows("SELECT id FROM background_jobs WHERE type = 'odd'")} - {long}
+        assert before <= restored <= after
+        assert world.rows("SELECT 1 FROM turno.tickets WHERE state = 'running'") != []
+        assert world.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
+        follow(world, told)
+        assert check(world.admin, world.logins) == []
+        pool = world.start_pool(**QUICK)
+        assert wait_until(lambda: all_ended(world), within=60, every=0.1)
+        stop(pool)
+        assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+        judges = Checker(world.url, world.tenants.values(), effects=ONCE)
+        assert judges.violations(settled=True) == []
+        assert counted(world) == 100
+        assert (authority.doubled, sum(authority.grants.values())) == ([], len(wanted))
+        assert apart(world)
+
+
+def counted(world: ExampleInstallation) -> int:
+    return len(world.rows("SELECT 1 FROM customers WHERE country = 'counted'"))
+
+
+def later(world: ExampleInstallation) -> Any:
+    (row,) = world.rows("SELECT clock_timestamp() + interval '1 hour' AS at")
+    return row["at"]
+
+
+def apart(world: ExampleInstallation) -> bool:
+    """Whether a tenant's handlers log in with the password of before, and see no other tenant."""
+    session = handler_session(world.logins, world.handler_login(), application="test", kind=psycopg.Connection)
+    with session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier(world.other.schema, "orders")))
+    return True
+
+
+def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgres_template: Path) -> None:
+    backup = tmp_path / "backup"
+    with own_world(tmp_path / "server", postgres_template) as (cluster, world):
+        world.backend = "pool"
+        enqueue_invoicing(world)
+        failed = world.enqueue({"how": "permanent"}, handler=Odd)
+        waiting = world.enqueue({"how": "ok"}, handler=Odd, run_at=later(world))
+        pool = world.start_pool(**QUICK)
+        assert wait_until(lambda: world.job(failed)["status"] == "failed", within=30)
+        done(script(cluster, "backup.sh", backup))
+        since = world.enqueue({"how": "ok"}, handler=Odd)
+        assert wait_until(lambda: all_ended(world), within=30)
+        refused = script(cluster, "restore-tenant.sh", backup, "suc0001")
+        assert "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed" in refused.stderr
+        world.rows("DELETE FROM order_lines")  # the accident
+        follow(world, "  turno tenant set suc0001 --paused\n")
+        still = "SELECT 1 FROM turno.tickets k JOIN turno.tenants n ON n.id = k.tenant_id"
+        still += " WHERE n.slug = 'suc0001' AND k.state = 'running'"
+        assert wait_until(lambda: world.rows(still) == [], within=30)
+        told = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
+        assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
+        assert world.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
+        follow(world, told)
+        assert check(world.admin, world.logins) == []
+        assert world.job(waiting)["status"] == "pending"
+        assert wait_until(lambda: all_ended(world), within=60)
+        assert world.job(waiting)["status"] == "completed"
+        assert world.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
+        stop(pool)
+        assert Checker(world.url, world.tenants.values(), effects=ONCE).violations(settled=True) == []
+        assert apart(world)
