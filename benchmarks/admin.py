@@ -51,7 +51,8 @@ MAKE: tuple[str, ...] = (
         " SELECT 1 + floor(%(tenants)s * power(random(), 2)), 'type-' || n %% %(types)s,"
         " CASE n %% 40 WHEN 0 THEN 'failed' WHEN 1 THEN 'retried' ELSE 'completed' END,"
         " (10 * exp(6 * random()))::integer, (5 * exp(5 * random()))::integer,"
-        " clock_timestamp() - interval '47 hours' * power(random(), 2) FROM generate_series(1, %(ended)s) AS n"
+        " clock_timestamp() - interval '47 hours' * power(1 - n::float8 / %(ended)s, 2)"
+        " FROM generate_series(1, %(ended)s) AS n"
     ),
     (
         "INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)"

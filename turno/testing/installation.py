@@ -41,6 +41,7 @@ CONTROL = (
     "exec_hosts",
     "outcomes",
     "outcome_counts",
+    "tenant_loads",
     "counted_jobs",
     "alert_states",
     "alert_messages",

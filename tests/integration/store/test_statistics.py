@@ -13,7 +13,7 @@ from psycopg import sql
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
 from turno.store.engine import announcements, outcomes, recovery, tickets
-from turno.store.operator import over_time, present, totals
+from turno.store.operator import fairness, over_time, present, totals
 from turno.store.operator.histogram import BOUNDS_MS, cumulative, quantile
 from turno.tenancy.identity.session import service_session
 
@@ -68,6 +68,7 @@ def seen(operator: Operator) -> list[Any]:
     return [
         totals.by_type(operator),
         totals.by_tenant(operator),
+        fairness.shares(operator),
         *(over_time.over_time(operator, window=HOUR, by=by) for by in ("", "type", "tenant")),
     ]
 
@@ -118,7 +119,8 @@ def test_a_chart_of_one_tenant_shows_nothing_of_another(world: ExampleInstallati
         assert point.wait_p95_ms is not None
         assert 5 < point.wait_p95_ms <= 10
         assert over_time.over_time(operator, window=HOUR, tenant="nobody") == []
-        assert over_time.over_time(operator, window=HOUR, companies=["nobody"]) == []
+        for by in ("", "tenant"):
+            assert over_time.over_time(operator, window=HOUR, companies=["nobody"], by=by) == []
         count(world)
 
 
@@ -232,6 +234,33 @@ def test_a_rescue_is_counted_beside_what_became_of_the_attempt(
     )
     rows = world.rows("SELECT outcome, run_ms IS NOT NULL AS ran FROM turno.outcomes ORDER BY id")
     assert [(row["outcome"], row["ran"]) for row in rows] == [("rescued", False), (outcome, True)]
+
+
+def test_of_many_tenants_a_chart_has_those_with_most_ended_jobs(world: ExampleInstallation, operator: Operator) -> None:
+    for outcome in ("completed", "failed", "retried"):
+        ended(world, world.one, outcome)
+    for _ in range(4):
+        ended(world, world.other, "retried")
+    for _ in range(2):
+        points = over_time.over_time(operator, window=HOUR, by="tenant", lines=1)
+        assert {point.line for point in points} == {world.one.slug}
+        count(world)
+
+
+def test_fairness_is_told_by_the_weights_of_those_that_wait(world: ExampleInstallation, operator: Operator) -> None:
+    for tenant, run in ((world.one, 300), (world.other, 100)):
+        ended(world, tenant, run=run)
+    assert fairness.evenness(operator) == 1  # nobody waits
+    for tenant in (world.one, world.other):
+        world.enqueue({"order_ids": [1]}, tenant=tenant)
+    assert fairness.evenness(operator) == pytest.approx(0.8)
+    count(world)
+    assert fairness.evenness(operator) == pytest.approx(0.8)
+    world.rows("UPDATE turno.tenants SET weight = 3 WHERE id = %s", world.one.id)
+    try:
+        assert fairness.evenness(operator) == pytest.approx(1)
+    finally:
+        world.rows("UPDATE turno.tenants SET weight = 1")
 
 
 def test_what_waits_is_told_by_backend_and_type(world: ExampleInstallation, operator: Operator) -> None:

@@ -11,6 +11,8 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import class_row, dict_row
 
+from turno.store.operator.over_time import counted_under
+
 Operator = psycopg.Connection[Any]
 Companies = Sequence[str] | None
 Row = dict[str, Any]
@@ -84,15 +86,13 @@ def lanes(
 def ended_lately(operator: Operator, companies: Companies) -> dict[str, int]:
     """Return how many jobs ended within the last hour, by outcome."""
     rows = operator.execute(
-        SEEN  # noqa: S608 - a constant, see above
-        + """
+        """
         SELECT o.outcome, sum(o.outcomes)::bigint FROM outcome_sums() o
-        WHERE o.minute > (SELECT clock_timestamp() - interval '1 hour') AND o.minute <> '-infinity'
-          AND o.outcome IN ('completed', 'failed', 'cancelled')
-          AND CASE WHEN %(companies)s::text[] IS NULL THEN o.tenant_id = 0 ELSE o.tenant_id IN (SELECT id FROM seen) END
+        WHERE o.minute > now() - interval '1 hour'
+          AND o.outcome IN ('completed', 'failed', 'cancelled') AND o.tenant_id = ANY (%s)
         GROUP BY o.outcome
         """,
-        {"companies": companies},
+        [counted_under(operator, companies=companies)],
     )
     return dict(rows.fetchall())
 

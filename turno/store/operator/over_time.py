@@ -55,6 +55,9 @@ def over_time(
     `step` is whole minutes; two days are known. `tenant` (a slug), `job_type` and `companies` leave out what is not
     theirs, and of many lines only the `lines` with most ended jobs are returned.
     """
+    numbers = counted_under(operator, tenant=tenant, companies=companies, apart=by == "tenant")
+    if by == "tenant" and job_type is None:
+        numbers = _most(operator, numbers, window, step, lines)
     rows = operator.execute(
         """
         WITH counted AS (
@@ -62,7 +65,7 @@ def over_time(
                    CASE %(by)s WHEN 'type' THEN o.type WHEN 'tenant' THEN n.slug ELSE '' END AS line,
                    o.outcome, o.wait_bucket, o.outcomes, o.attempts, o.run_ms
             FROM outcome_sums() o LEFT JOIN tenants n ON n.id = o.tenant_id
-            WHERE o.minute >= (SELECT date_bin(%(step)s, clock_timestamp() - %(window)s::interval, 'epoch'))
+            WHERE o.minute >= date_bin(%(step)s, now() - %(window)s::interval, 'epoch')
               AND o.tenant_id = ANY (%(tenants)s) AND o.outcome <> 'rescued'
               AND (%(type)s::text IS NULL OR o.type = %(type)s)
         ), most AS (
@@ -79,17 +82,21 @@ def over_time(
             "type": job_type,
             "lines": lines,
             "ends": list(ENDS),
-            "tenants": _tenants(operator, by, tenant, companies),
+            "tenants": numbers,
         },
     )
     return list(_points(rows))
 
 
-def _tenants(
-    operator: psycopg.Connection[Any], by: By, tenant: str | None, companies: Sequence[str] | None
+def counted_under(
+    operator: psycopg.Connection[Any],
+    *,
+    tenant: str | None = None,
+    companies: Sequence[str] | None = None,
+    apart: bool = False,
 ) -> list[int]:
-    """Return the numbers under which the counts stand: 0 is all tenants together."""
-    if by != "tenant" and tenant is None and companies is None:
+    """Return the numbers under which the counts stand: 0 is all tenants together, unless each is told `apart`."""
+    if not apart and tenant is None and companies is None:
         return [0]
     rows = operator.execute(
         """
@@ -98,6 +105,24 @@ def _tenants(
           AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
         """,
         {"slug": tenant, "companies": None if companies is None else list(companies)},
+    )
+    return [number for (number,) in rows]
+
+
+def _most(
+    operator: psycopg.Connection[Any], numbers: Sequence[int], window: timedelta, step: timedelta, lines: int
+) -> list[int]:
+    """Return the tenants with most ended jobs; the window is known to five minutes here."""
+    rows = operator.execute(
+        """
+        SELECT l.tenant_id FROM (
+            SELECT tenant_id, sum(ended) AS ended FROM tenant_load_sums()
+            WHERE slot >= date_bin('5 minutes', date_bin(%(step)s, now() - %(window)s::interval, 'epoch'), 'epoch')
+            GROUP BY tenant_id) AS l
+        JOIN tenants n ON n.id = l.tenant_id
+        WHERE l.tenant_id = ANY (%(numbers)s) ORDER BY l.ended DESC, n.slug LIMIT %(lines)s
+        """,
+        {"numbers": list(numbers), "step": step, "window": window, "lines": lines},
     )
     return [number for (number,) in rows]
 

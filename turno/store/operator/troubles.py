@@ -116,7 +116,7 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         """
         SELECT n.slug, n.paused_at, sum(k.tickets)::bigint AS waiting, min(k.oldest) AS since
         FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id WHERE k.state = 'ready'
-        GROUP BY n.slug, n.paused_at HAVING min(k.oldest) < (SELECT clock_timestamp() - %s::interval) ORDER BY since
+        GROUP BY n.slug, n.paused_at HAVING min(k.oldest) < now() - %s::interval ORDER BY since
         """,
         (LONG_WAIT,),
     )
@@ -130,13 +130,15 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
-        SELECT t.slug, o.type, sum(outcomes) FILTER (WHERE o.outcome = 'failed')::bigint AS failed,
-               sum(outcomes)::bigint AS ended, min(o.minute) FILTER (WHERE o.outcome = 'failed') AS since
-        FROM outcome_sums() o JOIN tenants t ON t.id = o.tenant_id
-        WHERE o.minute > (SELECT clock_timestamp() - %s::interval) AND o.minute <> '-infinity'
-          AND o.tenant_id > 0 AND o.outcome IN ('completed', 'failed', 'cancelled')
-        GROUP BY t.slug, o.type HAVING sum(outcomes) FILTER (WHERE o.outcome = 'failed') > 0
-        ORDER BY failed DESC, t.slug, o.type
+        SELECT n.slug, o.type, o.failed, o.ended, o.since FROM (
+            SELECT tenant_id, type, sum(outcomes) FILTER (WHERE outcome = 'failed')::bigint AS failed,
+                   sum(outcomes)::bigint AS ended, min(minute) FILTER (WHERE outcome = 'failed') AS since
+            FROM outcome_sums()
+            WHERE minute > now() - %s::interval AND minute <> '-infinity' AND tenant_id > 0
+              AND outcome IN ('completed', 'failed', 'cancelled')
+            GROUP BY tenant_id, type) AS o
+        JOIN tenants n ON n.id = o.tenant_id
+        WHERE o.failed > 0 ORDER BY o.failed DESC, n.slug, o.type
         """,
         (RECENT,),
     )
@@ -158,8 +160,9 @@ def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
-        SELECT tenant, type, count(*) AS jobs, min(died_at) AS since FROM failed_jobs WHERE closed_as IS NULL
-        GROUP BY tenant, type HAVING count(*) >= %s ORDER BY jobs DESC, tenant, type
+        SELECT n.slug AS tenant, d.type, d.jobs, d.since FROM open_dead_letters d
+        JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active'
+        WHERE d.jobs >= %s ORDER BY d.jobs DESC, n.slug, d.type
         """,
         (MANY_DEAD_LETTERS,),
     )

@@ -124,6 +124,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     # It has the old one's number: what that one used is not its share.
     admin.execute("DELETE FROM turno.outcomes WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.outcome_counts WHERE tenant_id = %s", [new.id])
+    admin.execute("DELETE FROM turno.tenant_loads WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.counted_jobs WHERE tenant_id = %s", [new.id])
     return new
 

@@ -27,7 +27,9 @@ _ENQUEUE_STEPS = frozenset(
 )
 
 # Put into the operator's own statements, and into `count_outcomes`, which has pinned the path.
-_OUTCOME_STEPS = frozenset({"bucket_bound", "outcome_bounds", "outcome_sums", "uncounted_outcomes"})
+_OUTCOME_STEPS = frozenset(
+    {"outcome_bounds", "outcome_sums", "tenant_load_sums", "uncounted_loads", "uncounted_outcomes", "wait_bound"}
+)
 
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
 # 500 tenants, so all owners get these rights through the one group they are members of.
@@ -64,7 +66,9 @@ CONTROL = Matrix(
         "outcome_sums": _roles("operator"),
         "uncounted_outcomes": _roles("operator"),
         "outcome_bounds": _roles("operator"),
-        "bucket_bound": _roles("operator"),
+        "wait_bound": _roles("operator"),
+        "tenant_load_sums": _roles("operator"),
+        "uncounted_loads": _roles("operator"),
         "prune_rate_limits": _roles("engine"),
         "job_take": _roles("owners web"),
         "command_take": _roles("web"),
@@ -103,6 +107,9 @@ CONTROL = Matrix(
         "open_jobs": _may(operator="SELECT"),
         "operator_audit": _may(owners="INSERT", operator="SELECT"),
         "outcome_counts": _may(operator="SELECT"),
+        "tenant_loads": _may(operator="SELECT"),
+        "waiting_tenants": _may(operator="SELECT"),
+        "open_dead_letters": _may(operator="SELECT"),
         "outcomes_counted": _may(operator="SELECT"),
         "counted_jobs": {},
         "alert_states": _may(operator=_READ_WRITE),

@@ -1,6 +1,5 @@
 """Read all numbers of a scrape from the database, which every web process shares."""
 
-from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from os import getpid
 from typing import Any
@@ -9,7 +8,7 @@ import psycopg
 
 from turno.store.engine.workers import unserved
 from turno.store.operator import present, totals
-from turno.store.operator.fairness import shares
+from turno.store.operator.fairness import evenness, shares
 from turno.store.operator.server import dead_tuples, server
 from turno.store.operator.troubles import UNSERVED_FOR
 from turno.web.metrics.families import Numbers
@@ -21,7 +20,6 @@ def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams:
     """Return the numbers of this moment, with those of each tenant if `tenants`."""
     with operator.transaction():
         operator.execute(WITHIN)
-        by_tenant = shares(operator)
         return Numbers(
             totals=totals.by_type(operator),
             queues=present.queued(operator),
@@ -29,20 +27,10 @@ def scrape(operator: psycopg.Connection[Any], *, dead_after: timedelta, streams:
             unserved=unserved(operator, UNSERVED_FOR),
             server=server(operator),
             dead_tuples=dead_tuples(operator),
-            fairness=evenness(by_tenant),
+            fairness=evenness(operator),
             streams=streams,
             process=getpid(),
             tenants=totals.by_tenant(operator) if tenants else (),
             tenant_queues=present.queued(operator, tenants=True) if tenants else (),
-            shares=by_tenant if tenants else (),
+            shares=shares(operator) if tenants else (),
         )
-
-
-def evenness(by_tenant: Sequence[Mapping[str, Any]]) -> float:
-    """Return Jain's index of the shares over the fair shares: 1 if all are served alike, 1/n if one of n has all.
-
-    Who waits for nothing has all that it wants, and is left out.
-    """
-    ratios = [float(one["share"] or 0) / float(one["fair_share"]) for one in by_tenant if one["waiting"]]
-    squares = sum(ratio * ratio for ratio in ratios)
-    return sum(ratios) ** 2 / (len(ratios) * squares) if squares else 1.0

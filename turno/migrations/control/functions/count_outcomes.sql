@@ -16,6 +16,11 @@ BEGIN
         ON CONFLICT (tenant_id, minute, type, outcome, wait_bucket, run_bucket) DO UPDATE
         SET outcomes = c.outcomes + excluded.outcomes, attempts = c.attempts + excluded.attempts,
             wait_ms = c.wait_ms + excluded.wait_ms, run_ms = c.run_ms + excluded.run_ms
+    ), loaded AS (
+        INSERT INTO tenant_loads AS l SELECT * FROM uncounted_loads(first, past) ORDER BY slot, tenant_id
+        ON CONFLICT (slot, tenant_id) DO UPDATE
+        SET ended = l.ended + excluded.ended, run_ms = l.run_ms + excluded.run_ms,
+            waits = ARRAY(SELECT a + b FROM unnest(l.waits, excluded.waits) WITH ORDINALITY AS w (a, b, n) ORDER BY n)
     ), gone AS (
         DELETE FROM outcomes WHERE id >= first AND id < past RETURNING id, job_id, tenant_id, type, outcome, at
     ), kept AS (

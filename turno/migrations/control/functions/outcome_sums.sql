@@ -14,7 +14,7 @@ BEGIN ATOMIC
     ) AS o
     GROUP BY GROUPING SETS (
         (o.tenant_id, o.minute, o.type, o.outcome, o.wait_bucket),
-        (o.minute, o.known, o.outcome, o.wait_bucket, o.run_bucket),
+        (o.minute, o.known, o.outcome, o.wait_bucket),
         (o.tenant_id, o.known, o.outcome),
         (o.known, o.outcome, o.wait_bucket, o.run_bucket)
     );
