@@ -51,6 +51,7 @@ RULES: dict[str, LiteralString] = {
     """,
     "I1: something is left of a job that is gone": """
         SELECT job_id FROM (SELECT job_id FROM background_job_attempts UNION ALL
+                            SELECT job_id FROM background_job_logs UNION ALL
                             SELECT job_id FROM background_job_progress UNION ALL
                             SELECT job_id FROM background_job_checkpoints UNION ALL
                             SELECT job_id FROM background_job_items UNION ALL

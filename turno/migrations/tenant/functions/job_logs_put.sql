@@ -12,7 +12,8 @@ BEGIN
     SELECT u.job_id, u.attempt, u.number, to_timestamp(u.at), u.level, u.logger, u.line
     FROM unnest(p_jobs, p_attempts, p_numbers, p_at, p_levels, p_loggers, p_lines)
                AS u (job_id, attempt, number, at, level, logger, line)
-    WHERE EXISTS (SELECT FROM background_jobs j WHERE j.id = u.job_id)
+    -- A purge that is under way is waited for, or its job would be gone and the line there.
+    WHERE EXISTS (SELECT FROM background_jobs j WHERE j.id = u.job_id FOR KEY SHARE)
     ON CONFLICT DO NOTHING;
     DELETE FROM background_job_logs l
     USING (SELECT u.job_id, u.attempt, max(u.number) AS newest
