@@ -102,7 +102,7 @@ MUTANTS = (
         "lines come for jobs that were purged",
         "what a job logged is purged with it",
         "turno/migrations/tenant/functions/job_logs_put.sql",
-        "WHERE EXISTS (SELECT FROM background_jobs j WHERE j.id = u.job_id)",
+        "WHERE EXISTS (SELECT FROM background_jobs j WHERE j.id = u.job_id FOR KEY SHARE)",
         "WHERE true",
         (LOGGED,),
     ),
