@@ -108,6 +108,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.queues": {"turno.errors", "turno.jobs"},
     "turno.dispatch": {
         "turno.tracing",
+        "turno.schedules",
         "turno.errors",
         "turno.crash_points",
         "turno.jobs",
@@ -121,8 +122,10 @@ ARROWS: dict[str, set[str]] = {
         "psycopg",
     },
     "turno.alerts": {"turno.alerts", "turno.store.operator", "psycopg"},
+    "turno.schedules": {"turno.errors", "turno.schedules", "cronsim"},
     "turno.maintenance": {
         "turno.errors",
+        "turno.schedules",
         "turno.jobs",
         "turno.store.engine",
         "turno.store.engine_link",
@@ -191,6 +194,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.web": {
         "turno.files",
         "turno.errors",
+        "turno.schedules",
         "turno.settings",
         "turno.jobs",
         "turno.dispatch",

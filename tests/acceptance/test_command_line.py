@@ -265,7 +265,7 @@ def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_me
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
-    changing = {"counted", "rescued", "promoted", "repaired", "expired", "purged", "moved", "offered"}
+    changing = {"counted", "rescued", "scheduled", "promoted", "repaired", "expired", "purged", "moved", "offered"}
     assert set(counts) == changing | {"unserved"}
     installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")

@@ -23,6 +23,7 @@ from tests.mutants import (
     recovery,
     reserve,
     running,
+    schedules,
     serving,
     short_jobs,
     steering,
@@ -64,4 +65,5 @@ MUTANTS = (
     *values.MUTANTS,
     *records.MUTANTS,
     *deploying.MUTANTS,
+    *schedules.MUTANTS,
 )

@@ -11,6 +11,7 @@ import psycopg
 from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
+from turno.maintenance.due_schedules import fire_due
 from turno.queues.interface import QueueInterface
 from turno.store.engine import announcements, outcomes, recovery, tickets, workers
 from turno.store.engine_link import EngineLink, undone
@@ -122,6 +123,16 @@ class Passes:
     def promote(self) -> int:
         """Make due tickets ready."""
         return self._until_done(lambda: self._run_one(tickets.promote, BATCH))
+
+    def schedule(self) -> int:
+        """Make the jobs of schedules whose moments come soon, or were missed; returns how many jobs.
+
+        Each schedule is a transaction of its own: one that is refused does not stop the others.
+        """
+        made, failed = fire_due(self._engine, self._run_one, self._at_each_step)
+        if failed:
+            raise PassesFailed("; ".join(failed))
+        return made
 
     def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""

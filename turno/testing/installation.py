@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Emptied between tests, too.
 CONTROL = (
     "tickets",
+    "schedules",
     "workers",
     "exec_hosts",
     "outcomes",

@@ -38,6 +38,7 @@ from turno.web.api.job_history import job_history
 from turno.web.api.jobs import jobs
 from turno.web.api.metrics import metrics
 from turno.web.api.notifications import notifications
+from turno.web.api.schedules import schedules
 from turno.web.api.stats import stats
 from turno.web.api.stream_tickets import stream_tickets
 from turno.web.api.streams import streams
@@ -63,6 +64,7 @@ ROUTES = (
     job_submission,
     jobs,
     job_commands,
+    schedules,
     job_history,
     job_effects,
     files,

@@ -84,6 +84,7 @@ CONTROL = Matrix(
         "reroute": _roles("operator"),
         "worker_orders": _roles("engine"),
         "error_group": _roles("owners"),
+        "schedules_due": _roles("engine"),
     },
     relations={
         "companies": _may(web="SELECT", operator="SELECT"),
@@ -102,6 +103,8 @@ CONTROL = Matrix(
         "fairness": _may(operator="SELECT"),
         "jobs_in_review": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
+        "schedules": _may(owners=_READ_WRITE),
+        "schedules_listed": _may(operator="SELECT"),
         "dead_letters": _may(owners=_READ_WRITE),
         "failed_jobs": _may(operator="SELECT"),
         "open_jobs": _may(operator="SELECT"),
@@ -129,6 +132,7 @@ CONTROL = Matrix(
     invokers=frozenset({"uuid_v7", "error_group"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS | _OUTCOME_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
+        ("schedules", "own_schedules"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
         ("outcomes", "all_outcomes"): Policy("r", "true", None),
         ("dead_letters", "own_dead_letters"): Policy("*", _OWN_ROWS, None),
@@ -180,6 +184,10 @@ TENANT = Matrix(
         "file_append": _roles("handler"),
         "file_take": _roles("handler"),
         "file_purge": _roles("engine"),
+        "schedule_put": _roles("api"),
+        "schedule_switch": _roles("api"),
+        "schedule_remove": _roles("api"),
+        "schedule_fire": _roles("engine"),
     },
     relations={
         "background_jobs": _READ_JOBS,
@@ -190,6 +198,8 @@ TENANT = Matrix(
         "background_job_items": _READ_JOBS,
         "background_job_events": _READ_JOBS,
         "background_jobs_dead_letter": _READ_JOBS,
+        "job_schedules": _may(api="SELECT"),
+        "job_schedule_runs": _may(api="SELECT"),
         "external_effects": {},
         "external_doubt": {},
         "notifications": _may(api="SELECT"),
@@ -210,7 +220,10 @@ TENANT = Matrix(
         }.items()
         for column in columns.split()
     },
-    invokers=frozenset({"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire"}),
+    invokers=frozenset(
+        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire"}
+        | {"schedule_copy", "schedule_take_back"}
+    ),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
         # What the application's pages read of its business is what it shows in views.

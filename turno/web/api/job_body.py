@@ -77,6 +77,7 @@ class JobBody:
     execution_time_seconds: float | None
     parent_id: UUID | None
     successor_id: UUID | None
+    schedule_id: UUID | None
     correlation_id: str | None
     revision: int
     links: dict[str, str]

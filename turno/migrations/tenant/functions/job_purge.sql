@@ -40,6 +40,7 @@ BEGIN
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
     DELETE FROM notifications WHERE job_id = ANY (old);
     DELETE FROM job_files WHERE job_id = ANY (old);
+    DELETE FROM job_schedule_runs WHERE job_id = ANY (old);
     DELETE FROM background_jobs WHERE id = ANY (old);
     RETURN cardinality(old);
 END $$;

@@ -1,4 +1,4 @@
--- Make the tickets agree with the jobs again; returns how many rows had to change.
+-- Make the tickets agree with the jobs again, and the sweep's copies with the schedules; returns how many rows had to change.
 CREATE OR REPLACE FUNCTION job_repair(p_backend text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 -- It compares two whole lists: never one of them for each entry of the other.
@@ -32,6 +32,13 @@ BEGIN
     changed := greatest(changed, n);
     DELETE FROM turno.tickets t
     WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    changed := changed + n;
+    PERFORM schedule_copy(s) FROM job_schedules s
+    WHERE NOT EXISTS (SELECT FROM turno.schedules c WHERE c.schedule_id = s.id);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    changed := changed + n;
+    DELETE FROM turno.schedules c WHERE NOT EXISTS (SELECT FROM job_schedules s WHERE s.id = c.schedule_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     RETURN changed + n;
 END $$;

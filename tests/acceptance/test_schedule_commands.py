@@ -1,0 +1,89 @@
+"""`turno schedule …` against an installation: added, listed, changed, previewed, and refused with what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from turno.commands.main import main
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+ORDERS = json.dumps({"order_ids": [1, 2]})
+ADD = ("schedule", "add", "nightly", "--tenant", "suc0001", "--type", "batch_invoicing", "--payload", ORDERS)
+
+
+@pytest.fixture(name="said")
+def what_turno_says(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run `turno` in this process, in the world's environment; returns its status and what it printed."""
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, list(arguments), prog_name="turno")
+        return done.exit_code, done.output
+
+    return run
+
+
+def listed(said: Any, *which: str) -> list[dict[str, Any]]:
+    status, printed = said("schedule", "list", *which, "--json")
+    assert status == 0, printed
+    rows: list[dict[str, Any]] = json.loads(printed)
+    return rows
+
+
+def test_a_schedule_from_the_shell(world: ExampleInstallation, said: Any) -> None:
+    status, printed = said(*ADD, "--cron", "0 3 * * *", "--zone", "America/Argentina/Buenos_Aires", "--user", "ana")
+    assert (status, printed.partition("20")[0]) == (0, "nightly is added: next at "), printed
+    assert said(*ADD, "--cron", "0 3 * * *")[0] == 1
+    (row,) = listed(said, "--tenant", "suc0001")
+    assert (row["name"], row["user_id"], row["zone"]) == ("nightly", "ana", "America/Argentina/Buenos_Aires")
+    assert row["next_at"].partition("T")[2].startswith("06:00")
+    status, printed = said("schedule", "set", "nightly", "--tenant", "suc0001", "--every", "15m", "--missed", "skip")
+    assert status == 0, printed
+    assert said("schedule", "pause", "nightly", "--tenant", "suc0001") == (0, "nightly is paused\n")
+    (row,) = listed(said, "--all")
+    assert (row["slug"], row["cron"], row["every"], row["spread"], row["missed"]) == (
+        "suc0001", None, 900, 900, "skip",
+    )  # fmt: skip
+    assert row["paused_at"] is not None
+    assert "paused" in said("schedule", "list", "--all")[1]
+    assert said("schedule", "resume", "nightly", "--tenant", "suc0001") == (0, "nightly fires again\n")
+    status, printed = said("schedule", "next", "nightly", "--tenant", "suc0001", "--count", "3")
+    assert (status, len(printed.splitlines())) == (0, 4)
+    (row,) = world.rows("SELECT payload, user_id FROM job_schedules")
+    assert (row["payload"]["order_ids"], row["user_id"]) == ([1, 2], "ana")
+    assert said("schedule", "remove", "nightly", "--tenant", "suc0001") == (0, "nightly is removed\n")
+    status, printed = said("schedule", "remove", "nightly", "--tenant", "suc0001")
+    assert status == 1
+    assert "suc0001 has no schedule 'nightly'; see `turno schedule list --tenant suc0001`" in printed
+    assert listed(said, "--all") == []
+
+
+def test_what_is_wrong_is_named(world: ExampleInstallation, said: Any) -> None:
+    for given, told in (
+        (("--cron", "61 3 * * *"), "cron: the field minute is not in order: 0 to 59"),
+        (("--every", "1s"), "every: must be 60 (a minute)"),
+        (("--every", "soon"), "expected a number of seconds, or one as 15m, 6h, 1d"),
+        ((), "cron: say either cron or every"),
+        (("--every", "1h", "--zone", "Mars"), "zone: is no time zone known here"),
+    ):
+        status, printed = said(*ADD, *given)
+        assert status != 0
+        assert told in printed
+    status, printed = said(*ADD[:-1], '{"nonsense": 1}', "--every", "1h")
+    assert status == 1
+    assert "payload.nonsense: is not a field" in printed
+    assert world.rows("SELECT FROM job_schedules") == []
+
+
+def test_times_are_previewed_without_a_schedule(said: Any) -> None:
+    status, printed = said("schedule", "next", "--cron", "30 2 29 2 *", "--zone", "Europe/Madrid", "--count", "2")
+    assert status == 0, printed
+    assert [line.split()[0][4:] for line in printed.splitlines()[1:]] == ["-02-29", "-02-29"]
+    assert said("schedule", "next")[0] == 2

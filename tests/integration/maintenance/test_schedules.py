@@ -1,0 +1,264 @@
+"""A schedule's moments become jobs: each one once, whoever sweeps, whoever is killed, and whatever the clock does."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from handlers.batch_invoicing import BatchInvoicing
+from tests.installation import ExampleInstallation
+from turno.dispatch import schedules as commands
+from turno.dispatch.schedules import NewSchedule
+from turno.maintenance.due_schedules import fire_due
+from turno.schedules.firing import AHEAD
+from turno.store.engine import recovery, schedules
+from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.session import service_session
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def known(world: ExampleInstallation) -> None:
+    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20, all_of_them=True)
+
+
+@pytest.fixture(name="noon")
+def at_noon(world: ExampleInstallation) -> Iterator[datetime]:
+    """It is noon, by the database's clock."""
+    world.clock.freeze(NOON)
+    yield NOON
+    world.clock.thaw()
+
+
+def save(world: ExampleInstallation, name: str = "nightly", *, next_at: datetime | None = NOON, **options: Any) -> None:
+    usual: dict[str, Any] = {"cron": "* * * * *", "payload": {"order_ids": [1]}, "user_id": "ana"}
+    with pytest.MonkeyPatch.context() as patch:
+        if next_at is not None:  # as if it had been saved a while ago
+            patch.setattr("turno.schedules.rule.Rule.next_after", lambda *_: next_at)
+        word = commands.save(
+            world.web, world.one, NewSchedule(name=name, handler=BatchInvoicing, **usual | options), only=None
+        )
+    assert word in {"created", "changed"}
+
+
+def sweep(world: ExampleInstallation) -> int:
+    made, failed = fire_due(EngineLink(lambda: world.engine), lambda statement, *given: statement(world.engine, *given))
+    assert failed == []
+    return made
+
+
+def moments(world: ExampleInstallation) -> list[datetime]:
+    rows = world.rows("SELECT r.moment, j.run_at FROM job_schedule_runs r JOIN background_jobs j ON j.id = r.job_id")
+    assert all(row["moment"] == row["run_at"] for row in rows)
+    jobs = world.rows("SELECT id FROM background_jobs")
+    assert len(jobs) == len(rows), "a job of no moment"
+    return sorted(row["moment"].astimezone(UTC) for row in rows)
+
+
+def stored(world: ExampleInstallation) -> dict[str, Any]:
+    (row,) = world.rows("SELECT * FROM job_schedules")
+    (copy,) = world.rows("SELECT * FROM turno.schedules")
+    assert {name: row[name] for name in copy.keys() & row.keys()} == {
+        name: copy[name] for name in copy.keys() & row.keys()
+    }
+    return row
+
+
+def test_a_firing_is_an_ordinary_job_made_ahead_of_its_moment(world: ExampleInstallation, noon: datetime) -> None:
+    save(world, next_at=noon + MINUTE, payload={"order_ids": [1, 2]})
+    assert sweep(world) == 1
+    (job,) = world.rows("SELECT * FROM background_jobs")
+    assert (job["type"], job["user_id"], job["payload"], job["run_at"], job["queue"]) == (
+        "batch_invoicing", "ana", {"order_ids": [1, 2]}, noon + MINUTE, "cold",
+    )  # fmt: skip
+    assert (world.ticket(job["id"]) or {})["state"] == "scheduled"
+    assert stored(world)["next_at"] == noon + 2 * MINUTE
+    world.clock.advance(seconds=61)
+    assert world.drain(scheduled=True)["completed"] == 1
+    assert world.job(job["id"])["status"] == "completed"
+
+
+def test_sweeps_at_once_make_one_job_a_moment(world: ExampleInstallation, noon: datetime) -> None:
+    for number in range(20):
+        save(world, f"s{number}", next_at=noon)
+
+    def one_host(_: int) -> int:
+        with service_session(world.logins, world.logins.engine, application="test") as engine:
+            made, failed = fire_due(EngineLink(lambda: engine), lambda statement, *given: statement(engine, *given))
+            assert failed == []
+            return made
+
+    with ThreadPoolExecutor(4) as hosts:
+        made = sum(hosts.map(one_host, range(4)))
+    assert made == 20 * 2  # noon, and the minute after it
+    assert len(moments(world)) == made
+
+
+def test_what_is_killed_before_its_commit_fires_with_the_next_sweep(world: ExampleInstallation, noon: datetime) -> None:
+    save(world)
+    with service_session(world.logins, world.logins.engine, application="test") as engine:
+        engine.autocommit = False
+        (one,) = schedules.due(engine, AHEAD, 10)
+        assert schedules.fire(engine, one, [noon], noon + MINUTE, 0, None, 100) == 1
+        world.admin.execute("SELECT pg_terminate_backend(%s)", (engine.info.backend_pid,))
+        with pytest.raises(psycopg.OperationalError):
+            engine.commit()
+    assert moments(world) == []
+    assert sweep(world) == 2
+    assert moments(world) == [noon, noon + MINUTE]
+
+
+def test_whoever_read_an_older_state_makes_nothing(world: ExampleInstallation, noon: datetime) -> None:
+    save(world)
+    (one,) = schedules.due(world.engine, AHEAD, 10)
+    assert sweep(world) == 2
+    assert schedules.fire(world.engine, one, [noon + 5 * MINUTE], noon + 9 * MINUTE, 0, None, 100) == 0
+    assert moments(world) == [noon, noon + MINUTE]
+
+
+def test_a_clock_set_back_makes_no_moment_twice_and_stops_no_schedule(
+    world: ExampleInstallation, noon: datetime
+) -> None:
+    save(world)
+    sweep(world)
+    world.clock.advance(hours=1)
+    sweep(world)
+    before = moments(world)
+    world.clock.advance(hours=-1)
+    for _ in range(4):
+        sweep(world)
+        world.clock.advance(seconds=30)
+    after = moments(world)
+    assert set(before) <= set(after)
+    assert len(after) == len(set(after))
+    assert noon + 3 * MINUTE in after  # between both: an hour before the moment that was next then
+    assert stored(world)["next_at"] == noon + 4 * MINUTE
+
+
+def test_a_clock_set_forward_has_missed_what_lay_between(world: ExampleInstallation, noon: datetime) -> None:
+    save(world, cron="0 * * * *", missed="once")
+    sweep(world)
+    world.clock.advance(days=30)
+    assert sweep(world) == 1
+    assert moments(world) == [noon, noon + timedelta(days=30)]
+    world.clock.advance(hours=5, minutes=30)
+    assert sweep(world) == 1  # of five the last one
+    assert moments(world)[-1] == noon + timedelta(days=30, hours=5)
+    assert "4 moments were missed" in stored(world)["problem"]
+
+
+def test_moments_while_paused_are_not_missed(world: ExampleInstallation) -> None:
+    save(world, next_at=None, missed="all")
+    assert commands.pause(world.web, world.one, "nightly", only=None) == "changed"
+    assert commands.pause(world.web, world.one, "nightly", only=None) == "same"
+    assert stored(world)["next_at"] is None
+    assert sweep(world) == 0
+    assert commands.resume(world.web, world.one, "nightly", only="eve") == "unknown"
+    assert commands.resume(world.web, world.one, "nightly", only=None) == "changed"
+    assert stored(world)["next_at"] > datetime.now(UTC)
+
+
+def test_a_change_takes_back_what_was_made_ahead_and_nothing_else(world: ExampleInstallation, noon: datetime) -> None:
+    save(world)
+    sweep(world)
+    assert moments(world) == [noon, noon + MINUTE]
+    save(world, next_at=noon + MINUTE, payload={"order_ids": [9]})
+    assert moments(world) == [noon]
+    sweep(world)
+    rows = world.rows("SELECT payload, run_at FROM background_jobs ORDER BY run_at")
+    assert [(row["payload"]["order_ids"], row["run_at"]) for row in rows] == [([1], noon), ([9], noon + MINUTE)]
+    assert len(world.rows("SELECT FROM turno.tickets")) == 2
+    assert commands.remove(world.web, world.one, "nightly", only="eve") is False
+    assert commands.remove(world.web, world.one, "nightly", only="ana") is True
+    assert moments(world) == [noon]
+    assert world.rows("SELECT FROM turno.schedules") == []
+
+
+@pytest.mark.usefixtures("noon")
+def test_an_unknown_type_and_a_backlog_say_so_and_make_nothing(world: ExampleInstallation) -> None:
+    save(world)
+    announce(world.engine, [], 20, all_of_them=True)
+    assert sweep(world) == 0
+    assert stored(world)["problem"] == "no handler has the type batch_invoicing"
+    assert stored(world)["missed_runs"] == 2
+    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.clock.advance(minutes=2)
+    assert sweep(world) == 2
+    assert stored(world)["problem"] is None
+    for _ in range(60):
+        world.clock.advance(minutes=2)
+        sweep(world)
+    assert 100 <= len(moments(world)) <= 101
+    assert stored(world)["problem"] == "its last 100 jobs have not ended"
+
+
+@pytest.mark.usefixtures("noon")
+def test_a_paused_tenant_waits_and_a_removed_one_is_gone(world: ExampleInstallation) -> None:
+    save(world, missed="skip")
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
+    try:
+        assert sweep(world) == 0
+        (row,) = world.rows("SELECT * FROM turno.schedules_listed")
+        assert (row["slug"], row["name"], row["tenant_paused_at"] is None) == ("suc0001", "nightly", False)
+    finally:
+        world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert sweep(world) == 2
+    world.rows("UPDATE turno.tenants SET state = 'removed' WHERE slug = 'suc0001'")
+    try:
+        world.clock.advance(minutes=2)
+        assert sweep(world) == 0
+        assert world.rows("SELECT * FROM turno.schedules_listed") == []
+    finally:
+        world.rows("UPDATE turno.tenants SET state = 'active' WHERE slug = 'suc0001'")
+
+
+@pytest.mark.usefixtures("noon")
+def test_one_that_is_refused_stops_no_other(world: ExampleInstallation) -> None:
+    save(world, "a")
+    save(world, "b")
+    (row,) = world.rows("SELECT id FROM job_schedules WHERE name = 'a'")
+    refuse = "ALTER TABLE job_schedule_runs ADD CONSTRAINT broken CHECK (schedule_id <> '{}') NOT VALID"
+    world.rows(refuse.format(row["id"]))
+    try:
+        made, failed = fire_due(
+            EngineLink(lambda: world.engine), lambda statement, *given: statement(world.engine, *given)
+        )
+    finally:
+        world.rows("ALTER TABLE job_schedule_runs DROP CONSTRAINT broken")
+    assert made == 2
+    assert [line.split(":")[0] for line in failed] == ["suc0001/a"]
+
+
+def test_repair_restores_the_copies(world: ExampleInstallation) -> None:
+    save(world, next_at=None)
+    copy = world.rows("SELECT * FROM turno.schedules")
+    world.rows("UPDATE turno.schedules SET schedule_id = gen_random_uuid()")
+    assert recovery.repair(world.engine, world.one.schema, "exec") == 2
+    assert world.rows("SELECT * FROM turno.schedules") == copy
+
+
+def test_a_tenant_has_at_most_a_thousand(world: ExampleInstallation) -> None:
+    world.rows(
+        "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+        " SELECT 'n' || n, 'batch_invoicing', '{}', 1, 'ana', 60, 'UTC', 0, 'once', '2999-01-01'"
+        " FROM generate_series(1, 999) AS n"
+    )
+    save(world, "last")
+    one_more = NewSchedule(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
+    assert commands.save(world.web, world.one, one_more, only=None) == "full"
+
+
+@pytest.mark.usefixtures("noon")
+def test_runs_go_with_their_jobs(world: ExampleInstallation) -> None:
+    save(world)
+    sweep(world)
+    world.rows("DELETE FROM turno.tickets")
+    world.rows("UPDATE background_jobs SET status = 'cancelled', finished_at = now() - interval '1 year'")
+    assert recovery.purge(world.engine, world.one.schema, timedelta(days=30), 10) == 2
+    assert moments(world) == []

@@ -1,0 +1,80 @@
+"""Guards of schedules: one job a moment, whoever sweeps, and none for who may not."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+ONCE = "issue 17: one firing across hosts, under faults and clock steps"
+SWEEPS = "tests/integration/maintenance/test_schedules.py"
+RULES = "tests/unit/schedules/test_rule.py"
+FIRING = "tests/unit/schedules/test_firing.py"
+FIRE = "turno/migrations/tenant/functions/schedule_fire.sql"
+PUT = "turno/migrations/tenant/functions/schedule_put.sql"
+DUE = "turno/migrations/control/functions/schedules_due.sql"
+
+MUTANTS = (
+    Mutant(
+        "who read an older state of a schedule fires it",
+        ONCE,
+        FIRE,
+        "s.id = p_schedule AND s.next_at = p_was FOR UPDATE",
+        "s.id = p_schedule FOR UPDATE",
+        (f"{SWEEPS}::test_whoever_read_an_older_state_makes_nothing",),
+    ),
+    Mutant(
+        "a clock set back stops a schedule until that time comes again",
+        ONCE,
+        DUE,
+        "s.next_at IS NOT NULL AND s.decided_at > present",
+        "s.next_at IS NULL AND s.decided_at > present",
+        (f"{SWEEPS}::test_a_clock_set_back_makes_no_moment_twice_and_stops_no_schedule",),
+    ),
+    Mutant(
+        "a changed schedule leaves the jobs of its old rule",
+        "issue 17: schedules are editable",
+        PUT,
+        "            PERFORM schedule_take_back(own.id);\n",
+        "",
+        (f"{SWEEPS}::test_a_change_takes_back_what_was_made_ahead_and_nothing_else",),
+    ),
+    Mutant(
+        "a schedule is replaced by whoever knows its name",
+        "section 8: users see and change their own",
+        PUT,
+        "IF p_only <> own.user_id THEN",
+        "IF p_only <> p_only THEN",
+        ("tests/integration/web/test_api_schedules.py::test_nobody_else_sees_or_changes_it_but_an_operator",),
+    ),
+    Mutant(
+        "the schedules of a paused tenant fire",
+        "section 8: an operator may pause a tenant",
+        DUE,
+        "n.state = 'active' AND n.paused_at IS NULL",
+        "n.state = 'active'",
+        (f"{SWEEPS}::test_a_paused_tenant_waits_and_a_removed_one_is_gone",),
+    ),
+    Mutant(
+        "a time that exists twice fires twice",
+        "issue 17: time zones and daylight saving",
+        "turno/schedules/rule.py",
+        "if found > last:",
+        "if found != last:",
+        (f"{RULES}::test_moments_come_in_order_none_twice_and_where_one_begins_changes_none",),
+    ),
+    Mutant(
+        "a schedule goes on when its last hundred jobs wait",
+        "issue 17: missed runs have a bound",
+        FIRE,
+        "SELECT j.finished_at IS NULL FROM job_schedule_runs",
+        "SELECT j.finished_at IS NULL AND false FROM job_schedule_runs",
+        (f"{SWEEPS}::test_an_unknown_type_and_a_backlog_say_so_and_make_nothing",),
+    ),
+    Mutant(
+        "what was missed is made although it is to be skipped",
+        "issue 17: missed runs (skip, once, all up to a bound)",
+        "turno/schedules/firing.py",
+        'if missed == "all" or (missed == "once" and not punctual):',
+        "if overdue:",
+        (f"{FIRING}::test_missed_moments",),
+    ),
+)

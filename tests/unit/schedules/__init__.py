@@ -1,0 +1,1 @@
+"""When schedules fire."""

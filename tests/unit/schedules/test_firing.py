@@ -1,0 +1,42 @@
+"""Which moments get a job now: those that come soon, and of the missed ones what the schedule says."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from turno.schedules.firing import AHEAD, MOST_MISSED, firing
+from turno.schedules.rule import Missed, rule_of
+
+NOW = datetime(2026, 6, 1, 12, 0, 30, tzinfo=UTC)
+HOURLY = rule_of(cron="0 * * * *", every=None, zone="UTC", spread=0, missed="once", name="n", tenant="t")
+MINUTELY = rule_of(cron="* * * * *", every=None, zone="UTC", spread=0, missed="once", name="n", tenant="t")
+
+
+def at(hour: int, minute: int = 0) -> datetime:
+    return NOW.replace(hour=hour, minute=minute, second=0)
+
+
+def test_a_moment_gets_its_job_a_little_ahead() -> None:
+    early = firing(HOURLY, "once", next_at=at(13), now=at(13) - AHEAD - timedelta(seconds=1))
+    assert (early.moments, early.next_at) == ([], at(13))
+    soon = firing(HOURLY, "once", next_at=at(13), now=at(13) - AHEAD)
+    assert (soon.moments, soon.next_at, soon.missed) == ([at(13)], at(14), 0)
+
+
+def test_a_sweep_that_is_late_by_minutes_misses_nothing() -> None:
+    late = firing(HOURLY, "skip", next_at=at(12), now=at(12, 4))
+    assert (late.moments, late.next_at, late.missed) == ([at(12)], at(13), 0)
+
+
+@pytest.mark.parametrize(("missed", "made", "left_out"), [("skip", [], 3), ("once", [11], 2), ("all", [9, 10, 11], 0)])
+def test_missed_moments(missed: Missed, made: list[int], left_out: int) -> None:
+    found = firing(HOURLY, missed, next_at=at(9), now=at(11, 30))
+    assert (found.moments, found.next_at, found.missed) == ([at(hour) for hour in made], at(12), left_out)
+
+
+def test_after_a_year_the_last_hundred_are_made_quickly() -> None:
+    found = firing(MINUTELY, "all", next_at=NOW - timedelta(days=366), now=NOW)
+    assert found.moments[-1] <= NOW + AHEAD
+    assert found.moments == sorted(set(found.moments))
+    assert len([one for one in found.moments if one < NOW - timedelta(minutes=5)]) == MOST_MISSED
+    assert len(firing(MINUTELY, "once", next_at=NOW - timedelta(days=366), now=NOW).moments) <= 1 + 5 + 2

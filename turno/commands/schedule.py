@@ -1,0 +1,252 @@
+"""The commands `turno schedule …`: jobs that are made again and again."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from getpass import getuser
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from turno.commands.output.jobs_view import as_json
+from turno.commands.output.tables import print_table, text
+from turno.commands.tenant_session import session_of
+from turno.dispatch import schedules as commands
+from turno.dispatch.schedules import NewSchedule, stored_rule
+from turno.environment import read_settings
+from turno.errors import InvalidPayload, TurnoError
+from turno.jobs.job import Priority
+from turno.jobs.named_handlers import named_handlers
+from turno.jobs.payload_check import check_payload
+from turno.schedules.rule import MISSED, InvalidRule, rule_of
+from turno.store.api import schedules as stored
+from turno.store.operator.schedules import all_schedules
+from turno.wiring.logins import operator_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from turno.commands.tenant_session import TenantSession
+
+DURATION = re.compile(r"(\d{1,9})([smhd]?)")
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+HEADERS = ("tenant", "name", "type", "when", "zone", "next", "last", "state")
+MOST = 1000
+
+
+class ScheduleRefused(TurnoError):
+    """Nothing was changed; the message says why."""
+
+
+class Seconds(click.ParamType[int]):
+    """A number of seconds, or of minutes, hours or days as in 15m, 6h, 1d."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the seconds, or fail with what was expected."""
+        found = DURATION.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{str(value)[:60]!r}: expected a number of seconds, or one as 15m, 6h, 1d", param, ctx)
+        return int(found[1]) * UNITS[found[2]]
+
+
+def _times(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say when a schedule fires."""
+    for option in (
+        click.option("--missed", type=click.Choice(MISSED), help="What becomes of moments while nothing ran."),
+        click.option("--spread", type=Seconds(), help="Fire up to so much later, by its name."),
+        click.option("--zone", help="The time zone of --cron; UTC unless said."),
+        click.option("--every", type=Seconds(), help="Instead of --cron: 15m, 6h, 1d."),
+        click.option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '0 3 * * 1-5'."),
+    ):
+        command = option(command)
+    return command
+
+
+tenant_option = click.option("--tenant", required=True, help="Whose schedule.")
+payload_option = click.option("--payload", metavar="JSON", help="What the handler takes; `-` reads standard input.")
+priority_option = click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]))
+
+
+@click.group()
+def schedule() -> None:
+    """Make jobs again and again: add, list, change, pause, resume, remove and preview schedules."""
+
+
+@schedule.command()
+@tenant_option
+@click.option("--type", "job_type", required=True, help="The type of its jobs.")
+@_times
+@payload_option
+@priority_option
+@click.option("--user", default=getuser, help="Whose jobs they are; by default the user of this shell.")
+@click.argument("name")
+def add(*, tenant: str, job_type: str, name: str, user: str, **options: Any) -> None:
+    """Add the schedule NAME."""
+    given = {"payload": {}} | _given(options)
+    with session_of(tenant) as session:
+        _save(session, name, job_type, user, given, create=True)
+
+
+@schedule.command("set")
+@tenant_option
+@click.option("--type", "job_type", help="The type of its jobs.")
+@_times
+@payload_option
+@priority_option
+@click.argument("name")
+def change(*, tenant: str, job_type: str | None, name: str, **options: Any) -> None:
+    """Change what is named of the schedule NAME; jobs for moments still to come are made anew."""
+    given = _given(options)
+    with session_of(tenant) as session:
+        row = _found(session, name)
+        kept = {field: row[field] for field in ("payload", "zone", "missed", "spread", "cron", "every")}
+        kept["priority"] = Priority(row["priority"]).name.lower()
+        if {"cron", "every"} & given.keys():
+            kept |= {"cron": None, "every": None, "spread": None}
+        _save(session, name, job_type or row["type"], row["user_id"], kept | given, create=False)
+
+
+@schedule.command("list")
+@click.option("--tenant", help="Whose schedules.")
+@click.option("--all", "everybody", is_flag=True, help="Those of every tenant.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
+def list_all(*, tenant: str | None, everybody: bool, json_wanted: bool) -> None:
+    """List the schedules of a tenant, or of all."""
+    if everybody == (tenant is not None):
+        raise click.UsageError("say either --tenant SLUG or --all")
+    if tenant is None:
+        with operator_session(read_settings()) as operator:
+            rows = all_schedules(operator)
+    else:
+        with session_of(tenant) as session:
+            rows = session.read(lambda reader: stored.search(reader, None, limit=MOST))
+            rows = [row | {"slug": tenant, "next_at": _next(row, session)} for row in rows]
+    if json_wanted:
+        click.echo(as_json(rows))
+    else:
+        print_table(HEADERS, [_line(row) for row in rows])
+
+
+@schedule.command()
+@tenant_option
+@click.argument("name")
+def pause(*, tenant: str, name: str) -> None:
+    """Let the schedule NAME make no jobs until it is resumed."""
+    with session_of(tenant) as session:
+        _told(commands.pause(session.connection, session.tenant, name, only=None), name, tenant, "is paused")
+
+
+@schedule.command()
+@tenant_option
+@click.argument("name")
+def resume(*, tenant: str, name: str) -> None:
+    """Let the schedule NAME fire again, from its next moment on."""
+    with session_of(tenant) as session:
+        _told(commands.resume(session.connection, session.tenant, name, only=None), name, tenant, "fires again")
+
+
+@schedule.command()
+@tenant_option
+@click.argument("name")
+def remove(*, tenant: str, name: str) -> None:
+    """Remove the schedule NAME; the jobs that it made stay."""
+    with session_of(tenant) as session:
+        gone = commands.remove(session.connection, session.tenant, name, only=None)
+    _told("changed" if gone else "unknown", name, tenant, "is removed")
+
+
+@schedule.command("next")
+@click.option("--tenant", help="Whose schedule; without it the times are previewed.")
+@_times
+@click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True, help="How many.")
+@click.argument("name", required=False)
+def preview(*, tenant: str | None, name: str | None, count: int, **options: Any) -> None:
+    """Show the next moments, in UTC and in its zone: of the schedule NAME, or of --cron or --every."""
+    given = _given(options)
+    if tenant is not None and name is not None and not given:
+        with session_of(tenant) as session:
+            row = _found(session, name)
+            zone, moments = row["zone"], stored_rule(row, session.tenant).after(row["now"])
+    elif given and tenant is None:
+        zone = given.get("zone", "UTC")
+        usual = {"cron": None, "every": None, "zone": zone, "spread": 0, "missed": "once"}
+        moments = rule_of(**(usual | given), name=name or "", tenant="").after(datetime.now(UTC))
+    else:
+        raise click.UsageError("say either --tenant SLUG NAME, or --cron or --every")
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - read by this command alone
+
+    rows = [(moment, moment.astimezone(ZoneInfo(zone)).isoformat(sep=" ")) for moment in islice(moments, count)]
+    print_table(("utc", zone), rows)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    given = {field: value for field, value in options.items() if value is not None}
+    if "payload" in given:
+        given["payload"] = _parsed(given["payload"])
+    return given
+
+
+def _save(session: TenantSession, name: str, job_type: str, user: str, given: dict[str, Any], *, create: bool) -> None:
+    handler = named_handlers(read_settings().handlers).handler(job_type)
+    try:
+        payload = check_payload(handler, given.pop("payload"))
+        priority = Priority[given.pop("priority", "normal").upper()]
+        wanted = NewSchedule(name=name, handler=handler, payload=payload, user_id=user, priority=priority, **given)
+        word = commands.save(session.connection, session.tenant, wanted, only=None, create=create, replace=not create)
+        row = _found(session, name)
+    except InvalidPayload as error:
+        told = "\n".join(f"  {'.'.join(filter(None, ('payload', p['field'])))}: {p['problem']}" for p in error.problems)
+        raise ScheduleRefused(f"{job_type} does not take this payload:\n{told}") from None
+    except InvalidRule as error:
+        told = "\n".join(f"  {field}: {problem}" for field, problem in error.problems)
+        raise ScheduleRefused(f"the schedule {name[:60]!r} was not saved:\n{told}") from None
+    match word:
+        case "exists":
+            raise ScheduleRefused(f"{session.tenant.slug} has a schedule {name}; change it by `turno schedule set`")
+        case "full":
+            raise ScheduleRefused(f"{session.tenant.slug} has {commands.MOST_SCHEDULES} schedules; remove one first")
+    moment = _next(row, session)
+    click.echo(f"{name} is {'added' if create else 'changed'}: {f'next at {text(moment)} UTC' if moment else 'paused'}")
+
+
+def _found(session: TenantSession, name: str) -> dict[str, Any]:
+    row: dict[str, Any] | None = session.read(lambda reader: stored.find(reader, name, None))
+    if row is None:
+        raise _unknown(name, session.tenant.slug)
+    return row
+
+
+def _next(row: dict[str, Any], session: TenantSession) -> datetime | None:
+    if row["paused_at"] is not None:
+        return None
+    return stored_rule(row, session.tenant).next_after(row["now"])
+
+
+def _told(verdict: str, name: str, tenant: str, done: str) -> None:
+    if verdict == "unknown":
+        raise _unknown(name, tenant)
+    click.echo(f"{name} {done}")
+
+
+def _unknown(name: str, tenant: str) -> ScheduleRefused:
+    return ScheduleRefused(f"{tenant} has no schedule {name[:60]!r}; see `turno schedule list --tenant {tenant}`")
+
+
+def _line(row: dict[str, Any]) -> tuple[Any, ...]:
+    state = "paused" if row["paused_at"] else "tenant paused" if row.get("tenant_paused_at") else row["problem"] or "on"
+    when = row["cron"] or f"every {row['every']} s"
+    last = row.get("last_status") and f"{text(row['last_at'])} {row['last_status']}"
+    return (row["slug"], row["name"], row["type"], when, row["zone"], row["next_at"], last, state)
+
+
+def _parsed(given: str) -> Any:
+    try:
+        return json.loads(sys.stdin.read() if given == "-" else given)
+    except ValueError as problem:
+        raise click.BadParameter(f"is no JSON: {problem}", param_hint="'--payload'") from None

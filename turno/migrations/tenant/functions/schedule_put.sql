@@ -1,0 +1,57 @@
+-- Save a schedule under its name: created, changed, exists (p_replace is false), unknown (it is another user's, or
+-- p_create is false and there is none) or full. p_only is the user who may change their own alone; an operator has none.
+-- A changed one stays its first user's, and paused if it was.
+CREATE OR REPLACE FUNCTION schedule_put(
+    p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
+    p_spread integer, p_missed text, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean,
+    p_most integer) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    own record;
+BEGIN
+    LOOP
+        SELECT s.id, s.user_id INTO own FROM job_schedules s WHERE s.name = p_name FOR UPDATE;
+        IF FOUND THEN
+            IF p_only <> own.user_id THEN
+                RETURN 'unknown';
+            ELSIF NOT p_replace THEN
+                RETURN 'exists';
+            END IF;
+            PERFORM schedule_take_back(own.id);
+            UPDATE job_schedules s
+            SET type = p_type, payload = p_payload, priority = p_priority, cron = p_cron, every = p_every, zone = p_zone,
+                spread = p_spread, missed = p_missed, decided_at = clock_timestamp(), problem = NULL,
+                next_at = CASE WHEN s.paused_at IS NULL THEN p_next_at END
+            WHERE s.id = own.id;
+            RETURN 'changed';
+        ELSIF NOT p_create THEN
+            RETURN 'unknown';
+        ELSIF (SELECT count(*) FROM job_schedules) >= p_most THEN
+            RETURN 'full';
+        END IF;
+        INSERT INTO job_schedules (name, type, payload, priority, user_id, cron, every, zone, spread, missed, next_at)
+        VALUES (p_name, p_type, p_payload, p_priority, p_user, p_cron, p_every, p_zone, p_spread, p_missed, p_next_at)
+        ON CONFLICT (name) DO NOTHING;
+        IF FOUND THEN
+            RETURN 'created';
+        END IF;
+        -- Somebody was faster with this name: look again.
+    END LOOP;
+END $$;
+
+-- Remove the jobs that were made for moments still to come. One that somebody moved forward, or cancelled, stays.
+CREATE OR REPLACE FUNCTION schedule_take_back(p_schedule uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    gone uuid[];
+BEGIN
+    WITH taken AS (
+        DELETE FROM turno.tickets t USING job_schedule_runs r
+        WHERE r.schedule_id = p_schedule AND r.moment > clock_timestamp() AND t.job_id = r.job_id
+          AND t.state = 'scheduled' AND t.attempt = 0
+        RETURNING t.job_id
+    )
+    SELECT array_agg(job_id) INTO gone FROM taken;
+    DELETE FROM job_schedule_runs WHERE job_id = ANY (gone);
+    DELETE FROM background_job_events WHERE job_id = ANY (gone);
+    DELETE FROM background_jobs WHERE id = ANY (gone);
+END $$;
