@@ -53,10 +53,10 @@ def a_rule(
     return rule_of(cron=cron, every=every, zone=zone, spread=spread, missed="once", name=name, tenant="suc0001")
 
 
-def local(cron: str, zone: str, *moment: int, count: int = 3) -> list[str]:
+def local(cron: str, zone: str, year: int, month: int, day: int, hour: int = 0, *, count: int = 3) -> list[str]:
     """The next moments after a local time, as clocks on the wall show them."""
     place = ZoneInfo(zone)
-    found = islice(a_rule(cron, zone=zone).after(datetime(*moment, tzinfo=place)), count)
+    found = islice(a_rule(cron, zone=zone).after(datetime(year, month, day, hour, tzinfo=place)), count)
     return [one.astimezone(place).isoformat(timespec="minutes") for one in found]
 
 
