@@ -53,10 +53,10 @@ def a_rule(
     return rule_of(cron=cron, every=every, zone=zone, spread=spread, missed="once", name=name, tenant="suc0001")
 
 
-def local(cron: str, zone: str, year: int, month: int, day: int, hour: int = 0, *, count: int = 3) -> list[str]:
+def local(cron: str, zone: str, after: tuple[int, int, int, int], *, count: int = 3) -> list[str]:
     """The next moments after a local time, as clocks on the wall show them."""
     place = ZoneInfo(zone)
-    found = islice(a_rule(cron, zone=zone).after(datetime(year, month, day, hour, tzinfo=place)), count)
+    found = islice(a_rule(cron, zone=zone).after(datetime(*after, tzinfo=place)), count)
     return [one.astimezone(place).isoformat(timespec="minutes") for one in found]
 
 
@@ -99,32 +99,32 @@ def test_the_last_moments_before_are_those_that_come_forwards(
 
 
 def test_a_time_that_does_not_exist_fires_when_the_clocks_have_changed() -> None:
-    madrid = local("30 2 * * *", "Europe/Madrid", 2026, 3, 28, 0)
+    madrid = local("30 2 * * *", "Europe/Madrid", (2026, 3, 28, 0))
     assert madrid == ["2026-03-28T02:30+01:00", "2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"]
-    assert local("0 0 * * *", "America/Havana", 2026, 3, 7, 12, count=1) == ["2026-03-08T01:00-04:00"]
+    assert local("0 0 * * *", "America/Havana", (2026, 3, 7, 12), count=1) == ["2026-03-08T01:00-04:00"]
 
 
 def test_a_time_that_exists_twice_fires_the_first_time() -> None:
-    madrid = local("30 2 * * *", "Europe/Madrid", 2026, 10, 24, 12, count=2)
+    madrid = local("30 2 * * *", "Europe/Madrid", (2026, 10, 24, 12), count=2)
     assert madrid == ["2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"]
 
 
 def test_each_hour_and_each_interval_goes_on_through_both() -> None:
-    madrid = local("0 * * * *", "Europe/Madrid", 2026, 10, 25, 1, count=4)
+    madrid = local("0 * * * *", "Europe/Madrid", (2026, 10, 25, 1), count=4)
     assert madrid == [
         "2026-10-25T02:00+02:00",
         "2026-10-25T02:00+01:00",
         "2026-10-25T03:00+01:00",
         "2026-10-25T04:00+01:00",
     ]
-    assert local("0 * * * *", "Europe/Madrid", 2026, 3, 29, 1, count=1) == ["2026-03-29T03:00+02:00"]
+    assert local("0 * * * *", "Europe/Madrid", (2026, 3, 29, 1), count=1) == ["2026-03-29T03:00+02:00"]
     steps = list(islice(a_rule(every=900).after(datetime(2026, 3, 29, 0, 50, tzinfo=UTC)), 3))
     assert [(one.hour, one.minute) for one in steps] == [(1, 0), (1, 15), (1, 30)]
 
 
 def test_the_29th_of_february_and_the_years_after_2038() -> None:
-    assert local("0 3 29 2 *", "UTC", 2026, 1, 1, count=2) == ["2028-02-29T03:00+00:00", "2032-02-29T03:00+00:00"]
-    assert local("14 3 19 1 *", "UTC", 2038, 1, 1, count=2) == ["2038-01-19T03:14+00:00", "2039-01-19T03:14+00:00"]
+    assert local("0 3 29 2 *", "UTC", (2026, 1, 1, 0), count=2) == ["2028-02-29T03:00+00:00", "2032-02-29T03:00+00:00"]
+    assert local("14 3 19 1 *", "UTC", (2038, 1, 1, 0), count=2) == ["2038-01-19T03:14+00:00", "2039-01-19T03:14+00:00"]
     assert a_rule(every=86_400).next_after(datetime(2040, 5, 5, 1, tzinfo=UTC)) == datetime(2040, 5, 6, tzinfo=UTC)
 
 
