@@ -24,7 +24,7 @@ INSERT INTO turno.workers (backend, host, pid, types, versions, alive_at) VALUES
      now() + interval '1 day'),
     ('pool', 'app-2.example', 813, '{batch_invoicing}', '{1}', now() - interval '3 minutes');
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
-SELECT gen_random_uuid(), id, 'q' || n % 7, 'a_type_with_quite_a_long_name_' || n % 5, 1, 1,
+SELECT turno.uuid_v7(), id, 'q' || n % 7, 'a_type_with_quite_a_long_name_' || n % 5, 1, 1,
        now() - interval '9 minutes', 'ready', 'pool' FROM turno.tenants, generate_series(1, 1000) n;
 INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms, at)
 SELECT id, 'batch_invoicing', CASE WHEN n % 9 = 0 THEN 'failed' ELSE 'completed' END, n, n, now() - n * interval '0.3 s'
@@ -33,6 +33,14 @@ INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)
 SELECT turno.uuid_v7(), 1 + n % 3, 'batch_invoicing', 'OperationalError: connection to server number ' || n % 60
        || ' failed, and this goes on for some more words', now() - n * interval '1 s' FROM generate_series(1, 10000) n;
 UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0003'
+"""
+
+
+LOGGED = """
+INSERT INTO background_job_logs
+SELECT %s, 1, 7 + n, now() + n * interval '1 ms', CASE n %% 9 WHEN 8 THEN 'ERROR' ELSE 'INFO' END, 'shop.billing',
+       'order ' || n || ' of a customer with a rather long name was read, and is invoiced now' || repeat('!', n)
+FROM generate_series(1, 100) n
 """
 
 
@@ -49,6 +57,7 @@ def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
     world.start_worker(job).wait(60)
     for statement in FILL.replace("%", "%%").split(";\n"):
         world.rows(statement)
+    world.rows(LOGGED, job)
     yield module_site, job
     world.forget()
     world.rows("UPDATE turno.tenants SET paused_at = NULL, weight = 1")
@@ -56,13 +65,18 @@ def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
 
 SCREENS = {
     "the overview": "",
+    "jobs": "/jobs?since=all",
+    "jobs of a user": "/jobs?user=ana&status=completed",
+    "waiting jobs": "/jobs?status=pending&tenant=suc0001",
     "tenants": "/tenants",
     "no tenant": "/tenants?q=nobody",
     "a tenant": "/tenants/suc0003",
     "queues": "/queues",
+    "types": "/types",
+    "a type": "/types/batch_invoicing",
     "workers": "/workers",
     "dead letters": "/failures",
-    "a look at a replay": "/failures/retry?since=1h",
+    "a look at a replay": "/changes/retry?status=failed&since=1h",
     "charts": "/charts?by=type",
     "the audit": "/audit",
 }

@@ -26,7 +26,7 @@ GROUP_HEADERS = ("jobs", "tenants", "first", "last", "example", "of", "name")
 @click.option("--all", "everywhere", is_flag=True, help="Of all tenants, or those of --company or --tenant.")
 @filtered
 @click.option("--user", help="Only this user's.")
-@click.option("--correlation-id", help="Only those of the request with this id.")
+@click.option("--correlation-id", help="Only those of the request, or of the trace, with this id.")
 @click.option("--payload", "text", metavar="TEXT", help="Only those whose payload contains this.")
 @click.option("--needs-review", is_flag=True, help="Only those that wait until a person settles an outside effect.")
 @click.option(

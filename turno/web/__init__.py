@@ -18,10 +18,13 @@ from turno.tenancy.identity.directory import Directory
 from turno.web.admin.audit_list import audit_list
 from turno.web.admin.charts import charts
 from turno.web.admin.failures import failures
+from turno.web.admin.job_changes import job_changes
 from turno.web.admin.job_life import job_life
+from turno.web.admin.job_search import job_search
 from turno.web.admin.overview import overview
 from turno.web.admin.queue_list import queue_list
 from turno.web.admin.tenant_list import tenant_list
+from turno.web.admin.type_list import type_list
 from turno.web.admin.worker_list import worker_list
 from turno.web.api.admin import admin
 from turno.web.api.admin_audit import admin_audit
@@ -84,7 +87,19 @@ ROUTES = (
     docs,
 )
 PAGES = (home, job_page, file_page, commands, notification_pages)
-OPERATOR_PAGES = (overview, tenant_list, queue_list, worker_list, failures, charts, job_life, audit_list)
+OPERATOR_PAGES = (
+    overview,
+    job_search,
+    job_changes,
+    tenant_list,
+    queue_list,
+    type_list,
+    worker_list,
+    failures,
+    charts,
+    job_life,
+    audit_list,
+)
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 

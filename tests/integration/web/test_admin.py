@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import uuid
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pytest
 from tests.installation import TABLES
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.visitor import Visitor
+from turno.jobs.redaction import LEFT_OUT
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
     from tests.api import Service
 
-SCREENS = ("/admin", "/admin/tenants", "/admin/queues", "/admin/workers", "/admin/failures", "/admin/charts",
-           "/admin/charts?by=tenant", "/admin/audit")  # fmt: skip
-NAMES_TENANTS = tuple(screen for screen in SCREENS if screen not in ("/admin/queues", "/admin/charts"))
+SCREENS = ("/admin", "/admin/jobs", "/admin/tenants", "/admin/queues", "/admin/workers", "/admin/failures",
+           "/admin/types", "/admin/charts", "/admin/charts?by=tenant", "/admin/audit")  # fmt: skip
+NAMES_TENANTS = tuple(
+    screen for screen in SCREENS if screen not in ("/admin/queues", "/admin/charts", "/admin/jobs", "/admin/types")
+)
 TICKET = """
 INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend)
 SELECT gen_random_uuid(), id, %s, %s, 1, 1, now() - interval '10 minutes', 'ready', 'pool'
@@ -107,7 +111,7 @@ def test_whoever_has_an_operator_s_role_sees_every_company(service: Service, scr
 @pytest.mark.parametrize("screen", SCREENS)
 def test_an_operator_of_one_company_sees_nothing_of_another(service: Service, screen: str) -> None:
     page = operator(service, "acme").get(screen).text
-    assert "north" in page
+    assert "north" in page or screen == "/admin/types", "types are everybody's"
     assert not re.findall(r"\beast\b|globex|import_of_east|sums_of_east", page)
 
 
@@ -177,6 +181,35 @@ def test_what_is_no_setting_changes_nothing(service: Service, fields: dict[str, 
     assert settings_of(service, "north") == before
 
 
+def test_a_type_s_settings_are_set_by_a_form_beside_what_the_code_says(service: Service) -> None:
+    eva, of_one, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
+    stored = "SELECT paused_at IS NOT NULL, cap, timeout::float8, max_attempts, retention_days FROM turno.job_types"
+    assert service.rows(stored) == []
+    try:
+        for name, value in (
+            ("paused", "yes"), ("cap", "3"), ("timeout", "90"), ("max_attempts", "7"), ("retention_days", "5")
+        ):  # fmt: skip
+            sent = eva.post("/admin/types/greetings", form(eva, **{name: value}))
+            assert sent.headers["Location"] == "/admin/types/greetings?notice=set"
+        assert service.rows(stored) == [(True, 3, 90.0, 7, 5)]
+        page = eva.get("/admin/types/greetings?notice=set").text
+        assert "Set. It counts from now on." in page
+        assert re.search(r'<dd>7 <small class="since">the code says 4</small>', page)
+        assert "<b>90</b>" in of_one.get("/admin/types").text
+        assert eva.get(f"/admin/audit?actor={eva.user}").text.count("type set") == 5
+        for wrong in ({"cap": "0"}, {"timeout": "x"}, {"retention_days": "99999"}, {"schema": "t_0"}, {}):
+            assert eva.post("/admin/types/greetings", form(eva, **wrong)).headers["Location"].endswith("notice=wrong")
+        for visitor in (of_one, reader):
+            assert visitor.post("/admin/types/greetings", form(visitor, cap="9")).status_code == 403
+            assert '<form method="post" action="/admin' not in visitor.get("/admin/types/greetings").text
+        assert eva.post("/admin/types/nobody", form(eva, cap="9")).status_code == 404
+        assert service.rows(stored) == [(True, 3, 90.0, 7, 5)]
+        eva.post("/admin/types/greetings", form(eva, timeout=""))
+        assert service.rows(stored) == [(True, 3, None, 7, 5)]
+    finally:
+        service.rows("DELETE FROM turno.job_types")
+
+
 def test_who_may_not_changes_no_tenant(service: Service) -> None:
     before = settings_of(service, "east"), settings_of(service, "north")
     eva, foreign, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
@@ -229,18 +262,23 @@ def test_dead_letters_stand_by_error_and_are_replayed_after_a_look(service: Serv
     eva = operator(service)
     groups = eva.get("/admin/failures").text
     assert re.search(r'error=Boom[^>]*>Boom: it broke</a></th><td class="figure">5</td>', groups)
-    look = eva.get("/admin/failures/retry?error=Boom")
+    look = eva.get("/admin/changes/retry?error=Boom")
     assert "5 jobs would be replayed." in look.text
     assert ">Replay 5 jobs</button>" in look.text
     assert service.rows("SELECT count(*) FROM turno.dead_letters WHERE closed_at IS NULL") == [(5,)], "only looked at"
-    sent = {"error": "Boom", "since": "24h", "at": eva.hidden("/admin/failures/retry?error=Boom", "at")}
+    sent = {
+        "error": "Boom",
+        "status": "failed",
+        "since": "24h",
+        "at": eva.hidden("/admin/changes/retry?error=Boom", "at"),
+    }
     [late] = failed(service)
-    done = eva.post("/admin/failures/retry", form(eva, **sent))
-    assert done.headers["Location"].endswith("notice=retry-5-0")
+    done = eva.post("/admin/changes/retry", form(eva, **sent))
+    assert done.headers["Location"].endswith("notice=retry.5.0")
     assert "5 jobs are replayed." in eva.get(done.headers["Location"]).text
     assert service.rows("SELECT job_id::text FROM turno.dead_letters WHERE closed_at IS NULL") == [(late,)]
     # The same form once more finds nothing left to do.
-    assert eva.post("/admin/failures/retry", form(eva, **sent)).headers["Location"].endswith("notice=retry-0-0")
+    assert eva.post("/admin/changes/retry", form(eva, **sent)).headers["Location"].endswith("notice=retry.0.0")
     assert "retry" in eva.get(f"/admin/audit?actor={eva.user}").text
 
 
@@ -248,11 +286,83 @@ def test_an_operator_of_one_company_replays_nothing_of_another(service: Service)
     service.rows("DELETE FROM turno.dead_letters")
     failed(service, "east", 2)
     foreign, reader = operator(service, "acme"), operator(service, role="reader")
-    assert "0 jobs would be replayed." in foreign.get("/admin/failures/retry").text
-    assert foreign.post("/admin/failures/retry", form(foreign)).headers["Location"].endswith("notice=retry-0-0")
-    assert reader.post("/admin/failures/retry", form(reader)).status_code == 403
-    assert operator(service).get("/admin/failures/explode").status_code == 404
+    assert "0 jobs would be replayed." in foreign.get("/admin/changes/retry").text
+    assert foreign.post("/admin/changes/retry", form(foreign)).headers["Location"].endswith("notice=retry.0.0")
+    assert reader.post("/admin/changes/retry", form(reader)).status_code == 403
+    assert operator(service).get("/admin/changes/explode").status_code == 404
     assert service.rows("SELECT count(*) FROM turno.dead_letters WHERE closed_at IS NULL") == [(2,)]
+
+
+def found(visitor: Visitor, query: str) -> set[str]:
+    return set(re.findall(r'<tr tabindex="-1" id="job-([0-9a-f-]{36})"', visitor.get(f"/admin/jobs?{query}").text))
+
+
+def test_jobs_are_found_by_what_only_their_tenants_know(service: Service) -> None:
+    ana, bob = service.caller(), service.caller("east")
+    mine, other, theirs = ana.job(), ana.job(), bob.job()
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    service.rows(
+        "UPDATE background_jobs SET correlation_id = 'tonight-1', payload = payload || '{\"api_key\": \"hunter2\"}',"
+        " trace_context = %s WHERE id = %s",
+        f"00-{trace}-00f067aa0ba902b7-01",
+        mine,
+    )
+    eva, admin, foreign = operator(service), operator(service, role="admin"), operator(service, "globex")
+    assert found(eva, f"user={ana.user}") == {mine, other}
+    assert found(eva, "request=tonight-1") == found(eva, f"request={trace}") == {mine}
+    assert found(eva, "request=tonight-1&tenant=east") == found(foreign, "request=tonight-1") == set()
+    assert found(foreign, f"user={bob.user}") == {theirs}
+    assert found(admin, "payload=hunter2") == {mine}
+    assert eva.get("/admin/jobs?payload=hunter2").status_code == 403
+    assert 'name="payload"' not in eva.get("/admin/jobs").text
+    page = eva.get(f"/admin/jobs/north/{mine}").text
+    assert f'<code id="trace-id">{trace}</code>' in page
+    assert f"/admin/jobs?request={trace}&amp;since=all&amp;tenant=north" in page
+    assert ana.get(f"/api/jobs/{mine}").get_json()["trace_id"] == trace
+    assert eva.get("/admin/jobs?status=fine").status_code == 400
+    assert found(eva, "user=%00&type=%00") == found(eva, "")
+
+
+def test_waiting_jobs_are_changed_together_after_a_look(service: Service) -> None:
+    jobs = {service.caller().job() for _ in range(3)}
+    theirs = service.caller("east").job()
+    eva, foreign, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
+    query = "status=pending&type=greetings"
+    service.rows("DELETE FROM turno.tickets t WHERE job_id NOT IN (SELECT id FROM background_jobs) AND tenant_id ="
+                 " (SELECT id FROM turno.tenants WHERE slug = 'north')")  # fmt: skip
+    assert jobs <= found(foreign, query)
+    assert theirs not in found(foreign, query)
+    assert theirs in found(eva, query)
+    page = foreign.get(f"/admin/jobs?{query}").text
+    assert re.findall(r'href="/admin/changes/([\w-]+)', page) == ["cancel", "run-now", "urgent", "low"]
+    assert "/admin/changes/" not in reader.get(f"/admin/jobs?{query}").text
+    assert "/admin/changes/" not in foreign.get("/admin/jobs").text
+    look = foreign.get(f"/admin/changes/urgent?{query}&tenant=north").text
+    [many] = re.findall(r"<h1>(\d+) jobs would be urgent.</h1>", look)
+    sent = {"status": "pending", "type": "greetings", "tenant": "north"}
+    done = foreign.post("/admin/changes/urgent", form(foreign, **sent)).headers["Location"]
+    assert done.endswith(f"notice=urgent.{many}.0")
+    assert f"{many} jobs are urgent." in foreign.get(done).text
+    assert service.rows("SELECT DISTINCT priority FROM background_jobs WHERE id = ANY (%s::uuid[])", list(jobs)) == [
+        (0,)
+    ]
+    assert service.rows("SELECT DISTINCT priority FROM background_jobs WHERE id = %s", theirs, tenant="east") == [(1,)]
+    assert foreign.get("/admin/changes/cancel?status=failed").status_code == 400
+    assert reader.post("/admin/changes/cancel", form(reader)).status_code == 403
+
+
+def test_a_change_of_many_jobs_is_not_made_by_a_filter_that_only_tenants_know(service: Service) -> None:
+    job = service.caller().job()
+    eva = operator(service)
+    assert eva.get("/admin/changes/cancel?user=nobody").status_code == 400
+    assert eva.post("/admin/changes/cancel", form(eva, request="x")).status_code == 400
+    assert service.rows("SELECT status FROM background_jobs WHERE id = %s", job) == [("pending",)]
+
+
+def test_what_cannot_be_searched_in_time_says_what_to_narrow(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    eva = operator(service)
+    monkeypatch.setattr(sys.modules["turno.web.admin.job_search"], "SEARCH_SECONDS", 0.0)
+    assert "3 tenants were not asked in time." in eva.get("/admin/jobs?user=ana").text
 
 
 TRACE = """Traceback (most recent call last):
@@ -282,7 +392,12 @@ def test_a_job_s_page_tells_its_whole_life(service: Service) -> None:
         " WHERE id = %s",
         job,
     )
+    service.rows(
+        "INSERT INTO background_job_logs VALUES (%s, 1, 3, now(), 'WARNING', 'shop', 'token=hunter2 <b>')", job
+    )
     page = operator(service).get(f"/admin/jobs/north/{job}").text
+    assert f"token={LEFT_OUT} &lt;b&gt;" in page
+    assert "2 earlier lines were left out." in page
     for told in ("Boom: it broke", "app-1:7", "order-7", "B-1", "corr-1", "/srv/shop/handlers.py", "curl -H"):
         assert told in page, told
     assert "turno/runner/attempt.py" not in page

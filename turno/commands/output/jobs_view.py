@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import label
 from turno.jobs.lacking import lacking
+from turno.traces import trace_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("continues", job["parent_id"]),
         ("continued by", job["successor_id"]),
         ("correlation", job["correlation_id"]),
+        ("trace", trace_id(job["trace_context"])),
         ("error", error(job["error"])),
         ("result", None if job["result"] is None else json.dumps(job["result"])),
     ]

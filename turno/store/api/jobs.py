@@ -22,7 +22,7 @@ class JobFilter:
     statuses: Sequence[str] = ()
     types: Sequence[str] = ()
     needs_review: bool = False  # only those that wait for a person
-    correlation_id: str | None = None
+    correlation_id: str | None = None  # or a trace's id
     text: str | None = None  # in the payload, as it is stored, in upper or lower case
     made_from: UUID | None = None  # the bounds of ids that say when a job was made
     made_before: UUID | None = None
@@ -37,7 +37,8 @@ JOB: LiteralString = """
 SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_id, j.attempt, j.errors,
        j.crashes, j.max_attempts, CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks,
        CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
-       j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id, j.revision,
+       j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id,
+       j.trace_context, j.revision,
        p.done, p.failed, p.total, p.message, coalesce(p.revision, 0) AS progress_revision, clock_timestamp() AS now,
        (SELECT extract(epoch FROM sum(coalesce(a.finished_at, clock_timestamp()) - a.started_at))::float8
         FROM background_job_attempts a WHERE a.job_id = j.id) AS run_seconds,
@@ -90,7 +91,8 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
           AND (%(made_from)s::uuid IS NULL OR j.id >= %(made_from)s)
           AND (%(made_before)s::uuid IS NULL OR j.id < %(made_before)s)
-          AND (%(correlation)s::text IS NULL OR j.correlation_id = %(correlation)s)
+          AND (%(correlation)s::text IS NULL OR j.correlation_id = %(correlation)s
+               OR substr(j.trace_context, 4, 32) = %(correlation)s)
           AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(j.payload::text)) > 0)
         ORDER BY j.id DESC LIMIT %(limit)s
         """,

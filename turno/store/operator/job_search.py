@@ -222,11 +222,12 @@ def first_id(moment: datetime) -> UUID:
 
 
 def made_at(job_id: UUID) -> datetime:
-    """Return when a job was made, by its id."""
-    return _EPOCH + timedelta(milliseconds=job_id.int >> 80)
+    """Return when a job was made, by its id; whatever id somebody has given it, a time that Python has."""
+    return _EPOCH + timedelta(milliseconds=min(job_id.int >> 80, _LAST_MILLISECOND))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MILLISECOND = 253_370_764_800_000  # 9999
 
 
 def _before_open(before: Cursor) -> UUID:

@@ -64,7 +64,7 @@ class FoundQuery(Found):
     """A page of jobs. The first three are looked for in one tenant after another, and have no further pages."""
 
     user: Annotated[Text, described("Only this user's.")] = NOT_GIVEN
-    correlation_id: Annotated[Text, described("Only those of the request with this id.")] = NOT_GIVEN
+    correlation_id: Annotated[Text, described("Only those of the request, or of the trace, with this id.")] = NOT_GIVEN
     payload: Annotated[Text, described("For admins: only those whose payload contains this.")] = NOT_GIVEN
     cursor: Annotated[Text, described("The `next_cursor` of the page before.")] = NOT_GIVEN
     limit: PageSize = 50

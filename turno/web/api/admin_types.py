@@ -86,21 +86,22 @@ CHANGE = Operation(
 def types(call: OperatorCall) -> Response:
     """List job types."""
     del call
-    return answer(TypeList(_types()))
+    return answer(TypeList(all_types()))
 
 
 @admin_types.across(CHANGE)
 def change_type(call: OperatorCall, name: str) -> Response:
     """Change a job type's settings."""
-    if not any(one.type == name for one in _types()):
+    if not any(one.type == name for one in all_types()):
         raise Problem(Kind.NOT_FOUND, "There is no job type of this name here.")
     changes = read_changes(request, TypeChanges)
     with lend_operator()() as operator:
         set_type(operator, name, changes, by=call.principal.user)
-    return answer(next(one for one in _types() if one.type == name))
+    return answer(next(one for one in all_types() if one.type == name))
 
 
-def _types() -> list[TypeBody]:
+def all_types() -> list[TypeBody]:
+    """Return every job type that this service knows, or that operators have set something of, by name."""
     with lend_operator()() as operator:
         stored = {row["type"]: row for row in list_types(operator)}
     known = {handler.type for handler in services().registry.handlers}

@@ -12,6 +12,7 @@ from pydantic import Field
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, label
 from turno.jobs.lacking import lacking
+from turno.traces import trace_id
 from turno.web.http.json_answers import from_row
 
 RETRY_WHILE_OPEN = "2"
@@ -79,6 +80,7 @@ class JobBody:
     successor_id: UUID | None
     schedule_id: UUID | None
     correlation_id: str | None
+    trace_id: str | None
     revision: int
     links: dict[str, str]
 
@@ -100,13 +102,14 @@ def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
         row,
         job_id=row["id"],
         status=Status(row["status"]),
-        label=_label(row),
+        label=label_of(row),
         waiting_for=_waiting_for(row),
         priority=Priority(row["priority"]).word,
         user=row["user_id"],
         progress=_progress(row),
         error=error_body(row["error"], operator=operator),
         attempts=row["attempt"],
+        trace_id=trace_id(row["trace_context"]),
         execution_time_seconds=None if row["run_seconds"] is None else round(row["run_seconds"], 3),
         revision=row["revision"] + row["progress_revision"],
         links=job_links(row["id"], root),
@@ -140,7 +143,8 @@ def for_users(error: Mapping[str, Any]) -> bool:
     return error.get("for_users") is True or (error.get("class") == CRASH and "traceback" not in error)
 
 
-def _label(row: dict[str, Any]) -> Label:
+def label_of(row: Mapping[str, Any]) -> Label:
+    """Return a stored job's word for people."""
     return label(
         Status(row["status"]),
         now=row["now"],

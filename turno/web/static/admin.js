@@ -55,6 +55,7 @@ function place(drawn) {
     if (now && now !== before) document.getElementById("said").textContent = now;
   }
   times();
+  copies();
   document.dispatchEvent(new Event("drawn"));
 }
 
@@ -105,7 +106,9 @@ document.addEventListener("click", async (event) => {
   await navigator.clipboard?.writeText(document.getElementById(button.dataset.copies).textContent);
   document.getElementById("said").textContent = button.textContent = button.dataset.done;
 });
-for (const button of document.querySelectorAll("[data-copies]")) button.hidden = !navigator.clipboard;
+function copies() {
+  for (const button of document.querySelectorAll("[data-copies]")) button.hidden = !navigator.clipboard;
+}
 
 // A form that was just sent is on its way; it may be sent again where the browser stays on this page after all.
 const SENT_MS = 3000;
@@ -118,4 +121,5 @@ document.addEventListener("submit", (event) => {
 });
 
 times();
+copies();
 next = setTimeout(refresh, EVERY_MS);
