@@ -25,7 +25,8 @@ MOST_AT_ONCE = 1000  # lines of one tenant that one statement writes
 class JobLogs:
     """Takes the lines from the memory that the children share with this process, and writes what is due.
 
-    A tenant whose lines are refused loses them, and no other tenant's are delayed.
+    Lines whose job is locked are tried again; a tenant whose lines are refused loses them, and no other tenant's are
+    delayed.
     """
 
     def __init__(self, engine: EngineLink, *, keep: int) -> None:
@@ -70,7 +71,7 @@ class JobLogs:
         self._rested_at = done + min(max(SHORTEST_REST, REST_FACTOR * (done - began)), LONGEST_REST)
 
     def _written(self, schema: str) -> bool:
-        """Write a tenant's lines; false if the database is away, and they go on waiting."""
+        """Write a tenant's lines, or have them wait; false if the database is away."""
         lines = self._waiting.pop(schema)
         self._lines -= len(lines)
         while lines:
@@ -78,9 +79,10 @@ class JobLogs:
             try:
                 self._engine.run(job_logs.put, schema, now, keep=self._keep)
             except psycopg.Error as error:
-                if unreachable(error):
+                # A job may be locked for as long as its handler's transaction: its lines are tried again.
+                if (away := unreachable(error)) or isinstance(error, psycopg.errors.LockNotAvailable):
                     self._waiting[schema] = now + lines
                     self._lines += len(now) + len(lines)
-                    return False
+                    return not away
                 log.warning("log lines not kept: %s", in_short(error), extra={"job_id": str(now[0].job_id)})
         return True
