@@ -203,6 +203,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.store.operator",
         "turno.store.outage",
         "turno.streaming",
+        "turno.traces",
         "turno.web",
         "turno.tenancy.identity",
         "flask",

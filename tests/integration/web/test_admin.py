@@ -14,6 +14,7 @@ from tests.installation import TABLES
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.visitor import Visitor
 from turno.jobs.redaction import LEFT_OUT
+from turno.store.operator.job_search import _FROM
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
@@ -363,6 +364,10 @@ def test_what_cannot_be_searched_in_time_says_what_to_narrow(service: Service, m
     eva = operator(service)
     monkeypatch.setattr(sys.modules["turno.web.admin.job_search"], "SEARCH_SECONDS", 0.0)
     assert "3 tenants were not asked in time." in eva.get("/admin/jobs?user=ana").text
+    monkeypatch.setattr(sys.modules["turno.store.operator.job_search"], "QUICKLY_MS", 1)
+    slow = "(SELECT *, pg_sleep(0.1) FROM turno.open_jobs)"
+    monkeypatch.setitem(_FROM, "open", _FROM["open"].replace("FROM open_jobs", f"FROM {slow} AS open_jobs"))
+    assert "That takes too long." in eva.get("/admin/jobs?status=pending").text
 
 
 TRACE = """Traceback (most recent call last):

@@ -21,6 +21,7 @@ Source = Literal["failed", "open", "ended"]
 GroupBy = Literal["error", "type", "tenant", "company"]
 
 PAGE = 1000  # jobs that a command reads at a time
+QUICKLY_MS = 200  # that a page waits for the failed, the open or the ended jobs
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 OPEN = {"pending": ("scheduled", "ready"), "running": ("running",)}
 
@@ -131,6 +132,20 @@ _IN_ORDER: LiteralString = """
       AND (%(through)s::uuid IS NULL OR job_id <= %(through)s)
     ORDER BY job_id LIMIT %(limit)s
 """
+
+
+class SearchTooLong(Exception):
+    """The search took longer than it may: a filter has to be narrowed."""
+
+
+def find_quickly(operator: Operator, wanted: JobsWanted, *, before: Cursor | None, limit: int) -> list[Row]:
+    """Return what `find_jobs` does; raises SearchTooLong instead of looking for longer than QUICKLY_MS a place."""
+    try:
+        with operator.transaction():
+            operator.execute("SELECT set_config('statement_timeout', %s, true)", (str(QUICKLY_MS),))
+            return find_jobs(operator, wanted, before=before, limit=limit)
+    except psycopg.errors.QueryCanceled as error:
+        raise SearchTooLong from error
 
 
 def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None = None, limit: int = 50) -> list[Row]:
