@@ -147,6 +147,11 @@ class Settings:
     )
     web_workers: int = variable(1, "web processes", within=(1, 64))
     web_threads: int = variable(16, "threads per web process", within=(1, 4096))
+    max_wait_seconds: int = variable(
+        30,
+        "seconds that a request waits at most for its job's end, as its parameter wait asks; 0 for not at all",
+        within=(0, 300),
+    )
     web_streams: int = variable(2000, "live streams per web process", within=(1, 100_000))
     web_streams_per_tenant: int = variable(
         0, "live streams of one tenant per web process; 0 for half of WEB_STREAMS", within=(0, 100_000)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from tests.integration.streaming.test_streams import ask, headers_of, web_of
+from tests.api import in_an_hour
+from tests.integration.streaming.test_awaiting import unanswered
+from tests.integration.streaming.test_streams import ask, end, headers_of, opens, web_of
 from turno.servers.wait import wait_until
 
 if TYPE_CHECKING:
@@ -68,3 +70,19 @@ def test_a_burst_of_one_tenant_waits_for_its_places_and_is_answered(world: Examp
     with web_of(world, WEB_THREADS="4") as web, ThreadPoolExecutor(20) as clients:
         stream = clients.map(lambda _: ask(web, "GET", "/api/jobs", headers_of(world))[0], range(60))
         assert set(stream) == {200}
+
+
+def test_a_hundred_waiting_requests_of_one_tenant_hold_up_nobody(world: ExampleInstallation) -> None:
+    job_id = world.enqueue({"order_ids": [1]})
+    path, mine = f"/api/jobs/{job_id}?wait=60", headers_of(world)
+    body = json.dumps({"payload": {"order_ids": world.order_ids()[:1]}, "run_at": in_an_hour()})
+    with web_of(world, WEB_THREADS="2", WEB_STREAMS_PER_USER="100", WEB_STREAMS_PER_TENANT="100") as web:
+        held = [unanswered(web, path, mine) for _ in range(100)]
+        assert wait_until(lambda: not opens(web, "/api/stream", mine), within=30)  # all of them wait
+        for tenant in ("suc0001", "suc0002"):
+            status, told = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(world, "ben", tenant), body)
+            assert (status, told["status"]) == (202, "accepted")
+        end(world, job_id)
+        for one in held:
+            assert one.recv(12) == b"HTTP/1.1 200"
+            one.close()

@@ -14,6 +14,7 @@ OF_STREAMS = "tests/integration/streaming/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
 OF_SUBSCRIBER = "tests/unit/streaming/test_subscriber.py"
 OF_LOOP = "tests/unit/streaming/test_stream_loop.py"
+OF_AWAITING = "tests/integration/streaming/test_awaiting.py"
 OF_WORKER = "tests/unit/http_server/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
@@ -305,7 +306,7 @@ MUTANTS = (
     Mutant(
         "a stream that never began keeps its place",
         ALL_SERVED,
-        "turno/web/api/streams.py",
+        "turno/web/api/stream_response.py",
         "        opened.give_up()\n",
         "        pass\n",
         ("tests/integration/web/test_api_service.py::test_a_stream_that_never_began_leaves_its_place",),
@@ -349,5 +350,29 @@ MUTANTS = (
         'is not None or row["run_at"] is None]',
         "is not None]",
         (f"{OF_HUB}::test_a_job_that_waits_for_a_person_tells_its_user_at_once",),
+    ),
+    Mutant(
+        "an answer that was waited for leaves out a long result",
+        "decision 73: the answer is the job's own body",
+        HUB,
+        "audience.awaited.intersection(news)",
+        "()",
+        (f"{OF_AWAITING}::test_all_of_a_result_is_told_to_who_waited",),
+    ),
+    Mutant(
+        "an answer that was waited for is an older row's",
+        NOTHING_MISSED,
+        "turno/streaming/awaiting.py",
+        ' or row["revision"] >= self.row["revision"]',
+        " or True",
+        (f"{OF_LOOP}::test_an_older_row_does_not_replace_a_later_one",),
+    ),
+    Mutant(
+        "who waits for an answer is sent what keeps streams alive",
+        "decision 73: one answer and nothing else",
+        LOOP,
+        " and stream.subscriber.streams and",
+        " and",
+        (f"{OF_LOOP}::test_who_waits_for_an_end_is_sent_one_answer_and_nothing_else",),
     ),
 )

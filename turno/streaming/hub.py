@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -17,6 +18,7 @@ import psycopg
 from turno.errors import TurnoError
 from turno.jobs.changes import Changes, Jobs
 from turno.store import changes
+from turno.store.api import jobs as stored
 from turno.store.api import watched_jobs
 from turno.streaming.listener import Listener
 from turno.streaming.self_pipe import SelfPipe
@@ -192,6 +194,9 @@ class Hub:
             # A job that waits for a person has no run_at; like an end, that is a notification to its user.
             news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
             told = watched_jobs.notifications_of(reader, news) if news and audience.users else []
+            # One by one: of each its whole result is read.
+            whole = [stored.find(reader, job_id, None) for job_id in audience.awaited.intersection(news)]
+        audience.inform(chain(rows, filter(None, whole)))
         for row in rows:
             audience.show_job(row, self._render)
         for row in told:

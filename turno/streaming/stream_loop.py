@@ -114,6 +114,8 @@ class StreamLoop:
         self.stop()
         if self._thread is not None:
             self._thread.join(FINISH_SECONDS)
+            if not self._thread.is_alive():
+                self._close_all()  # what was handed over since then
 
     def _run(self) -> None:
         while not self._stopping:
@@ -176,7 +178,7 @@ class StreamLoop:
         frames, reason = stream.subscriber.take()
         stream.rest += b"".join(map(bytes, frames))
         if reason is not None:
-            stream.rest += bytes(self._close_event(reason))
+            stream.rest += bytes(self._close_event(reason)) if stream.subscriber.streams else b""
             stream.closing = True
         self._send(stream)
 
@@ -218,7 +220,7 @@ class StreamLoop:
             if stream.rest and now >= stream.sent_at + self._slow:
                 log.info("stream dropped: its reader takes nothing")
                 self._drop(stream)
-            elif not stream.rest and now >= stream.sent_at + self._keep_alive:
+            elif not stream.rest and stream.subscriber.streams and now >= stream.sent_at + self._keep_alive:
                 stream.rest = KEEP_ALIVE
                 with self._isolated(stream):
                     self._send(stream)

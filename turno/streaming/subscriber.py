@@ -1,6 +1,6 @@
 """One stream of one user: what it may see, and what waits to be sent to it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
@@ -65,6 +65,7 @@ class Subscriber:
     """
 
     __slots__ = ("_close_reason", "_lock", "_seen", "_waiting", "view", "wake")
+    streams = True  # whether events are sent: with comments that keep it alive, and a closing event
 
     def __init__(self, view: View, wake: Callable[["Subscriber"], None] = lambda _subscriber: None) -> None:
         self.view = view
@@ -95,7 +96,7 @@ class Subscriber:
             self._close_reason = self._close_reason or reason
         self.wake(self)
 
-    def take(self) -> tuple[list[SupportsBytes], CloseReason | None]:
+    def take(self) -> tuple[Sequence[SupportsBytes], CloseReason | None]:
         """Return what waits, oldest first, and the reason if the stream is over after it."""
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}

@@ -1,9 +1,11 @@
 """One tenant's subscribers, and which states they were sent."""
 
+from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Protocol
 from uuid import UUID
 
+from turno.streaming.awaiting import Awaiting
 from turno.streaming.subscriber import CloseReason, State, Subscriber
 from turno.tenancy.identity.tenant import Tenant
 
@@ -50,6 +52,11 @@ class TenantSubscribers:
         return {subscriber.view.job_id for subscriber in self.subscribers if subscriber.view.job_id is not None}
 
     @property
+    def awaited(self) -> set[UUID]:
+        """The jobs whose ends are waited for: of each its whole row is told."""
+        return {one.view.job_id for one in self.subscribers if isinstance(one, Awaiting) and one.view.job_id}
+
+    @property
     def followed(self) -> set[UUID]:
         """The jobs to compare with the database: those watched one by one, and those last shown as open."""
         return self.watched | self._standing.keys()
@@ -89,6 +96,13 @@ class TenantSubscribers:
             if ended and view.job_id is not None:
                 subscriber.end(CloseReason.JOB_ENDED)
         self._note(row, ended=ended)
+
+    def inform(self, rows: Iterable[Row]) -> None:
+        """Hand jobs to those who wait for their ends."""
+        known = {row["id"]: row for row in rows}
+        for subscriber in self.subscribers:
+            if isinstance(subscriber, Awaiting) and subscriber.view.job_id in known:
+                subscriber.see(known[subscriber.view.job_id])
 
     def show_notification(self, row: Row, render: Render) -> None:
         """Hand a notification to its user."""

@@ -23,10 +23,10 @@ View = Callable[..., Response]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one status means; `body` is the dataclass that is sent, `headers` says what each header tells."""
+    """What one status means; `body` is a dataclass, or a union of some; `headers` says what each header tells."""
 
     about: str
-    body: type[Any] | None = None
+    body: Any = None
     media_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
 

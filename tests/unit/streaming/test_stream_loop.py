@@ -12,7 +12,8 @@ import pytest
 
 from tests.subscribers import state, subscriber
 from turno.servers.wait import wait_until
-from turno.streaming.stream_loop import HandedOver, StreamLoop
+from turno.streaming.awaiting import Awaiting
+from turno.streaming.stream_loop import KEEP_ALIVE, HandedOver, StreamLoop
 from turno.streaming.subscriber import CloseReason, State, Subscriber
 
 Open = Callable[[Subscriber], socket.socket]
@@ -192,3 +193,21 @@ def test_all_streams_end_within_a_second_also_those_that_do_not_read(
     for end in ends:
         assert read_all(end).endswith(b"bye shutting-down\n")
     assert wait_until(lambda: len(left) == 21, within=20)
+
+
+def test_who_waits_for_an_end_is_sent_one_answer_and_nothing_else(opened: Open, left: list[Subscriber]) -> None:
+    waiting, watching = Awaiting(subscriber(job_id=uuid4()).view), subscriber()
+    waiting.answer = lambda: b"the answer"
+    end, beside = opened(waiting), opened(watching)
+    read_until(beside, KEEP_ALIVE)
+    waiting.offer(state(b"first\n"))
+    waiting.end(CloseReason.JOB_ENDED)
+    assert read_all(end) == b"head\nthe answer"
+    assert wait_until(lambda: left == [waiting], within=5)
+
+
+def test_an_older_row_does_not_replace_a_later_one() -> None:
+    waiting = Awaiting(subscriber(job_id=uuid4()).view)
+    for row in ({"revision": 2}, {"revision": 1}):
+        waiting.see(row)
+    assert waiting.row == {"revision": 2}

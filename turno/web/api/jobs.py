@@ -10,14 +10,17 @@ from flask import Response, request
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.web.addresses import at
+from turno.web.api.awaited_end import WaitQuery, await_end
 from turno.web.api.job_body import RETRY_WHILE_OPEN, JobBody, job_body
 from turno.web.api.job_id import read_id
+from turno.web.api.stream_response import give_up_unbegun
 from turno.web.http.json_answers import answer, page_of
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, Flag, JobPageQuery, Text, described
 from turno.web.routes import Answer, Call, Operation, Routes
 
 jobs = Routes("jobs", __name__, tag="jobs")
+jobs.teardown_request(give_up_unbegun)
 
 EVERY_USER = "*"
 
@@ -54,7 +57,9 @@ SHOW = Operation(
     method="GET",
     rule="/api/jobs/<job_id>",
     summary="Show one job",
-    about="Ask again after `Retry-After` seconds while the job is open; send `If-None-Match` to hear only of changes.",
+    about="Ask again after `Retry-After` seconds while the job is open; send `If-None-Match` to hear only of changes, "
+    "or `wait` to be answered when it has ended.",
+    query=WaitQuery,
     request_headers=("If-None-Match",),
     answers={
         200: Answer(
@@ -100,8 +105,10 @@ def show(call: Call, job_id: str) -> Response:
     response.vary.update(("Authorization", "Cookie", "X-Schema"))
     # An operator is told more of the same state; a browser may be one after it was a user.
     response.set_etag(f"{body.etag}.{call.scope.principal.role}" if operator else body.etag, weak=True)
-    response.make_conditional(request)
-    return response
+    if body.status.ended or not call.query.wait:
+        response.make_conditional(request)
+        return response
+    return await_end(call, body.job_id, response)
 
 
 def find_job(call: Call, job_id: str) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flask import Response
+from flask import Response, g, request
 from werkzeug.http import http_date
 
 from turno.streaming.stream_loop import STREAMS, HandedOver
 from turno.streaming.subscriber import Subscriber
+from turno.web.services import services
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -39,12 +40,30 @@ class StreamResponse(Response):
         if STREAMS not in environ:
             self._begun = True
             return super().__call__(environ, start_response)
-        head = self._head(environ) + self._first
+        head = head_of(self, environ) + self._first
         self._begun = True
         raise HandedOver(head, self._subscriber)
 
-    def _head(self, environ: dict[str, Any]) -> bytes:
-        # Without a length and without chunks: the end of the connection is the end of the stream.
-        own = (("Date", http_date()), ("Connection", "close"))
-        lines = [f"{name}: {value}\r\n" for name, value in (*own, *self.get_wsgi_headers(environ).items())]
-        return f"HTTP/1.1 {self.status}\r\n{''.join(lines)}\r\n".encode("latin-1")
+
+def head_of(response: Response, environ: dict[str, Any]) -> bytes:
+    """Return what stands before the body of an answer that the loop sends: the connection ends with it."""
+    own = (("Date", http_date()), ("Connection", "close"))
+    lines = [f"{name}: {value}\r\n" for name, value in (*own, *response.get_wsgi_headers(environ).items())]
+    return f"HTTP/1.1 {response.status}\r\n{''.join(lines)}\r\n".encode("latin-1")
+
+
+def most_on_threads() -> int | None:
+    """Return how many streams this server may have at once; None where a loop serves them, and no thread waits.
+
+    Elsewhere each holds a thread: half of them are left to those who ask for something else.
+    """
+    if STREAMS in request.environ:
+        return None
+    return services().settings.web_threads // 2 if request.environ["wsgi.multithread"] else 0
+
+
+def give_up_unbegun(_error: BaseException | None) -> None:
+    """Give the place of the present request's stream back if its answer never began; runs at a request's end."""
+    opened = g.pop("turno_stream", None)
+    if opened is not None:
+        opened.give_up()

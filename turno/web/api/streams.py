@@ -14,7 +14,7 @@ from flask_sse import Message, ServerSentEventsBlueprint
 from turno.store.api import jobs as stored
 from turno.store.api import notifications, watched_jobs
 from turno.streaming.hub import ServerFull, StreamLimit
-from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS, STREAMS
+from turno.streaming.stream_loop import KEEP_ALIVE, KEEP_ALIVE_SECONDS
 from turno.streaming.subscriber import CloseReason, Subscriber, View
 from turno.tenancy.identity.tenant import SLUG
 from turno.web.addresses import at
@@ -22,7 +22,7 @@ from turno.web.api.job_id import read_id
 from turno.web.api.jobs import EVERY_USER
 from turno.web.api.stream_access import stream_scope
 from turno.web.api.stream_events import RETRY, StreamEvents, Words, close_event, ready
-from turno.web.api.stream_response import StreamResponse
+from turno.web.api.stream_response import StreamResponse, give_up_unbegun, most_on_threads
 from turno.web.auth.tenant_scope import require_operator
 from turno.web.http.problems import Kind, Problem, no_such_job
 from turno.web.http.query import NOT_GIVEN, Text, described
@@ -165,16 +165,12 @@ def _open(call: Call, job_id: UUID | None) -> Response:
     return opened
 
 
-@streams.teardown_request
-def _ended(_error: BaseException | None) -> None:
-    opened: StreamResponse | None = g.pop("turno_stream", None)
-    if opened is not None:
-        opened.give_up()
+streams.teardown_request(give_up_unbegun)
 
 
 def _join(subscriber: Subscriber) -> None:
     try:
-        services().hub.join(subscriber, most=_most_on_threads())
+        services().hub.join(subscriber, most=most_on_threads())
     except ServerFull as error:
         raise Problem(
             Kind.UNAVAILABLE,
@@ -187,16 +183,6 @@ def _join(subscriber: Subscriber) -> None:
             f"{error}; one stream shows all jobs of its user, and a job's address tells how it stands.",
             headers={"Retry-After": FULL_RETRY_SECONDS},
         ) from error
-
-
-def _most_on_threads() -> int | None:
-    """Return how many streams this server may have at once; None where a loop serves them, and no thread waits.
-
-    Elsewhere each holds a thread: half of them are left to those who ask for something else.
-    """
-    if STREAMS in request.environ:
-        return None
-    return services().settings.web_threads // 2 if request.environ["wsgi.multithread"] else 0
 
 
 def _show_present(call: Call, subscriber: Subscriber) -> None:

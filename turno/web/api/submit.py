@@ -11,7 +11,9 @@ from turno.dispatch.dispatcher import Submission, Verdict
 from turno.errors import InvalidPayload
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.addresses import at
-from turno.web.api.job_body import job_links
+from turno.web.api.awaited_end import WaitQuery, await_end
+from turno.web.api.job_body import JobBody, job_links
+from turno.web.api.stream_response import give_up_unbegun
 from turno.web.api.submit_body import read_submission
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
@@ -21,6 +23,7 @@ from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)
 job_submission = Routes("job_submission", __name__, tag="jobs")
+job_submission.teardown_request(give_up_unbegun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +52,19 @@ SUBMIT = Operation(
     rule="/api/jobs/<job_type>",
     summary="Submit a job",
     about="The job is committed before the answer. Send an `Idempotency-Key` and repeat the request freely: "
-    "it stands for one job.",
+    "it stands for one job. With `wait` the answer comes when the job has ended, if it does in that time.",
+    query=WaitQuery,
     request_headers=("Idempotency-Key", "traceparent"),
     answers={
         202: Answer(
             about="Accepted, now or by the first request with this key.", body=Accepted, headers=LOCATION | REPLAYED
         ),
-        200: Answer(about="Done within the request, because background jobs are switched off.", body=Done),
+        200: Answer(
+            about="Ended within the time that `wait` gave it; or done within the request, because background jobs are "
+            "switched off: then only `status` and `result` are told.",
+            body=JobBody | Done,
+            headers=LOCATION | REPLAYED,
+        ),
     },
     problems=(
         Kind.INVALID_REQUEST,
@@ -88,7 +97,8 @@ def submit(call: Call, job_type: str) -> Response:
                 "This Idempotency-Key was used with another body; use a new key for a new request.",
             )
     log.info("job %s", verdict.word, extra=_named(call, wanted, verdict))
-    return accepted(verdict)
+    assert verdict.job_id is not None  # noqa: S101 - accepted and replayed name a job
+    return await_end(call, verdict.job_id, accepted(verdict))
 
 
 def accepted(verdict: Verdict) -> Response:

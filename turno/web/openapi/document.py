@@ -131,7 +131,7 @@ def _schemas(operations: Sequence[Operation], handlers: Sequence[type[JobHandler
     """Return how each body and payload is referred to, and all their schemas under names that do not clash."""
     bodies = {answer.body for operation in operations for answer in operation.answers.values() if answer.body}
     inputs: list[Any] = [
-        (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: b.__name__)
+        (body, "serialization", TypeAdapter(body)) for body in sorted(bodies, key=lambda b: getattr(b, "__name__", ""))
     ]
     inputs += [(handler.type, "validation", payload_adapter(handler)) for handler in handlers]
     taken = {operation.body for operation in operations if operation.body}

@@ -1,0 +1,166 @@
+"""?wait=: a request is answered by its job's end, or by its time's; and while it waits it costs nobody anything."""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+
+from tests.api import in_an_hour
+from tests.integration.streaming.test_streams import ask, end, headers_of, opens, web_of
+from turno.servers.wait import wait_until
+from turno.streaming.awaiting import Awaiting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.demo.web import DemoWeb
+    from tests.api import Service
+    from tests.installation import ExampleInstallation
+
+POST = "/api/jobs/batch_invoicing"
+
+
+@pytest.fixture(scope="module")
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_world, WEB_STREAMS_PER_USER="2", WEB_THREADS="2") as running:
+        yield running
+
+
+@pytest.fixture
+def clients() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as made:
+        yield made
+
+
+def body() -> str:
+    """A job that no worker takes up while a test looks on."""
+    return json.dumps({"payload": {"order_ids": [1]}, "run_at": in_an_hour()})
+
+
+def only_job(world: ExampleInstallation) -> UUID:
+    found: list[dict[str, Any]] = []
+
+    def is_here() -> bool:
+        found[:] = world.rows("SELECT id FROM background_jobs")
+        return bool(found)
+
+    assert wait_until(is_here, within=10)
+    return UUID(str(found[0]["id"]))
+
+
+def unanswered(web: DemoWeb, path: str, headers: dict[str, str]) -> socket.socket:
+    """A request whose client does not read."""
+    client = socket.create_connection(("127.0.0.1", web.port), timeout=20)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
+    return client
+
+
+def test_a_job_that_ends_in_time_is_the_answer(
+    world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
+) -> None:
+    answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(world), body())
+    job_id = only_job(world)
+    end(world, job_id)
+    status, told = answer.result(20)
+    assert (status, told["status"], told["job_id"], told["result"]) == (200, "completed", str(job_id), {})
+    assert told == ask(web, "GET", f"/api/jobs/{job_id}?wait=30", headers_of(world))[1]
+
+
+def test_a_cancelled_job_has_ended_too(world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor) -> None:
+    answer = clients.submit(ask, web, "POST", f"{POST}?wait=30", headers_of(world), body())
+    ask(web, "POST", f"/api/jobs/{only_job(world)}/cancel", headers_of(world))
+    status, told = answer.result(20)
+    assert (status, told["status"]) == (200, "cancelled")
+
+
+def test_when_the_time_is_over_a_submission_was_accepted_and_a_job_stands_as_it_does(
+    world: ExampleInstallation, web: DemoWeb, clients: ThreadPoolExecutor
+) -> None:
+    asked = headers_of(world) | {"Idempotency-Key": "once"}
+    sent = body()
+    began = monotonic()
+    status, told = ask(web, "POST", f"{POST}?wait=1", asked, sent)
+    assert (status, told["status"]) == (202, "accepted")
+    assert monotonic() - began >= 0.9
+    job_id = told["job_id"]
+    status, told = ask(web, "GET", f"/api/jobs/{job_id}?wait=1", headers_of(world))
+    assert (status, told["status"]) == (200, "pending")
+    # The same key is the same job, and its end the answer.
+    again = clients.submit(ask, web, "POST", f"{POST}?wait=30", asked, sent)
+    end(world, UUID(job_id))
+    status, told = again.result(20)
+    assert (status, told["job_id"], told["status"]) == (200, job_id, "completed")
+    assert len(world.rows("SELECT FROM background_jobs")) == 1
+
+
+def test_who_hangs_up_gives_the_place_back_and_without_a_place_nobody_waits(
+    world: ExampleInstallation, web: DemoWeb
+) -> None:
+    headers = headers_of(world, "eva")
+    job_id = world.enqueue({"order_ids": [1]}, user_id="eva")
+    path = f"/api/jobs/{job_id}?wait=60"
+    held = [unanswered(web, path, headers) for _ in range(2)]
+    assert wait_until(lambda: not opens(web, "/api/stream", headers), within=10)
+    began = monotonic()
+    status, told = ask(web, "GET", path, headers)
+    assert (status, told["status"]) == (200, "pending")
+    assert monotonic() - began < 20
+    for one in held:
+        one.close()
+    assert wait_until(lambda: opens(web, "/api/stream", headers), within=10)
+
+
+def test_a_server_that_stops_answers_at_once(world: ExampleInstallation, clients: ThreadPoolExecutor) -> None:
+    with web_of(world, WEB_STREAMS_PER_USER="1") as web:
+        answer = clients.submit(ask, web, "POST", f"{POST}?wait=60", headers_of(world), body())
+        job_id = only_job(world)
+        web.stop()
+        status, told = answer.result(10)
+        assert (status, told["job_id"]) == (202, str(job_id))
+
+
+def somebody_waits(service: Service) -> bool:
+    """Say whether a request has seen that its job is open."""
+    audiences = service.app.extensions["turno"].hub._present()
+    return any(isinstance(one, Awaiting) and one.row for audience in audiences for one in audience.subscribers)
+
+
+def test_all_of_a_result_is_told_to_who_waited(service: Service, clients: ThreadPoolExecutor) -> None:
+    ana = service.caller()
+    job_id = ana.job()
+    answer = clients.submit(ana.get, f"/api/jobs/{job_id}?wait=30")
+    assert wait_until(lambda: somebody_waits(service), within=10)
+    result = {"lines": ["x" * 100] * 200}
+    service.rows("UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", job_id)
+    service.rows("SELECT job_end(%s, 'completed', NULL, %s, NULL)", job_id, json.dumps(result))
+    assert answer.result(20).get_json()["result"] == result
+
+
+def test_a_server_of_threads_keeps_one_waiting_and_one_of_one_thread_does_not(
+    service: Service, clients: ThreadPoolExecutor
+) -> None:
+    ana = service.caller()
+    job_id = ana.job()
+    answer = clients.submit(ana.get, f"/api/jobs/{job_id}?wait=30")
+    assert wait_until(lambda: somebody_waits(service), within=10)
+    service.end(job_id)
+    told = answer.result(20)
+    assert (told.status_code, told.get_json()["status"], told.headers.get("Retry-After")) == (200, "failed", None)
+    assert len(service.app.extensions["turno"].hub) == 0
+    alone = ana.app.test_client().get(f"/api/jobs/{ana.job()}?wait=60", headers=ana.headers)
+    assert (alone.status_code, alone.get_json()["status"]) == (200, "pending")
+
+
+@pytest.mark.parametrize("wait", ["-1", "1.5", "soon", "301", "", "1&wait=2", "+1"])
+def test_nonsense_is_refused_by_name_before_there_is_a_job(service: Service, wait: str) -> None:
+    before = service.everything()
+    refused = service.caller().post(f"/api/jobs/greetings?wait={wait}", json={"payload": {}})
+    assert (refused.status_code, refused.get_json()["errors"][0]["field"]) == (400, "wait")
+    assert service.everything() == before
