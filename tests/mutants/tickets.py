@@ -82,7 +82,8 @@ MUTANTS = (
         "a running ticket may be claimed by id",
         ONCE,
         "turno/migrations/control/functions/claim_job.sql",
-        "AND (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= clock_timestamp())",
+        "AND (t.state = 'ready'\n"
+        "               OR t.state = 'scheduled' AND t.run_at <= clock_timestamp() AND t.concurrency_key IS NULL)",
         "AND t.run_at <= clock_timestamp()",
         (f"{CLAIMING}::test_a_claimed_ticket_is_not_taken_again",),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from getpass import getuser
 from typing import Any
 
@@ -15,7 +15,7 @@ from turno.commands.tenant_session import session_of
 from turno.dispatch.dispatcher import Submission
 from turno.dispatch.times import untimely
 from turno.environment import read_settings
-from turno.errors import InvalidPayload, TurnoError
+from turno.errors import InvalidPayload, NotEnqueued, TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.named_handlers import named_handlers
 from turno.jobs.payload_check import check_payload
@@ -55,11 +55,26 @@ class Matching(click.ParamType[str]):
     type=Matching(IDEMPOTENCY_KEY, "1 to 255 letters, digits and signs"),
     help="With the same key the same job is made once, however often this is called.",
 )
+@click.option(
+    "--unique-for",
+    metavar="SECONDS|open|'for ever'",
+    help="For how long the same request is one job; without --key it is the same if its payload is.",
+)
+@click.option("--queue", help="Another of the queues that jobs of this type may wait in.")
 @click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]), default="normal")
 @click.option("--run-at", type=click.DateTime([MOMENT]), metavar="UTC", help="Not before this, as 2026-12-01T06:00:00.")
 @click.argument("job_type", metavar="TYPE")
 def submit(
-    *, tenant: str, payload: str, user: str, key: str | None, priority: str, run_at: datetime | None, job_type: str
+    *,
+    tenant: str,
+    payload: str,
+    user: str,
+    key: str | None,
+    unique_for: str | None,
+    queue: str | None,
+    priority: str,
+    run_at: datetime | None,
+    job_type: str,
 ) -> None:
     """Submit a job of TYPE and print its id. With --key a repeated call prints the first job's id."""
     handler = named_handlers(read_settings().handlers).handler(job_type)
@@ -77,13 +92,18 @@ def submit(
         priority=Priority[priority.upper()],
         run_at=run_at and run_at.replace(tzinfo=UTC),
         idempotency_key=key,
+        unique_for=timedelta(seconds=int(unique_for)) if unique_for and unique_for.isdecimal() else unique_for,
+        queue=queue,
     )
     with session_of(tenant) as session:
         late = untimely(wanted.run_at, None, datetime.now(UTC))
         # A key that was used answers its job however late it is asked again, as POST does.
         if late and not (key and session.read(lambda reader: stored.find_by_key(reader, user, handler.type, key))):
             raise NotSubmitted("; ".join(f"--{field.replace('_', '-')} {problem}" for field, problem in late))
-        verdict = session.dispatcher.submit(session.tenant, wanted)
+        try:
+            verdict = session.dispatcher.submit(session.tenant, wanted)
+        except NotEnqueued as problem:
+            raise NotSubmitted(str(problem)) from None
     match verdict.word:
         case "accepted" | "replayed":
             click.echo(verdict.job_id)

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 from turno import crash_points, tracing
 from turno.errors import RateLimited
+from turno.jobs.enqueue_options import UniqueFor, key_of, queue_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import JobRef, Priority
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
@@ -46,6 +47,8 @@ class Submission:
     run_at: datetime | None = None
     expires_at: datetime | None = None
     idempotency_key: str | None = None
+    unique_for: UniqueFor = None  # otherwise a key stands for its job as long as that is kept
+    queue: str | None = None  # one of the handler's; its own if none is chosen
     correlation_id: str | None = None
     traceparent: str | None = None  # of the request
 
@@ -85,6 +88,7 @@ class Dispatcher:
 
         Raises LimitExceeded if a value in it is too large to be stored.
         Raises RateLimited if the user or the tenant has submitted as much in a day as it may.
+        Raises NotEnqueued if its queue is none of the type's, or its concurrency key is too long.
         """
         about = {"turno.tenant": tenant.slug, "turno.type": wanted.handler.type}
         with tracing.dispatch(wanted.traceparent, about) as trace_context:
@@ -95,7 +99,7 @@ class Dispatcher:
         new = NewJob(
             type=wanted.handler.type,
             version=wanted.handler.version,
-            queue=wanted.handler.queue,
+            queue=queue_of(wanted.handler, wanted.queue),
             backend=queue.name,
             max_attempts=wanted.handler.retry.max_attempts,
             payload=wanted.payload,
@@ -104,6 +108,8 @@ class Dispatcher:
             run_at=wanted.run_at,
             expires_at=wanted.expires_at,
             idempotency_key=wanted.idempotency_key,
+            unique_for=wanted.unique_for,
+            concurrency_key=key_of(wanted.handler, wanted.payload),
             correlation_id=wanted.correlation_id,
             trace_context=trace_context,
             pending_limit=self._pending_limit,

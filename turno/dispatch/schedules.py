@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from turno.jobs.enqueue_options import key_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.schedules.rule import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
@@ -102,7 +103,7 @@ def save(
             (
                 wanted.name, wanted.handler.type, Jsonb(wanted.payload), int(wanted.priority), wanted.user_id,
                 wanted.cron, wanted.every, wanted.zone, wanted.seconds, wanted.missed, rule.next_after(now), only,
-                create, replace, MOST_SCHEDULES,
+                create, replace, MOST_SCHEDULES, key_of(wanted.handler, wanted.payload),
             ),
         )  # fmt: skip
     return str(row["verdict"])

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     Answer: TypeAlias = dict[str, Any] | Reschedule | Cancel
 
+MOST_PER_KEY = 1000  # jobs; each end of one counts the others
+LONGEST_PERIOD = 31 * 86_400  # seconds
+
 P = TypeVar("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -187,7 +190,9 @@ class JobContext(Protocol):
         run_at: datetime | None = None,
         priority: Priority | str = "normal",
         key: str | None = None,
-        unique_for: timedelta | float | None = None,
+        unique_for: timedelta | float | str | None = None,
+        concurrency_key: str | None = None,
+        queue: str | None = None,
         **fields: Any,
     ) -> Enqueued:
         """Enqueue a job of this one's user, which is there once this one's work commits; as `turno.enqueue` does."""
@@ -206,9 +211,11 @@ class JobHandler(ABC, Generic[P]):
     `timeout` is seconds an attempt may take, `longest_transaction` seconds one of its transactions may stay open,
     `memory_mb` what it may allocate beyond what the worker uses already. Payload types are frozen dataclasses. Short
     jobs of a tenant share a transaction, each under a savepoint; with `alone` each has its own: for what has an effect
-    outside that must not be repeated for another job's sake, see docs/writing-handlers.md. `reads_company` is for
-    reports over all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions
-    whose messages are written for users; of any other exception but a UserError they see a reference only.
+    outside that must not be repeated for another job's sake. A submission may choose one of `other_queues` instead. At
+    most `key_limit` of a tenant's jobs with one `concurrency_key` run at once, in the whole fleet, and with `key_rate`,
+    (jobs, seconds), at most so many begin in so long: see docs/writing-handlers.md. `reads_company` is for reports over
+    all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions with messages
+    for users; of any other but a UserError they see a reference only.
     `middleware` are context managers around each attempt, the first outermost, inside its transaction.
     `words` is what the pages say of the type in each language, see docs/pages.md. `redact` names fields of payload and
     result, such as ("tax_id",), that operators who are no admins do not read.
@@ -217,6 +224,9 @@ class JobHandler(ABC, Generic[P]):
     type: ClassVar[str]
     version: ClassVar[int] = 1
     queue: ClassVar[str] = "hot"
+    other_queues: ClassVar[tuple[str, ...]] = ()
+    key_limit: ClassVar[int | None] = None
+    key_rate: ClassVar[tuple[int, float] | None] = None
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 600.0
     longest_transaction: ClassVar[float | None] = None
@@ -235,6 +245,16 @@ class JobHandler(ABC, Generic[P]):
             raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
         if isinstance(cls.redact, str):
             raise ValueError(f"{cls.__name__}.redact must be a list of names, not one text")  # noqa: TRY004 - as its neighbours
+        if isinstance(cls.other_queues, str):
+            raise ValueError(f"{cls.__name__}.other_queues must be a list of names, not one text")  # noqa: TRY004 - as above
+        if cls.key_limit is not None and not 1 <= cls.key_limit <= MOST_PER_KEY:
+            raise ValueError(f"{cls.__name__}.key_limit must be from 1 to {MOST_PER_KEY}")
+        if cls.key_rate is not None and not (
+            1 <= cls.key_rate[0] <= MOST_PER_KEY and 0 < cls.key_rate[1] <= LONGEST_PERIOD
+        ):
+            raise ValueError(
+                f"{cls.__name__}.key_rate must be from 1 to {MOST_PER_KEY} jobs, in at most {LONGEST_PERIOD} s"
+            )
         if unknown := unknown_names(cls.words):
             raise ValueError(f"{cls.__name__}.words: no page asks for {', '.join(unknown)}")
         for origin in getattr(cls, "__orig_bases__", ()):
@@ -260,6 +280,19 @@ class JobHandler(ABC, Generic[P]):
 
         Raises InvalidPayload. What only the database can tell belongs into `handle`.
         """
+
+    @classmethod
+    def all_queues(cls) -> set[str]:
+        """Return every queue that jobs of this type wait in."""
+        return {cls.queue, *cls.other_queues}
+
+    @classmethod
+    def concurrency_key(cls, payload: P) -> str | None:  # noqa: ARG003 - for those that have keys
+        """Return what at most `key_limit` of a tenant's jobs may be at, such as "printer 3"; None waits for nobody.
+
+        Types that return the same key take turns with one another.
+        """
+        return None
 
     @classmethod
     def summary(cls, payload: P, language: str) -> str:  # noqa: ARG003 - for those that say something

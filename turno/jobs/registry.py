@@ -53,7 +53,7 @@ class Registry:
     @property
     def queues(self) -> list[str]:
         """Return the queues of all types."""
-        return sorted({handler.queue for handler in self.handlers})
+        return sorted({queue for handler in self.handlers for queue in handler.all_queues()})
 
     def handler(self, job_type: str) -> Handler:
         """Return the handler class of a type; raises UnknownJobType."""

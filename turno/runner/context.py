@@ -13,7 +13,7 @@ import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse
 from turno.files.job_files import JobFiles
-from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, payload_of
+from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, key_of, payload_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.runner.async_session import AsyncHandlerConnection
@@ -163,16 +163,21 @@ class AttemptContext:
         run_at: datetime | None = None,
         priority: Priority | str = Priority.NORMAL,
         key: str | None = None,
-        unique_for: timedelta | float | None = None,
+        unique_for: timedelta | float | str | None = None,
+        concurrency_key: str | None = None,
+        queue: str | None = None,
         **fields: Any,
     ) -> Enqueued:
         """Enqueue a job of this one's user, committed with this one's work."""
         from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
 
         handler = job_type if isinstance(job_type, type) else self._handler_of(job_type)
-        options = EnqueueOptions.of(run_at, priority, unique_for)
+        options = EnqueueOptions.of(handler, run_at, priority, unique_for, queue)
         checked = check_payload(handler, payload_of(payload, fields))
-        return attempts.enqueue_child(self.connection, self._claim, handler, checked, options=options, key=key)
+        line = key_of(handler, checked, concurrency_key)
+        return attempts.enqueue_child(
+            self.connection, self._claim, handler, checked, options=options, key=key, line=line
+        )
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

@@ -12,7 +12,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from turno.errors import NotEnqueued
-from turno.jobs.enqueue_options import Enqueued
+from turno.jobs.enqueue_options import Enqueued, is_keyed
 from turno.store.refusals import broken_limit
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ Ask = Callable[[LiteralString, tuple[Any, ...]], Sequence[Any]]
 ENQUEUE: LiteralString = """
 SELECT job_id, is_new FROM turno.enqueue(
     tenant => %s, type => %s, payload => %s::jsonb, run_at => %s::timestamptz, priority => %s, key => %s,
-    unique_for => %s::interval, user_id => %s, version => %s::smallint)
+    unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint, queue => %s,
+    concurrency_key => %s)
 """
 ENQUEUE_MANY: LiteralString = """
 SELECT job_id, is_new FROM turno.enqueue_many(
     tenant => %s, type => %s, payloads => %s::jsonb, run_at => %s::timestamptz, priority => %s, keys => %s::text[],
-    unique_for => %s::interval, user_id => %s, version => %s::smallint)
+    unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint, queue => %s,
+    concurrency_keys => %s::text[])
 """
 NOT_INSTALLED = {"3F000", "42883"}  # no such schema, no such function
 NOT_ALLOWED = "42501"
@@ -45,10 +47,14 @@ def enqueue(
     *,
     options: EnqueueOptions,
     key: str | None,
+    line: str | None,
     user: str | None,
 ) -> Enqueued:
     """Enqueue one job with a payload that was checked; raises NotEnqueued."""
-    ((job_id, is_new),) = _ask(connection, ENQUEUE, tenant, handler, payload, options=options, key=key, user=user)
+    given = line if line or not is_keyed(handler) else ""
+    ((job_id, is_new),) = _ask(
+        connection, ENQUEUE, tenant, handler, payload, options=options, key=key, line=given, user=user
+    )
     return Enqueued(_uuid(job_id), is_new)
 
 
@@ -60,11 +66,12 @@ def enqueue_many(
     *,
     options: EnqueueOptions,
     keys: Sequence[str] | None,
+    lines: Sequence[str | None] | None,
     user: str | None,
 ) -> list[Enqueued]:
     """Enqueue jobs with payloads that were checked, by one statement; raises NotEnqueued."""
     given = None if keys is None else list(keys)
-    rows = _ask(connection, ENQUEUE_MANY, tenant, handler, payloads, options=options, key=given, user=user)
+    rows = _ask(connection, ENQUEUE_MANY, tenant, handler, payloads, options=options, key=given, line=lines, user=user)
     return [Enqueued(_uuid(job_id), is_new) for job_id, is_new in rows]
 
 
@@ -82,6 +89,7 @@ def _ask(
     *,
     options: EnqueueOptions,
     key: Any,
+    line: Any,
     user: str | None,
 ) -> Sequence[Any]:
     ask = _asking(connection)
@@ -90,7 +98,20 @@ def _ask(
     except ValueError as problem:
         raise NotEnqueued(f"the payload is not JSON: {problem}") from None
     band = options.priority.word
-    asked = (tenant, handler.type, text, options.run_at, band, key, options.unique_for, user, handler.version)
+    lasting = (options.unique_for, options.unique_while)
+    asked = (
+        tenant,
+        handler.type,
+        text,
+        options.run_at,
+        band,
+        key,
+        *lasting,
+        user,
+        handler.version,
+        options.queue,
+        line,
+    )
     try:
         return ask(statement, asked)
     except Exception as error:

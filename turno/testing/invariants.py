@@ -41,7 +41,8 @@ RULES: dict[str, LiteralString] = {
            OR (j.queue, j.type, j.version, j.priority) <> (t.queue, t.type, t.version, t.priority)
            -- Later by half a minute at most where it was given back because no process could be had for it.
            OR t.run_at NOT BETWEEN j.run_at AND greatest(j.run_at, clock_timestamp() + '1 min')
-           OR t.state = 'ready' AND t.run_at > clock_timestamp()
+           OR j.concurrency_key IS DISTINCT FROM t.concurrency_key
+           OR t.state IN ('ready', 'waiting') AND t.run_at > clock_timestamp()
            OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
                    WHEN t.state = 'running' THEN t.attempt <= j.attempt
                    ELSE t.attempt < j.attempt END
@@ -157,6 +158,32 @@ RULES: dict[str, LiteralString] = {
         UNION ALL
         SELECT d.job_id FROM background_jobs_dead_letter d JOIN background_jobs o ON o.id = d.job_id
         WHERE d.replayed_as IS DISTINCT FROM o.successor_id
+    """,
+    "I9: more of a key's jobs than may run at once": """
+        SELECT t.concurrency_key FROM turno.tickets t LEFT JOIN turno.handlers h ON h.type = t.type
+        WHERE t.tenant_id = (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
+          AND t.concurrency_key IS NOT NULL AND t.state IN ('ready', 'running')
+        GROUP BY t.concurrency_key
+        HAVING count(*) > max(coalesce(h.key_limit, CASE WHEN h.key_rate IS NULL THEN 1 ELSE 1000000 END))
+    """,
+    "I9: the next of a key is forgotten": """
+        SELECT t.concurrency_key FROM turno.tickets t LEFT JOIN turno.handlers h ON h.type = t.type
+        WHERE t.tenant_id = (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
+          AND t.concurrency_key IS NOT NULL AND t.state <> 'scheduled'
+          AND NOT EXISTS (SELECT FROM turno.key_looks k WHERE k.tenant_id = t.tenant_id AND k.key = t.concurrency_key)
+        GROUP BY t.concurrency_key
+        HAVING count(*) FILTER (WHERE t.state = 'waiting') > 0
+           AND count(*) FILTER (WHERE t.state IN ('ready', 'running')) < min(
+               coalesce(h.key_limit, CASE WHEN h.key_rate IS NULL THEN 1 ELSE h.key_rate END))
+               FILTER (WHERE t.state = 'waiting')
+    """,
+    "I9: two jobs of a key ran at once": """
+        SELECT j.concurrency_key
+        FROM background_jobs j JOIN background_jobs o ON o.concurrency_key = j.concurrency_key AND o.id <> j.id
+        JOIN background_job_attempts a ON a.job_id = j.id JOIN background_job_attempts b ON b.job_id = o.id
+        WHERE a.started_at <= b.started_at AND coalesce(a.finished_at, 'infinity') > b.started_at
+          AND NOT EXISTS (SELECT FROM turno.handlers h WHERE h.type IN (j.type, o.type)
+                          AND (h.key_limit > 1 OR h.key_rate IS NOT NULL AND h.key_limit IS NULL))
     """,
     "I8: an ended job has not one notification for its user": """
         SELECT coalesce(j.id, n.job_id)

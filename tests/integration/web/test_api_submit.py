@@ -181,6 +181,19 @@ def test_the_same_key_with_another_body_is_refused(service: Service) -> None:
     assert service.everything() == before
 
 
+def test_the_same_payload_is_one_job_while_that_is_open(service: Service) -> None:
+    ana = service.caller()
+    ids = {ana.submit(unique_for=lasting).get_json()["job_id"] for lasting in ("open", "for ever", 60)}
+    assert len(ids) == 1
+    for wrong in ("ever", 0, 366 * 86_400 + 1):
+        problem_of(ana.submit(unique_for=wrong), 400)
+
+
+def test_a_queue_that_is_none_of_the_type_s_is_refused(service: Service) -> None:
+    problem = problem_of(service.caller().submit(queue="elsewhere"), 400)
+    assert [error["field"] for error in problem["errors"]] == ["queue"]
+
+
 def test_a_key_is_one_user_s_in_one_tenant(service: Service) -> None:
     ids = {service.caller(tenant, user=user).job(key="k4") for tenant in ("north", "south") for user in ("kim", "lee")}
     assert len(ids) == 4

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from turno.jobs.enqueue_options import UniqueFor, lasting
 from turno.jobs.job import Priority
 from turno.jobs.registry import Handler
 from turno.store.api.rate_limits import DayLimits, array
@@ -32,6 +33,8 @@ class NewJob:
     parent_id: UUID | None = None
     pending_limit: int | None = None
     day_limits: DayLimits | None = None
+    unique_for: UniqueFor = None
+    concurrency_key: str | None = None
 
     @classmethod
     def of(cls, handler: Handler, payload: dict[str, Any], **options: Any) -> Self:
@@ -58,13 +61,16 @@ class NewJob:
             self.parent_id,
             self.pending_limit,
             self.day_limits and array(self.day_limits),
+            *lasting(self.unique_for),
+            self.concurrency_key,
         )
 
 
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
 ENQUEUE: LiteralString = """
 SELECT job_id, exceeded, retry_in, verdict FROM {}.job_enqueue(
-    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[])
+    %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[],
+    %s::interval, false, %s, %s)
 """
 
 # Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.

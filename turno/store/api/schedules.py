@@ -7,7 +7,8 @@ from turno.store.api.jobs import Reader, Row
 
 # Returns verdict: created, changed, exists, unknown or full.
 PUT: LiteralString = """
-SELECT {}.schedule_put(%s, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) AS verdict
+SELECT {}.schedule_put(%s, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+       AS verdict
 """
 
 # Pauses, or with a moment resumes from it on. Returns verdict: changed, same or unknown.

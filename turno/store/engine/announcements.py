@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.types.json import Jsonb
 
-from turno.jobs.registry import Registry
+from turno.jobs.enqueue_options import is_keyed
+from turno.jobs.registry import Handler, Registry
+
+NO_OTHERS = Jsonb([])
 
 
 class Announcement(NamedTuple):
@@ -15,19 +19,39 @@ class Announcement(NamedTuple):
     version: int
     queue: str
     max_attempts: int
+    other_queues: Jsonb = NO_OTHERS
+    keyed: bool = False
+    key_limit: int | None = None
+    key_rate: int | None = None
+    key_period: float | None = None
 
 
 def of(registry: Registry) -> list[Announcement]:
     """Return what to tell of the handlers in a registry."""
-    return [Announcement(one.type, one.version, one.queue, one.retry.max_attempts) for one in registry.handlers]
+    return [_of_handler(one) for one in registry.handlers]
+
+
+def _of_handler(one: Handler) -> Announcement:
+    return Announcement(
+        type=one.type,
+        version=one.version,
+        queue=one.queue,
+        max_attempts=one.retry.max_attempts,
+        other_queues=Jsonb(list(one.other_queues)),
+        keyed=is_keyed(one),
+        key_limit=one.key_limit,
+        key_rate=one.key_rate[0] if one.key_rate else None,
+        key_period=one.key_rate[1] if one.key_rate else None,
+    )
 
 
 def announce(
     session: psycopg.Connection[Any], handlers: Sequence[Announcement], pending_limit: int, *, all_of_them: bool = False
 ) -> None:
     """Tell it, as the engine or the provisioner; `all_of_them` takes back what was told of other types."""
-    columns = [list(column) for column in zip(*handlers, strict=True)] or [[], [], [], []]
+    columns = [list(column) for column in zip(*handlers, strict=True)] or [[]] * len(Announcement._fields)
     session.execute(
-        "SELECT turno.announce(%s::text[], %s::smallint[], %s::text[], %s::integer[], %s, %s)",
-        (*columns, pending_limit, all_of_them),
+        "SELECT turno.announce(%s::text[], %s::smallint[], %s::text[], %s::integer[], %s, %s, %s::jsonb[],"
+        " %s::boolean[], %s::integer[], %s::integer[], %s::double precision[])",
+        (*columns[:4], pending_limit, all_of_them, *columns[4:]),
     )

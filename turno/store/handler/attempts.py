@@ -121,11 +121,15 @@ def enqueue_child(
     *,
     options: EnqueueOptions,
     key: str | None,
+    line: str | None,
 ) -> Enqueued:
     """Enqueue a job that this attempt asks for; raises NotEnqueued if its key stands for another request."""
-    asked = (handler.type, Int2(handler.version), handler.queue, Int2(options.priority), handler.retry.max_attempts)
-    statement = "SELECT job_id, verdict FROM job_enqueue_child(%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, %s, %s)"
-    parameters = (claim.job_id, claim.token, *asked, Jsonb(payload), options.run_at, key, options.unique_for)
+    asked = (handler.type, Int2(handler.version), options.queue, Int2(options.priority), handler.retry.max_attempts)
+    statement = (
+        "SELECT job_id, verdict FROM job_enqueue_child(%s, %s, %s, %s, %s, %s, %s, %s, %s, NULL, %s, %s, %s, %s)"
+    )
+    lasting = (options.unique_for, options.unique_while)
+    parameters = (claim.job_id, claim.token, *asked, Jsonb(payload), options.run_at, key, *lasting, line)
     with named_refusals():
         job_id, verdict = _row(session, statement, parameters)
     if verdict == "conflict":

@@ -23,7 +23,7 @@ GroupBy = Literal["error", "type", "tenant", "company"]
 PAGE = 1000  # jobs that a command reads at a time
 QUICKLY_MS = 200  # that a page waits for the failed, the open or the ended jobs
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
-OPEN = {"pending": ("scheduled", "ready"), "running": ("running",)}
+OPEN = {"pending": ("scheduled", "waiting", "ready"), "running": ("running",)}
 
 
 class Cursor(NamedTuple):

@@ -16,7 +16,12 @@ _READ_WRITE = "SELECT INSERT UPDATE DELETE"
 _READ_JOBS = _may(handler="SELECT", api="SELECT")
 
 # Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
-_CLAIM_STEPS = frozenset({"due_of_each", "goes_before", "make_ready", "tenant_room", "type_room", "worker_hold"})
+_CLAIM_STEPS = frozenset(
+    {"due_of_each", "goes_before", "let_run", "make_ready", "tenant_room", "type_room", "worker_hold"}
+)
+
+# Called by those, and by the trigger `key_moved`, which has pinned the path.
+_KEY_STEPS = frozenset({"key_admit", "key_lock", "key_look", "keys_look"})
 
 # Called by `command_take` and `job_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
@@ -97,6 +102,7 @@ CONTROL = Matrix(
         "serving": {},
         "leases": _may(operator="SELECT"),
         "tickets": _may(owners=_READ_WRITE),
+        "key_looks": {},
         "ticket_counts": _may(operator="SELECT"),
         "backend_counts": _may(operator="SELECT"),
         "backlogs": _may(operator="SELECT"),
@@ -129,7 +135,12 @@ CONTROL = Matrix(
         for column in ("paused_at", "weight", "cap", "jobs_per_day", "backend", "tokens_valid_from")
     }
     | {("workers", "request"): _may(operator="UPDATE")},
-    invokers=frozenset({"uuid_v7", "error_group"}) | _CLAIM_STEPS | _RATE_STEPS | _ENQUEUE_STEPS | _OUTCOME_STEPS,
+    invokers=frozenset({"uuid_v7", "error_group"})
+    | _CLAIM_STEPS
+    | _KEY_STEPS
+    | _RATE_STEPS
+    | _ENQUEUE_STEPS
+    | _OUTCOME_STEPS,
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("schedules", "own_schedules"): Policy("*", _OWN_ROWS, None),
@@ -196,6 +207,7 @@ TENANT = Matrix(
         "background_job_progress": _READ_JOBS,
         "background_job_checkpoints": _may(handler="SELECT"),
         "background_job_items": _READ_JOBS,
+        "background_job_keys": {},
         "background_job_events": _READ_JOBS,
         "background_jobs_dead_letter": _READ_JOBS,
         "job_schedules": _may(api="SELECT"),
@@ -221,7 +233,7 @@ TENANT = Matrix(
         for column in columns.split()
     },
     invokers=frozenset(
-        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire"}
+        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire", "continued"}
         | {"schedule_copy", "schedule_take_back"}
     ),
     others={

@@ -8,7 +8,7 @@ from uuid import UUID
 from flask import Response, request
 
 from turno.dispatch.dispatcher import Submission, Verdict
-from turno.errors import InvalidPayload
+from turno.errors import InvalidPayload, NotEnqueued
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.addresses import at
 from turno.web.api.awaited_end import WaitQuery, await_end
@@ -87,7 +87,10 @@ def submit(call: Call, job_type: str) -> Response:
         if wanted.run_at is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
         return answer(Done("completed", run_now(inline, call.scope.tenant, wanted)))
-    verdict = services().dispatcher.submit(call.scope.tenant, wanted)
+    try:
+        verdict = services().dispatcher.submit(call.scope.tenant, wanted)
+    except NotEnqueued as problem:  # what the handler makes of the payload is no key
+        raise invalid([FieldProblem("payload", str(problem))]) from problem
     match verdict.word:
         case "quota":
             raise over_quota("You have")

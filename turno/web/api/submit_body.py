@@ -3,15 +3,16 @@
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from flask import Request
-from pydantic import PlainValidator, ValidationError, WithJsonSchema
+from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 
 from turno.dispatch.dispatcher import Submission
 from turno.dispatch.times import untimely
-from turno.errors import UnknownJobType
+from turno.errors import NotEnqueued, UnknownJobType
+from turno.jobs.enqueue_options import queue_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
 from turno.store.api import jobs as stored
@@ -44,6 +45,16 @@ ExpiresAt = Annotated[
     described("Begin no attempt after this moment but cancel the job; at most a year after run_at."),
 ]
 
+LONGEST_UNIQUE = 366 * 86_400  # seconds
+Lasting = Annotated[
+    Literal["open", "for ever"] | Annotated[int, Field(ge=1, le=LONGEST_UNIQUE)],
+    described(
+        "For how long the same request is one job: so many seconds, while that job is open, or for ever. Without an "
+        "Idempotency-Key it is the same request if its payload is the same."
+    ),
+]
+QueueName = Annotated[str, described("Another of the queues that jobs of this type may wait in.")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitBody:
@@ -53,6 +64,8 @@ class SubmitBody:
     run_at: RunAt = NOT_GIVEN
     priority: Band = "normal"
     expires_at: ExpiresAt = NOT_GIVEN
+    unique_for: Lasting = NOT_GIVEN
+    queue: QueueName = NOT_GIVEN
 
 
 def read_submission(request: Request, call: Call, job_type: str) -> Submission:
@@ -70,6 +83,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         raise invalid(problems)
     key = idempotency_key(request.headers)
     late = [FieldProblem(*one) for one in untimely(wanted.run_at, wanted.expires_at, services().clock())]
+    problems += _of_queue(handler, wanted.queue)
     if problems or (late and not _used(call, handler.type, key)):
         raise invalid(problems + late)
     return Submission(
@@ -80,6 +94,8 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         run_at=wanted.run_at,
         expires_at=wanted.expires_at,
         idempotency_key=key,
+        unique_for=timedelta(seconds=wanted.unique_for) if isinstance(wanted.unique_for, int) else wanted.unique_for,
+        queue=wanted.queue,
         correlation_id=call.correlation_id,
         traceparent=request.headers.get("traceparent"),
     )
@@ -103,6 +119,14 @@ def _checked(handler: type[JobHandler[Any]], body: dict[str, Any]) -> tuple[Subm
         payload, found = check(handler, body["payload"])
         problems += found
     return wanted, payload, problems
+
+
+def _of_queue(handler: type[JobHandler[Any]], queue: str | None) -> list[FieldProblem]:
+    try:
+        queue_of(handler, queue)
+    except NotEnqueued as problem:
+        return [FieldProblem("queue", str(problem))]
+    return []
 
 
 def _used(call: Call, job_type: str, key: str | None) -> bool:

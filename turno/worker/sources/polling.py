@@ -55,8 +55,9 @@ class PoolSource(Source):
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`queues` names what this worker serves; empty means every queue of its handlers."""
-        handlers = [handler for handler in registry.handlers if not queues or handler.queue in queues]
-        self.queues = sorted({handler.queue for handler in handlers})
+        handlers = [one for one in registry.handlers if not queues or not one.all_queues().isdisjoint(queues)]
+        of_these = {queue for handler in handlers for queue in handler.all_queues()}
+        self.queues = sorted(of_these & set(queues) if queues else of_these)
         self.types = [(handler.type, handler.version) for handler in handlers]
         # Each type in every queue served here: a job may wait in the queue that its type had when it was enqueued.
         self._claimer = Claimer(backend=backend, queues=self.queues, types=self.types)

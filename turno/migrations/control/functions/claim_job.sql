@@ -23,12 +23,20 @@ BEGIN
     IF FOUND AND type_room(named.type) <= 0 THEN
         RETURN;
     END IF;
+    IF named.concurrency_key IS NOT NULL AND named.state = 'scheduled' THEN
+        -- It may be the next of its key; then nobody need promote it first.
+        PERFORM make_ready(ARRAY(SELECT t.job_id FROM tickets t
+                                 WHERE t.job_id = p_job AND t.state = 'scheduled' AND t.run_at <= clock_timestamp()
+                                 FOR NO KEY UPDATE SKIP LOCKED));
+        PERFORM key_look(named.tenant_id, named.concurrency_key);
+    END IF;
     RETURN QUERY
         UPDATE tickets t
         SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
         FROM tenants n
         WHERE t.job_id = p_job
-          AND (t.state = 'ready' OR t.state = 'scheduled' AND t.run_at <= clock_timestamp())
+          AND (t.state = 'ready'
+               OR t.state = 'scheduled' AND t.run_at <= clock_timestamp() AND t.concurrency_key IS NULL)
           AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
           AND NOT EXISTS (SELECT FROM job_types j WHERE j.type = t.type AND j.paused_at IS NOT NULL)
         RETURNING t.job_id, t.token, t.attempt, t.type::text, t.version,

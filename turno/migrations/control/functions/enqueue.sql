@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION enqueue(
     tenant text, type text, payload jsonb DEFAULT '{}', run_at timestamptz DEFAULT NULL, priority text DEFAULT 'normal',
     key text DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL, version smallint DEFAULT NULL,
+    unique_while text DEFAULT NULL, concurrency_key text DEFAULT NULL, queue text DEFAULT NULL,
     OUT job_id uuid, OUT is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
@@ -14,13 +15,15 @@ BEGIN
     IF jsonb_typeof(payload) IS DISTINCT FROM 'object' THEN
         PERFORM not_enqueued('TU012', 'a payload is a JSON object', 'name its fields: {"month": "2026-06"}');
     END IF;
-    target := enqueue_target(tenant, type, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END, unique_for);
+    target := enqueue_target(tenant, type, priority, CASE WHEN key IS NOT NULL THEN ARRAY[key] END, unique_for, unique_while,
+                             queue, CASE WHEN concurrency_key IS NOT NULL THEN ARRAY[concurrency_key] END);
     EXECUTE format('SELECT job_id, verdict FROM %I.job_enqueue($1,$2,$3,$4,$5,$6,$7,$8,$9,NULL,$10,NULL,NULL,NULL,$11,NULL,'
-                   '$12,true)', target.schema)
+                   '$12,true,$13,$14)', target.schema)
         INTO made
         USING type, coalesce(version, target.version), target.queue, target.backend, target.band, target.max_attempts,
               payload, coalesce(user_id, 'application'), run_at, key,
-              CASE WHEN user_id IS NOT NULL THEN target.pending_limit END, unique_for;
+              CASE WHEN user_id IS NOT NULL THEN target.pending_limit END, unique_for, unique_while,
+              nullif(concurrency_key, '');
     is_new := made.verdict = 'accepted';
     IF NOT is_new THEN
         PERFORM refuse_verdict(made.verdict, made.job_id, key, user_id, target.pending_limit, run_at);
@@ -33,7 +36,8 @@ END $$;
 -- Where a job of this type for this tenant goes, having refused what the caller may not or did not say well: as strict as
 -- POST about everything but the payload's fields. Called by those alone who have pinned the path.
 CREATE OR REPLACE FUNCTION enqueue_target(
-    p_tenant text, p_type text, p_priority text, p_keys text[], p_unique_for interval,
+    p_tenant text, p_type text, p_priority text, p_keys text[], p_unique_for interval, p_unique_while text, p_queue text,
+    p_concurrency_keys text[],
     OUT schema text, OUT version smallint, OUT queue text, OUT backend text, OUT band smallint, OUT max_attempts integer,
     OUT pending_limit integer)
 LANGUAGE plpgsql AS $$
@@ -42,7 +46,7 @@ DECLARE
     own record;
 BEGIN
     SELECT n.id, n.slug, n.schema, n.adopted_schema, h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit,
-           backend_now(n.id) AS backend
+           h.other_queues, h.keyed, backend_now(n.id) AS backend
     INTO own FROM tenants n LEFT JOIN handlers h ON h.type = p_type WHERE n.slug = p_tenant AND n.state = 'active';
     IF NOT FOUND THEN
         PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(p_tenant, 60)),
@@ -65,13 +69,28 @@ BEGIN
         PERFORM not_enqueued('TU012', format('unique_for %L is too short or too long', p_unique_for),
                              'say a time above 0 of at most a year');
     END IF;
+    IF p_unique_while NOT IN ('open', 'for ever') OR p_unique_while IS NOT NULL AND p_unique_for IS NOT NULL THEN
+        PERFORM not_enqueued('TU012', format('unique_while %L is none, or comes with unique_for', left(p_unique_while, 60)),
+                             'say open, or for ever, or leave it to unique_for');
+    END IF;
+    IF p_queue <> own.queue AND p_queue <> ALL (own.other_queues) THEN
+        PERFORM not_enqueued('TU012', format('jobs of type %L do not wait in the queue %L', p_type, left(p_queue, 63)),
+                             format('say one of: %s', array_to_string(own.queue || own.other_queues, ', ')));
+    END IF;
+    IF own.keyed AND p_concurrency_keys IS NULL THEN
+        PERFORM not_enqueued('TU012', format('a job of type %L takes turns with others of its concurrency_key', p_type),
+                             'name it as the handler would, or an empty one if this job has none');
+    END IF;
+    IF EXISTS (SELECT FROM unnest(p_concurrency_keys) AS k WHERE octet_length(k) > 255) THEN
+        PERFORM not_enqueued('TU012', 'a concurrency_key has at most 255 bytes', 'choose another key');
+    END IF;
     IF p_keys IS NOT NULL AND EXISTS (SELECT FROM unnest(p_keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
         PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
                              'choose another key');
     END IF;
     schema := own.schema;
     version := own.version;
-    queue := own.queue;
+    queue := coalesce(p_queue, own.queue);
     backend := own.backend;
     max_attempts := own.max_attempts;
     pending_limit := own.pending_limit;

@@ -1,3 +1,21 @@
+-- Let these run, those with a key when it is their turn; returns how many were let.
+CREATE OR REPLACE FUNCTION let_run(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    let bigint;
+BEGIN
+    WITH made AS (
+        UPDATE tickets SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'waiting' END
+        WHERE job_id = ANY (p_jobs)
+        RETURNING tenant_id, concurrency_key
+    ), looks AS (
+        INSERT INTO key_looks (tenant_id, key, at, start)
+        SELECT DISTINCT m.tenant_id, m.concurrency_key, clock_timestamp(), false FROM made m
+        WHERE m.concurrency_key IS NOT NULL
+    )
+    SELECT count(*) INTO let FROM made;
+    RETURN let;
+END $$;
+
 -- Make these ready; one that is refused is set aside, and keeps nobody else waiting. Returns how many are.
 CREATE OR REPLACE FUNCTION make_ready(p_jobs uuid[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -5,14 +23,12 @@ DECLARE
     one uuid;
 BEGIN
     BEGIN
-        UPDATE tickets SET state = 'ready' WHERE job_id = ANY (p_jobs);
-        GET DIAGNOSTICS made = ROW_COUNT;
+        made := let_run(p_jobs);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
         made := 0;
         FOREACH one IN ARRAY p_jobs LOOP
             BEGIN
-                UPDATE tickets SET state = 'ready' WHERE job_id = one;
-                made := made + 1;
+                made := made + let_run(ARRAY[one]);
             EXCEPTION WHEN data_exception OR integrity_constraint_violation OR program_limit_exceeded THEN
                 PERFORM set_aside(one, SQLERRM);
             END;
@@ -39,7 +55,7 @@ BEGIN
         LIMIT p_limit);
 END $$;
 
--- Due tickets become ready, the oldest first; bounded, so that nobody pays for a night's worth at once. Where more is due
+-- Due tickets become ready, or wait for their keys, the oldest first; bounded, so that nobody pays for a night's worth at once. Where more is due
 -- than that, every tenant's oldest is among it: no tenant waits for all that is due of another.
 -- What was promoted leaves dead entries while somebody's old snapshot keeps them. Where many lie in front, `since` and
 -- `after` say behind which ticket the caller may begin the next time, as long as it believes that.
@@ -69,5 +85,5 @@ BEGIN
     IF cardinality(due) = p_limit THEN
         due := due || due_of_each(now, p_limit);
     END IF;
-    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END;
+    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END + keys_look(p_limit);
 END $$;

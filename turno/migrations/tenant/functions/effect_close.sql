@@ -25,7 +25,8 @@ BEGIN
         UPDATE notifications n SET read_at = clock_timestamp()
         FROM woken WHERE n.job_id = woken.id AND n.kind = 'needs_review' AND n.read_at IS NULL
     ), ready AS (
-        UPDATE turno.tickets t SET state = 'ready', run_at = woken.run_at FROM woken
+        UPDATE turno.tickets t
+        SET state = CASE WHEN concurrency_key IS NULL THEN 'ready' ELSE 'scheduled' END, run_at = woken.run_at FROM woken
         WHERE t.job_id = ANY (waiters) AND t.job_id = woken.id
     )
     SELECT coalesce(array_agg(id), '{}') INTO waiters FROM woken;

@@ -7,14 +7,17 @@ CREATE OR REPLACE FUNCTION job_enqueue(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
     p_payload jsonb, p_user text, p_run_at timestamptz, p_expires_at timestamptz,
     p_idempotency_key text, p_correlation_id text, p_trace_context text, p_parent uuid, p_pending_limit integer,
-    p_day_limits bigint[] DEFAULT NULL, p_unique_for interval DEFAULT NULL, p_beside boolean DEFAULT false)
+    p_day_limits bigint[] DEFAULT NULL, p_unique_for interval DEFAULT NULL, p_beside boolean DEFAULT false,
+    p_unique_while text DEFAULT NULL, p_concurrency_key text DEFAULT NULL)
 RETURNS TABLE (job_id uuid, verdict text, exceeded text, retry_in double precision)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     own_tenant integer := turno.tenant_of(current_user);
     due timestamptz := coalesce(p_run_at, clock_timestamp());
-    p_key text := coalesce(p_idempotency_key, CASE WHEN p_unique_for IS NOT NULL THEN payload_key(p_payload) END);
+    p_key text := coalesce(p_idempotency_key, CASE WHEN p_unique_for IS NOT NULL OR p_unique_while IS NOT NULL
+                                                  THEN payload_key(p_payload) END);
+    line turno.concurrency_key := p_concurrency_key;
     asked bytea := CASE WHEN p_key IS NOT NULL THEN asked_hash(p_payload, p_priority, p_run_at, p_expires_at) END;
     first_hash bytea;
     taken record;
@@ -26,13 +29,17 @@ BEGIN
     END IF;
     LOOP
         IF p_key IS NOT NULL THEN
-            IF p_unique_for IS NOT NULL THEN
-                PERFORM key_expire(p_user, p_type, ARRAY[p_key], p_unique_for);
+            IF p_unique_for IS NOT NULL OR p_unique_while = 'open' THEN
+                PERFORM key_expire(p_user, p_type, ARRAY[p_key], p_unique_for, p_unique_while);
             END IF;
             SELECT id, payload_hash INTO job_id, first_hash FROM background_jobs
             -- As a range, in the order of its own index: see jobs_enqueue.
             WHERE user_id = p_user AND type = p_type AND idempotency_key BETWEEN p_key AND p_key
             ORDER BY idempotency_key LIMIT 1;
+            IF NOT FOUND THEN
+                SELECT k.job_id, k.payload_hash INTO job_id, first_hash FROM background_job_keys k
+                WHERE k.user_id = p_user AND k.type = p_type AND k.idempotency_key = p_key;
+            END IF;
             IF FOUND THEN
                 verdict := CASE WHEN first_hash = asked THEN 'replayed' ELSE 'conflict' END;
                 EXIT;
@@ -57,15 +64,19 @@ BEGIN
             END IF;
         END IF;
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id)
+                                     trace_context, idempotency_key, max_attempts, run_at, expires_at, parent_id,
+                                     concurrency_key, key_for_ever)
         VALUES (p_type, p_version, p_queue, p_priority, p_payload, asked, p_user, p_correlation_id,
-                p_trace_context, p_key, p_max_attempts, due, p_expires_at, p_parent)
+                p_trace_context, p_key, p_max_attempts, due, p_expires_at, p_parent, line,
+                coalesce(p_unique_while = 'for ever', false))
         ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         RETURNING id INTO job_id;
         IF FOUND THEN
-            INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt)
+            INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
+                                       concurrency_key)
             VALUES (job_enqueue.job_id, own_tenant, p_queue, p_type, p_version, p_priority, due,
-                    CASE WHEN due > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, 0);
+                    CASE WHEN due > clock_timestamp() OR line IS NOT NULL THEN 'scheduled' ELSE 'ready' END, p_backend, 0,
+                    line);
             verdict := 'accepted';
             EXIT;
         END IF;
@@ -84,13 +95,29 @@ RETURN sha256(convert_to(concat_ws(E'\n', p_priority, coalesce(extract(epoch FRO
 CREATE OR REPLACE FUNCTION payload_key(p_payload jsonb) RETURNS text LANGUAGE sql STABLE
 RETURN 'payload:' || encode(sha256(convert_to(p_payload::text, 'UTF8')), 'hex');
 
--- A key that was to hold for a while only is free again after that; without p_for it holds for as long as its job is kept.
-CREATE OR REPLACE FUNCTION key_expire(p_user text, p_type text, p_keys text[], p_for interval) RETURNS void
+-- A key that was to hold for a while only is free again after that, one that was to hold while its job is open once that and
+-- what continues it have ended; otherwise it holds for as long as its job is kept, or for ever.
+CREATE OR REPLACE FUNCTION key_expire(p_user text, p_type text, p_keys text[], p_for interval, p_while text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_for IS NOT NULL THEN
-        UPDATE background_jobs SET idempotency_key = NULL
-        WHERE user_id = p_user AND type = p_type AND idempotency_key = ANY (p_keys)
-          AND created_at <= clock_timestamp() - p_for;
+    IF p_for IS NOT NULL OR p_while = 'open' THEN
+        UPDATE background_jobs j SET idempotency_key = NULL
+        WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key = ANY (p_keys) AND NOT j.key_for_ever
+          AND (j.created_at <= clock_timestamp() - p_for
+               OR p_while = 'open' AND j.finished_at IS NOT NULL AND NOT continued(j.successor_id));
     END IF;
+END $$;
+
+-- Whether this job, or one that continues it, is open.
+CREATE OR REPLACE FUNCTION continued(p_successor uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    later record;
+BEGIN
+    LOOP
+        SELECT j.successor_id, j.finished_at IS NULL AS open INTO later FROM background_jobs j WHERE j.id = p_successor;
+        IF NOT FOUND OR later.open THEN
+            RETURN FOUND;
+        END IF;
+        p_successor := later.successor_id;
+    END LOOP;
 END $$;

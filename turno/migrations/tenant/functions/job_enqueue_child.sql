@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION job_enqueue_child(
     p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
     p_payload jsonb, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text,
-    p_unique_for interval DEFAULT NULL)
+    p_unique_for interval DEFAULT NULL, p_unique_while text DEFAULT NULL, p_concurrency_key text DEFAULT NULL)
 RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
@@ -25,5 +25,6 @@ BEGIN
     END IF;
     RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
         p_type, p_version, p_queue, own_backend, p_priority, p_max_attempts, p_payload, parent.user_id, p_run_at,
-        p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL, NULL, p_unique_for) AS e;
+        p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL, NULL, p_unique_for, false,
+        p_unique_while, p_concurrency_key) AS e;
 END $$;

@@ -39,9 +39,10 @@ BEGIN
             END IF;
         END IF;
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, max_attempts, run_at, parent_id)
+                                     trace_context, max_attempts, run_at, parent_id, concurrency_key)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
-                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job)
+                old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job,
+                old.concurrency_key)
         RETURNING id INTO job_id;
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
@@ -53,7 +54,7 @@ BEGIN
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
         UPDATE turno.dead_letters d SET closed_at = clock_timestamp(), closed_as = 'replayed' WHERE d.job_id = p_job;
-        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0);
+        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0, old.concurrency_key);
         verdict := 'accepted';
     END IF;
     RETURN NEXT;

@@ -6,7 +6,8 @@
 -- the caller's transaction stays open.
 CREATE OR REPLACE FUNCTION jobs_enqueue(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
-    p_payloads jsonb[], p_keys text[], p_user text, p_run_at timestamptz, p_unique_for interval, p_pending_limit integer)
+    p_payloads jsonb[], p_keys text[], p_user text, p_run_at timestamptz, p_unique_for interval, p_pending_limit integer,
+    p_unique_while text, p_concurrency_keys text[])
 RETURNS TABLE (n bigint, job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan SET row_security = on AS $$
@@ -21,22 +22,25 @@ DECLARE
     made_id uuid[];
     refused text;
 BEGIN
-    IF keys IS NULL AND p_unique_for IS NOT NULL THEN
+    IF keys IS NULL AND (p_unique_for IS NOT NULL OR p_unique_while IS NOT NULL) THEN
         keys := ARRAY(SELECT payload_key(p.payload) FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
     END IF;
     IF keys IS NOT NULL THEN
         hashes := ARRAY(SELECT asked_hash(p.payload, p_priority, p_run_at, NULL)
                         FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
-        PERFORM key_expire(p_user, p_type, keys, p_unique_for);
+        PERFORM key_expire(p_user, p_type, keys, p_unique_for, p_unique_while);
         -- Key by key, each as a range in the order of its own index: by equality, a plan that was made while the table was
         -- empty would take the index of users, and read all that one has.
         SELECT array_agg(w.n ORDER BY w.n) AS n, array_agg(w.payload ORDER BY w.n) AS payloads,
-               array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes
+               array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes,
+               array_agg(w.line ORDER BY w.n) AS lines
         INTO fresh
-        FROM unnest(p_payloads, keys, hashes) WITH ORDINALITY AS w (payload, key, hash, n)
+        FROM unnest(p_payloads, keys, hashes, p_concurrency_keys) WITH ORDINALITY AS w (payload, key, hash, line, n)
         WHERE (SELECT j.id FROM background_jobs j
                WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key BETWEEN w.key AND w.key
-               ORDER BY j.idempotency_key LIMIT 1) IS NULL;
+               ORDER BY j.idempotency_key LIMIT 1) IS NULL
+          AND NOT EXISTS (SELECT FROM background_job_keys k
+                          WHERE k.user_id = p_user AND k.type = p_type AND k.idempotency_key = w.key);
         wanted := coalesce(cardinality(fresh.n), 0);
     END IF;
     IF wanted > 0 THEN
@@ -54,14 +58,14 @@ BEGIN
     IF keys IS NULL THEN
         RETURN QUERY SELECT i.n, i.job_id, 'accepted' FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, p_payloads, NULL, NULL,
-            p_user, due) AS i;
+            p_user, due, p_concurrency_keys, false) AS i;
         RETURN;
     END IF;
     IF wanted > 0 THEN
         SELECT array_agg(fresh.n[i.n]), array_agg(i.job_id) INTO made_n, made_id
         FROM jobs_insert(
             p_type, p_version, p_queue, p_backend, p_priority, p_max_attempts, fresh.payloads, fresh.keys, fresh.hashes,
-            p_user, due) AS i;
+            p_user, due, fresh.lines, coalesce(p_unique_while = 'for ever', false)) AS i;
     END IF;
     -- A key may have come twice, or somebody was faster with it and has committed: then its job is that one.
     RETURN QUERY
@@ -70,9 +74,13 @@ BEGIN
     SELECT w.n, j.id, CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END
     FROM unnest(keys, hashes) WITH ORDINALITY AS w (key, hash, n)
     LEFT JOIN unnest(made_n) AS m (n) ON m.n = w.n
-    CROSS JOIN LATERAL (SELECT b.id, b.payload_hash FROM background_jobs b
-                        WHERE b.user_id = p_user AND b.type = p_type AND b.idempotency_key BETWEEN w.key AND w.key
-                        ORDER BY b.idempotency_key LIMIT 1) AS j
+    CROSS JOIN LATERAL ((SELECT b.id, b.payload_hash FROM background_jobs b
+                         WHERE b.user_id = p_user AND b.type = p_type AND b.idempotency_key BETWEEN w.key AND w.key
+                         ORDER BY b.idempotency_key LIMIT 1)
+                        UNION ALL
+                        SELECT k.job_id, k.payload_hash FROM background_job_keys k
+                        WHERE k.user_id = p_user AND k.type = p_type AND k.idempotency_key = w.key
+                        LIMIT 1) AS j
     WHERE m.n IS NULL
     ORDER BY 1;
 END $$;
@@ -81,24 +89,27 @@ END $$;
 -- which of them each new job is.
 CREATE OR REPLACE FUNCTION jobs_insert(
     p_type text, p_version smallint, p_queue text, p_backend text, p_priority smallint, p_max_attempts integer,
-    p_payloads jsonb[], p_keys text[], p_hashes bytea[], p_user text, p_due timestamptz)
+    p_payloads jsonb[], p_keys text[], p_hashes bytea[], p_user text, p_due timestamptz, p_lines text[], p_for_ever boolean)
 RETURNS TABLE (n bigint, job_id uuid) LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
     WITH wanted AS MATERIALIZED (
-        SELECT turno.uuid_v7() AS id, w.payload, w.key, w.hash, w.n
-        FROM unnest(p_payloads, p_keys, p_hashes) WITH ORDINALITY AS w (payload, key, hash, n)
+        SELECT turno.uuid_v7() AS id, w.payload, w.key, w.hash, nullif(w.line, '')::turno.concurrency_key AS line, w.n
+        FROM unnest(p_payloads, p_keys, p_hashes, p_lines) WITH ORDINALITY AS w (payload, key, hash, line, n)
     ), made AS (
         INSERT INTO background_jobs (id, type, version, queue, priority, payload, payload_hash, user_id,
-                                     idempotency_key, max_attempts, run_at)
-        SELECT w.id, p_type, p_version, p_queue, p_priority, w.payload, w.hash, p_user, w.key, p_max_attempts, p_due
+                                     idempotency_key, max_attempts, run_at, concurrency_key, key_for_ever)
+        SELECT w.id, p_type, p_version, p_queue, p_priority, w.payload, w.hash, p_user, w.key, p_max_attempts, p_due, w.line,
+               p_for_ever
         FROM wanted w
         ON CONFLICT (user_id, type, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        RETURNING id
+        RETURNING id, concurrency_key
     ), offered AS (
-        INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt)
+        INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
+                                   concurrency_key)
         SELECT m.id, turno.tenant_of(current_user), p_queue, p_type, p_version, p_priority, p_due,
-               CASE WHEN p_due > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, 0
+               CASE WHEN p_due > clock_timestamp() OR m.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
+               p_backend, 0, m.concurrency_key
         FROM made m
     )
     SELECT w.n, w.id FROM made m JOIN wanted w USING (id) ORDER BY w.n;

@@ -28,13 +28,17 @@ BEGIN
             ON CONFLICT (schedule_id, moment) DO NOTHING
             RETURNING job_id, moment
         ), job AS (
-            INSERT INTO background_jobs (id, type, version, queue, priority, payload, user_id, max_attempts, run_at)
-            SELECT r.job_id, own.type, p_version, p_queue, own.priority, own.payload, own.user_id, p_max_attempts, r.moment
+            INSERT INTO background_jobs (id, type, version, queue, priority, payload, user_id, max_attempts, run_at,
+                                         concurrency_key)
+            SELECT r.job_id, own.type, p_version, p_queue, own.priority, own.payload, own.user_id, p_max_attempts, r.moment,
+                   own.concurrency_key
             FROM run r
         ), ticket AS (
-            INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt)
+            INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
+                                       concurrency_key)
             SELECT r.job_id, turno.tenant_of(current_user), p_queue, own.type, p_version, own.priority, r.moment,
-                   CASE WHEN r.moment > clock_timestamp() THEN 'scheduled' ELSE 'ready' END, p_backend, 0
+                   CASE WHEN r.moment > clock_timestamp() OR own.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
+                   p_backend, 0, own.concurrency_key
             FROM run r
         )
         SELECT count(*) INTO made FROM run;

@@ -4,10 +4,11 @@
 CREATE OR REPLACE FUNCTION schedule_put(
     p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
     p_spread integer, p_missed text, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean,
-    p_most integer) RETURNS text
+    p_most integer, p_concurrency_key text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     own record;
+    line turno.concurrency_key := p_concurrency_key;
 BEGIN
     LOOP
         SELECT s.id, s.user_id INTO own FROM job_schedules s WHERE s.name = p_name FOR UPDATE;
@@ -20,7 +21,7 @@ BEGIN
             PERFORM schedule_take_back(own.id);
             UPDATE job_schedules s
             SET type = p_type, payload = p_payload, priority = p_priority, cron = p_cron, every = p_every, zone = p_zone,
-                spread = p_spread, missed = p_missed, decided_at = clock_timestamp(), problem = NULL,
+                spread = p_spread, missed = p_missed, concurrency_key = line, decided_at = clock_timestamp(), problem = NULL,
                 next_at = CASE WHEN s.paused_at IS NULL THEN p_next_at END
             WHERE s.id = own.id;
             RETURN 'changed';
@@ -29,8 +30,10 @@ BEGIN
         ELSIF (SELECT count(*) FROM job_schedules) >= p_most THEN
             RETURN 'full';
         END IF;
-        INSERT INTO job_schedules (name, type, payload, priority, user_id, cron, every, zone, spread, missed, next_at)
-        VALUES (p_name, p_type, p_payload, p_priority, p_user, p_cron, p_every, p_zone, p_spread, p_missed, p_next_at)
+        INSERT INTO job_schedules (name, type, payload, priority, user_id, cron, every, zone, spread, missed, next_at,
+                                   concurrency_key)
+        VALUES (p_name, p_type, p_payload, p_priority, p_user, p_cron, p_every, p_zone, p_spread, p_missed, p_next_at,
+                line)
         ON CONFLICT (name) DO NOTHING;
         IF FOUND THEN
             RETURN 'created';

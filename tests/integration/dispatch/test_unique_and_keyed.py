@@ -1,0 +1,176 @@
+"""What a submission may say of uniqueness, concurrency keys and queues, by each way in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+import turno
+from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
+from tests.fakes import RecordingQueue
+from tests.installation import ExampleInstallation
+from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
+from turno.dispatch.dispatcher import Dispatcher, Submission
+from turno.dispatch.schedules import NewSchedule, save
+from turno.errors import NotEnqueued
+from turno.maintenance.due_schedules import fire_due
+from turno.store.engine import recovery
+from turno.store.engine_link import EngineLink
+
+__all__ = ["erp", "role", "url"]
+
+Erp = psycopg.Connection[Any]
+WAYS = pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+
+
+class Keyed(BatchInvoicing):
+    """One job of a point of sale at a time; urgent ones may wait in a queue of their own."""
+
+    other_queues = ("hot",)
+
+    @classmethod
+    def concurrency_key(cls, payload: BatchInvoicingPayload) -> str | None:
+        return f"pos {payload.point_of_sale}" if payload.point_of_sale < 9 else None
+
+
+@pytest.fixture
+def announced(world: ExampleInstallation) -> Iterator[None]:
+    """The database knows that the type has keys and two queues."""
+    told = "UPDATE turno.handlers SET keyed = cardinality(%s::text[]) > 0, other_queues = %s"
+    world.rows(told, ["hot"], ["hot"])
+    yield
+    world.rows(told, [], [])
+
+
+def end(world: ExampleInstallation, job_id: UUID) -> None:
+    assert world.cancel(job_id) == "cancelled"
+
+
+@WAYS
+def test_unique_while_it_is_open(world: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
+    def again() -> turno.Enqueued:
+        answer: turno.Enqueued = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="open")
+        erp.commit()
+        return answer
+
+    first = again()
+    assert again() == (first.job_id, False)
+    end(world, first.job_id)
+    continued = world.retry(first.job_id)["job_id"]
+    assert again() == (first.job_id, False)  # what continues it is open
+    end(world, continued)
+    second = again()
+    assert second.is_new
+    assert again() == (second.job_id, False)
+
+
+@WAYS
+@pytest.mark.parametrize("key", ["june", None])
+def test_unique_for_ever(world: ExampleInstallation, erp: Erp, enqueue: Any, key: str | None) -> None:
+    first = enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key=key, unique_for="for ever")
+    erp.commit()
+    end(world, first.job_id)
+    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year', created_at = '2020-01-01'")
+    assert recovery.purge(world.engine, world.one.schema, older_than=timedelta(days=30), limit=10) == 1
+    # Whoever asks now may say something else about how long: it stands for that job for ever.
+    for lasting in ("for ever", "open", 1.0):
+        assert enqueue(erp, "suc0001", "batch_invoicing", ORDERS, key=key, unique_for=lasting) == (first.job_id, False)
+    if key is not None:
+        with pytest.raises(NotEnqueued, match="stands for another request"):
+            enqueue(erp, "suc0001", "batch_invoicing", OTHERS, key=key)
+
+
+def test_another_word_is_refused(erp: Erp) -> None:
+    with pytest.raises(NotEnqueued, match="say seconds, 'open' or 'for ever'"):
+        turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, unique_for="ever")
+    with pytest.raises(psycopg.Error, match="unique_while 'ever' is none"):
+        erp.execute("SELECT turno.enqueue('suc0001', 'batch_invoicing', unique_while => 'ever')")
+
+
+@pytest.mark.usefixtures("announced")
+@WAYS
+def test_the_handler_makes_the_key_of_the_payload(world: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
+    for point in (1, 2, 9):
+        enqueue(erp, "suc0001", Keyed, {"order_ids": [1], "point_of_sale": point})
+    erp.commit()
+    rows = world.rows(
+        "SELECT t.concurrency_key, j.concurrency_key AS kept FROM background_jobs j JOIN turno.tickets t"
+        " ON t.job_id = j.id ORDER BY j.id"
+    )
+    assert [tuple(row.values()) for row in rows] == [("pos 1", "pos 1"), ("pos 2", "pos 2"), (None, None)]
+
+
+@pytest.mark.usefixtures("announced")
+def test_the_caller_may_name_another_key_or_none(world: ExampleInstallation, erp: Erp) -> None:
+    for named in ("mine", ""):
+        turno.enqueue(erp, "suc0001", Keyed, ORDERS, concurrency_key=named)
+    erp.commit()
+    rows = world.rows("SELECT concurrency_key FROM background_jobs ORDER BY id")
+    assert [row["concurrency_key"] for row in rows] == ["mine", None]
+    with pytest.raises(NotEnqueued, match="longer than 255 bytes"):
+        turno.enqueue(erp, "suc0001", Keyed, ORDERS, concurrency_key="ñ" * 128)
+
+
+@pytest.mark.usefixtures("announced")
+@pytest.mark.parametrize(
+    "call", ["turno.enqueue('suc0001', 'batch_invoicing')", "turno.enqueue_many('suc0001', 'batch_invoicing', '[{}]')"]
+)
+def test_sql_that_does_not_know_the_key_of_a_type_is_refused(erp: Erp, call: str) -> None:
+    with pytest.raises(psycopg.Error, match="takes turns with others of its concurrency_key"):
+        erp.execute(f"SELECT {call}".encode())
+
+
+@pytest.mark.usefixtures("announced")
+@WAYS
+def test_a_submission_chooses_among_its_types_queues(world: ExampleInstallation, erp: Erp, enqueue: Any) -> None:
+    enqueue(erp, "suc0001", Keyed, ORDERS, queue="hot")
+    enqueue(erp, "suc0001", Keyed, ORDERS)
+    erp.commit()
+    rows = world.rows(
+        "SELECT j.queue, t.queue AS waits FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id ORDER BY j.id"
+    )
+    assert [tuple(row.values()) for row in rows] == [("hot", "hot"), ("cold", "cold")]
+    with pytest.raises(NotEnqueued, match="do not wait in the queue 'other': choose one of cold, hot"):
+        enqueue(erp, "suc0001", Keyed, ORDERS, queue="other")
+    with pytest.raises(psycopg.Error, match="do not wait in the queue 'other'"):
+        erp.execute("SELECT turno.enqueue('suc0001', 'batch_invoicing', queue => 'other', concurrency_key => '')")
+
+
+def test_post_takes_them_too(world: ExampleInstallation) -> None:
+    dispatcher = Dispatcher(connection=lambda: nullcontext(world.web), queue=RecordingQueue(), pending_limit=9)
+    wanted = Submission(
+        handler=Keyed, payload={"order_ids": [1], "point_of_sale": 1}, user_id="ana", unique_for="open", queue="hot"
+    )
+    first, second = (dispatcher.submit(world.one, wanted) for _ in range(2))
+    assert (first.word, second.word, second.job_id) == ("accepted", "replayed", first.job_id)
+    assert first.job_id is not None
+    job = world.job(first.job_id)
+    assert (job["queue"], job["concurrency_key"]) == ("hot", "pos 1")
+
+
+@pytest.mark.usefixtures("announced")
+def test_a_schedules_jobs_have_the_key_of_its_payload(world: ExampleInstallation) -> None:
+    every_minute = NewSchedule(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
+    assert save(world.web, world.one, every_minute, only=None) == "created"
+    assert fire_due(EngineLink(lambda: world.engine), lambda call, *given: call(world.engine, *given))[0] > 0
+    rows = world.rows("SELECT concurrency_key, state FROM turno.tickets")
+    assert {(row["concurrency_key"], row["state"]) for row in rows} == {("pos 1", "scheduled")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"key_limit": 0}, "key_limit must be from 1 to 1000"),
+        ({"key_rate": (1, 0)}, "key_rate must be from 1 to 1000 jobs"),
+        ({"other_queues": "hot"}, "other_queues must be a list of names"),
+    ],
+)
+def test_a_handler_that_says_nonsense_is_refused_at_its_class(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        type("Wrong", (BatchInvoicing,), wrong)

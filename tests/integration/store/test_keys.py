@@ -1,0 +1,357 @@
+"""Jobs under a concurrency key: few of a tenant's at once, none forgotten, and nobody waits for a key's lock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from tests import attempt_steps, claiming
+from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.jobs.job import Priority
+from turno.runner.session import HandlerConnection
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session, service_session
+from turno.testing.invariants import judge_of
+
+TYPES = [("batch_invoicing", 1)]
+WORK = {"order_ids": [1]}
+NOW = timedelta(0)
+
+
+@pytest.fixture(autouse=True)
+def judged(world: ExampleInstallation) -> Iterator[None]:
+    """Whatever a test did, nothing that holds of keys is broken by it."""
+    yield
+    with judge_of(world.url, world.one) as judge:
+        assert judge.broken() == []
+    rule(world)
+
+
+def rule(world: ExampleInstallation, limit: int | None = None, rate: int | None = None, period: float = 60) -> None:
+    world.rows(
+        "UPDATE turno.handlers SET key_limit = %s, key_rate = %s, key_period = %s WHERE type = 'batch_invoicing'",
+        limit, rate, period if rate else None,
+    )  # fmt: skip
+
+
+def line(world: ExampleInstallation, length: int, key: str = "printer 3", **options: Any) -> list[UUID]:
+    return [world.enqueue(WORK, concurrency_key=key, **options) for _ in range(length)]
+
+
+def states(world: ExampleInstallation, jobs: list[UUID]) -> list[str | None]:
+    found = [world.ticket(job) for job in jobs]
+    return [one["state"] if one else None for one in found]
+
+
+def worker(world: ExampleInstallation) -> UUID:
+    return tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+
+
+def claim(world: ExampleInstallation, slots: int = 10) -> list[Claim]:
+    return claiming.claim(world.engine, worker(world), queues=["cold"], types=TYPES, backend="exec", slots=slots)
+
+
+@contextmanager
+def at_work(world: ExampleInstallation, one: Claim) -> Iterator[HandlerConnection]:
+    session = handler_session(world.logins, one.login, application="test", kind=HandlerConnection)
+    try:
+        yield session
+    finally:
+        psycopg.Connection.close(session)
+
+
+def complete(world: ExampleInstallation, one: Claim) -> None:
+    with at_work(world, one) as session:
+        attempts.begin(session, one)
+        attempt_steps.complete(session, one, "{}")
+        psycopg.Connection.commit(session)
+
+
+def test_one_of_a_key_runs_and_its_end_lets_the_next_one(world: ExampleInstallation) -> None:
+    jobs = line(world, 3)
+    free = world.enqueue(WORK)
+    for turn in range(3):
+        taken = claim(world)
+        assert {one.job_id for one in taken} == {jobs[turn], *([free] if turn == 0 else [])}
+        assert states(world, jobs[turn:]) == ["running", *["waiting"] * (2 - turn)]
+        for one in taken:
+            complete(world, one)
+        # In the transaction of the end: nobody has promoted since.
+        assert states(world, jobs[turn + 1 :]) == ["ready", "waiting"][: 2 - turn]
+
+
+def _cancelled(world: ExampleInstallation, one: Claim) -> None:
+    tickets.unclaim(world.engine, one.job_id, one.token, NOW)
+    assert states(world, [one.job_id]) == ["ready"]  # it has kept its place
+    assert world.cancel(one.job_id) == "cancelled"
+
+
+def _expired(world: ExampleInstallation, one: Claim) -> None:
+    tickets.unclaim(world.engine, one.job_id, one.token, NOW)
+    world.rows("UPDATE background_jobs SET expires_at = clock_timestamp() WHERE id = %s", one.job_id)
+    assert recovery.expire(world.engine, world.one.schema) == 1
+
+
+def _rescued(world: ExampleInstallation, one: Claim) -> None:
+    schema = one.login.schema
+    recovery.rescue(world.engine, schema, one.job_id, one.token, cause="killed", retry_in=NOW, counted=True)
+
+
+def _put_off(world: ExampleInstallation, one: Claim) -> None:
+    tickets.unclaim(world.engine, one.job_id, one.token, timedelta(minutes=1))
+    world.rows(
+        "UPDATE background_jobs j SET run_at = t.run_at FROM turno.tickets t WHERE t.job_id = j.id AND j.id = %s",
+        one.job_id,
+    )
+
+
+def _failed(again: timedelta | None) -> Callable[[ExampleInstallation, Claim], None]:
+    def fail(world: ExampleInstallation, one: Claim) -> None:
+        with at_work(world, one) as session:
+            attempt_steps.start(session, one, "test")
+            attempts.fail(session, one, "error", {"class": "Oops"}, again)
+
+    return fail
+
+
+def _reordered(world: ExampleInstallation, one: Claim) -> None:
+    tickets.unclaim(world.engine, one.job_id, one.token, NOW)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    world.rows("SELECT job_reorder(%s, NULL, %s)", one.job_id, later)
+
+
+ENDS = {
+    "cancelled": _cancelled,
+    "expired": _expired,
+    "its worker was killed": _rescued,
+    "put off": _put_off,
+    "to be tried again": _failed(timedelta(minutes=1)),
+    "to be tried again at once": _failed(NOW),
+    "failed for good": _failed(None),
+    "rescheduled by an operator": _reordered,
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_whatever_becomes_of_the_first_the_second_is_next(
+    world: ExampleInstallation, end: Callable[[ExampleInstallation, Claim], None]
+) -> None:
+    first, second = line(world, 2)
+    (one,) = claim(world)
+    end(world, one)
+    assert states(world, [second]) == ["ready"]
+    assert states(world, [first]) in (["scheduled"], [None])
+    assert [two.job_id for two in claim(world)] == [second]
+
+
+def test_so_many_of_a_key_run_at_once(world: ExampleInstallation) -> None:
+    rule(world, limit=3)
+    jobs = line(world, 5)
+    taken = claim(world)
+    assert len(taken) == 3
+    complete(world, taken[0])
+    assert Counter(states(world, jobs)) == {"running": 2, "ready": 1, "waiting": 1, None: 1}
+
+
+def test_another_tenants_key_of_the_same_name_is_another(world: ExampleInstallation) -> None:
+    line(world, 2)
+    line(world, 2, tenant=world.other)
+    assert Counter(one.login.slug for one in claim(world)) == {"suc0001": 1, "suc0002": 1}
+
+
+def test_the_best_band_of_a_key_goes_first(world: ExampleInstallation) -> None:
+    normal, other = line(world, 2)
+    (urgent,) = line(world, 1, priority=Priority.URGENT)
+    (low,) = line(world, 1, priority=Priority.LOW)
+    order = []
+    for _ in range(4):
+        (one,) = claim(world)
+        order.append(one.job_id)
+        complete(world, one)
+    assert order == [urgent, normal, other, low]
+
+
+def test_so_many_of_a_key_begin_in_a_period(world: ExampleInstallation) -> None:
+    rule(world, rate=2)
+    jobs = line(world, 4)
+    first = claim(world)
+    assert [one.job_id for one in first] == jobs[:2]
+    for one in first:
+        complete(world, one)
+    assert claim(world) == []
+    # One of the two was begun longer ago than that.
+    world.rows("UPDATE turno.key_looks SET at = clock_timestamp() WHERE ctid = (SELECT min(ctid) FROM turno.key_looks)")
+    assert [one.job_id for one in claim(world)] == jobs[2:3]
+    assert claim(world) == []
+    world.rows("UPDATE turno.key_looks SET at = clock_timestamp()")
+    assert [one.job_id for one in claim(world)] == jobs[3:]
+
+
+def test_a_job_that_was_let_run_has_its_start_in_reserve(world: ExampleInstallation) -> None:
+    """Workers that come back after an hour do not begin at once what was let run in the meantime."""
+    rule(world, rate=2)
+    jobs = line(world, 6)
+    for _ in range(3):
+        tickets.promote(world.engine, 100)
+        assert Counter(states(world, jobs)) == {"ready": 2, "waiting": 4}
+
+
+def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallation) -> None:
+    """Two ends at once: the one that does not see the other leaves word for whoever promotes next."""
+    rule(world, limit=2)
+    jobs = line(world, 4)
+    one, two = claim(world)
+    with at_work(world, one) as slow:
+        slow.execute("SET lock_timeout = '1s'")
+        attempts.begin(slow, one)
+        attempt_steps.complete(slow, one, "{}")
+        complete(world, two)
+        jobs += line(world, 1)
+        tickets.promote(world.engine, 100)
+        assert Counter(states(world, jobs)) == {"running": 1, "waiting": 3, None: 1}
+        psycopg.Connection.commit(slow)
+    assert Counter(states(world, jobs)) == {"ready": 1, "waiting": 2, None: 2}
+    tickets.promote(world.engine, 100)
+    assert Counter(states(world, jobs)) == {"ready": 2, "waiting": 1, None: 2}
+
+
+def test_two_that_look_at_once_let_no_more_than_may_run(world: ExampleInstallation) -> None:
+    """An end and a promotion: neither sees whom the other lets run, so one of them leaves it to a later look."""
+    first, second = line(world, 2)
+    (one,) = claim(world)
+    rule(world, limit=2)
+    world.rows("INSERT INTO turno.key_looks VALUES (%s, 'printer 3', clock_timestamp(), false)", world.one.id)
+    with service_session(world.logins, world.logins.engine, application="test") as engine, engine.transaction():
+        assert tickets.promote(engine, 100) == 1
+        urgent = line(world, 2, priority=Priority.URGENT)
+        world.rows("UPDATE turno.tickets SET state = 'waiting' WHERE state = 'scheduled'")
+        complete(world, one)
+        assert states(world, urgent) == ["waiting", "waiting"]
+    assert states(world, [first, second, *urgent]) == [None, "ready", "waiting", "waiting"]
+    tickets.promote(world.engine, 100)
+    assert states(world, [first, second, *urgent]) == [None, "ready", "ready", "waiting"]
+
+
+def test_an_end_that_is_rolled_back_lets_nobody(world: ExampleInstallation) -> None:
+    jobs = line(world, 2)
+    (one,) = claim(world)
+    with at_work(world, one) as session:
+        attempts.begin(session, one)
+        attempt_steps.complete(session, one, "{}")
+        psycopg.Connection.rollback(session)
+    assert states(world, jobs) == ["running", "waiting"]
+
+
+def test_a_waiting_job_that_somebody_holds_is_not_forgotten(world: ExampleInstallation) -> None:
+    first, second = line(world, 2)
+    (one,) = claim(world)
+    with world.admin.transaction():
+        world.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (second,))
+        complete(world, one)
+    assert states(world, [first, second]) == [None, "waiting"]
+    tickets.promote(world.engine, 100)
+    assert states(world, [second]) == ["ready"]
+
+
+def test_an_old_snapshot_lets_nobody_run(world: ExampleInstallation) -> None:
+    jobs = line(world, 2)
+    (one,) = claim(world)
+    with world.admin.transaction():
+        world.admin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        world.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", (one.job_id,))
+        assert states(world, jobs[1:]) == ["waiting"]
+    tickets.promote(world.engine, 100)
+    assert states(world, jobs[1:]) == ["ready"]
+    world.rows("SELECT job_repair('exec')")
+
+
+def test_a_hint_at_a_job_lets_it_run_if_it_is_next(world: ExampleInstallation) -> None:
+    first, second = line(world, 2)
+    assert tickets.claim_job(world.engine, worker(world), second, types=TYPES) is not None
+    assert tickets.claim_job(world.engine, worker(world), first, types=TYPES) is None
+
+
+def test_many_claim_and_end_at_once_and_never_two_of_a_key(world: ExampleInstallation) -> None:
+    rule(world, limit=2)
+    jobs = [job for key in "abc" for job in line(world, 8, key)]
+
+    def work(_: int) -> int:
+        done = 0
+        with service_session(world.logins, world.logins.engine, application="test") as engine:
+            own = tickets.start_worker(engine, backend="exec", host="test", pid=1)
+            for _ in range(200):
+                found = claiming.claim(engine, own, queues=["cold"], types=TYPES, backend="exec", slots=3)
+                with judge_of(world.url, world.one) as judge:
+                    assert [one for one in judge.broken() if one.startswith("I9: more")] == []
+                for one in found:
+                    complete(world, one)
+                done += len(found)
+                if not found and not any(states(world, jobs)):
+                    break
+        return done
+
+    with ThreadPoolExecutor(3) as threads:
+        assert sum(threads.map(work, range(3))) == len(jobs)
+
+
+def test_a_paused_tenants_key_waits_with_it(world: ExampleInstallation) -> None:
+    jobs = line(world, 2)
+    world.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
+    try:
+        assert claim(world) == []
+    finally:
+        world.rows("UPDATE turno.tenants SET paused_at = NULL")
+    assert [one.job_id for one in claim(world)] == jobs[:1]
+
+
+def test_a_retried_job_takes_its_turn_under_its_key(world: ExampleInstallation) -> None:
+    first, second = line(world, 2)
+    assert world.cancel(first) == "cancelled"
+    again = world.retry(first)["job_id"]
+    assert [one.job_id for one in claim(world)] == [second]
+    assert states(world, [again]) == ["waiting"]
+
+
+def test_a_repaired_ticket_has_its_key(world: ExampleInstallation) -> None:
+    jobs = line(world, 2)
+    claim(world)
+    world.rows("DELETE FROM turno.tickets WHERE state = 'waiting'")
+    world.rows("SELECT job_repair('exec')")
+    assert claim(world) == []
+    assert states(world, jobs) == ["running", "waiting"]
+
+
+def test_what_waits_for_its_key_costs_a_claim_nothing(world: ExampleInstallation) -> None:
+    """It is in none of the indexes that a claim reads."""
+    world.rows(
+        """
+        INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend,
+                                   concurrency_key)
+        SELECT gen_random_uuid(), id, 'cold', 'batch_invoicing', 1, 1, now() - interval '1 h', 'waiting', 'exec', 'k'
+        FROM turno.tenants, generate_series(1, 2000) WHERE slug = 'suc0001'
+        """
+    )
+    try:
+        free = world.enqueue(WORK)
+        read = "SELECT sum(idx_tup_read)::bigint AS read FROM pg_stat_user_indexes WHERE relname = 'tickets'"
+        own = worker(world)
+        world.engine.execute("SELECT pg_stat_force_next_flush()")
+        (before,) = world.rows(read)
+        claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
+        ((one,),) = claimer.claim(world.engine, own, slots=1)
+        world.engine.execute("SELECT pg_stat_force_next_flush()")
+        (after,) = world.rows(read)
+        assert one.job_id == free
+        assert after["read"] - before["read"] < 50
+    finally:
+        world.rows("DELETE FROM turno.tickets WHERE state = 'waiting'")
