@@ -20,6 +20,7 @@ NAMES = (
     "resume",
     "provision",
     "claim",
+    "keys",
     "fairness",
     "throughput",
     "growth",

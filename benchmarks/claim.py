@@ -39,6 +39,7 @@ class Scene:
     finished: int = 0
     finished_under_a_writer: int = 0
     unknown: int = 0
+    keyed: int = 0  # that wait for their concurrency keys
 
     @property
     def name(self) -> str:
@@ -47,6 +48,7 @@ class Scene:
             "finished": self.finished,
             "finished under an open writer": self.finished_under_a_writer,
             "of an unknown type": self.unknown,
+            "waiting for their keys": self.keyed,
         }
         words = [f"{self.tenants:,} tenants, {self.waiting:,} waiting"]
         return ", ".join(words + [f"{count:,} {what}" for what, count in extra.items() if count])
@@ -155,6 +157,7 @@ class Stage:
         )
         self._wait(scene.unknown, scene.tenants, "unknown")
         self._run_through(scene.finished, scene.tenants)
+        self._wait_for_keys(scene.keyed, scene.tenants)
         self._admin.execute("VACUUM ANALYZE turno.tickets")
         if scene.finished_under_a_writer:
             writer = stack.enter_context(psycopg.connect(url))
@@ -172,6 +175,15 @@ class Stage:
             " SELECT gen_random_uuid(), 1 + i %% %s, 'hot', %s, 1, i %% 3, clock_timestamp(), 'ready', 'exec'"
             " FROM generate_series(1, %s) AS i",
             [tenants, job_type, count],
+        )
+
+    def _wait_for_keys(self, count: int, tenants: int) -> None:
+        self._admin.execute(
+            "INSERT INTO turno.tickets"
+            " (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, concurrency_key)"
+            " SELECT gen_random_uuid(), 1 + i %% %s, 'hot', 'work', 1, i %% 3, clock_timestamp(), 'waiting', 'exec',"
+            " 'key ' || i %% 1000 FROM generate_series(1, %s) AS i",
+            [tenants, count],
         )
 
     def _run_through(self, count: int, tenants: int) -> None:

@@ -1,0 +1,36 @@
+"""What a claim costs while 100,000 jobs wait for their concurrency keys, beside what it costs while none does."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from benchmarks.claim import Scene, Stage
+from benchmarks.environment import open_environment
+from benchmarks.report import Report
+from benchmarks.sampling import interleaved
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+
+NONE = Scene(tenants=10, waiting=10_000)
+MANY = Scene(tenants=10, waiting=10_000, keyed=100_000)
+MOST = 1.2  # times what it costs without
+
+
+def run(options: Options) -> Report:
+    """Measure the processor time that a claim takes of a job, of many and of one at a time, in both scenes."""
+    report = Report("keys", "ms a job")
+    with open_environment() as bench, ExitStack() as stack:
+        stages = {
+            f"{scene.name}, {slots} x {size}": Stage(bench, stack, scene, f"{name}_{slots}", slots=slots, size=size)
+            for name, scene in (("none", NONE), ("many", MANY))
+            for slots, size in ((4, 16), (1, 1))
+        }
+        turns = {name: stage.turn for name, stage in stages.items()}
+        samples = interleaved(turns, rounds=20, warm_up=3, seconds=options.seconds)
+    report.add(samples)
+    means = [sum(taken) / len(taken) for taken in samples.values()]
+    report.facts["keyed_of_many"], report.facts["keyed_of_one"] = means[2] / means[0], means[3] / means[1]
+    report.wanted |= {"keyed_of_many": MOST, "keyed_of_one": MOST}
+    return report
