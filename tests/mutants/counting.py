@@ -7,6 +7,7 @@ COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 SUMS = "turno/migrations/control/functions/outcome_sums.sql"
 METRICS = "tests/integration/web/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
+LOST = "tests/integration/runner/batches/test_lost_claims.py"
 
 MUTANTS = (
     Mutant(
@@ -48,6 +49,22 @@ MUTANTS = (
         "if not apart and tenant is None and",
         "if not apart and",
         (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
+    ),
+    Mutant(
+        "lost claims are not counted",
+        NUMBERS,
+        "turno/runner/executor.py",
+        "if not lost:",
+        "if lost is not None:",
+        (f"{LOST}::test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_complete[0-pending]",),
+    ),
+    Mutant(
+        "a commit whose answer was lost counts as a lost claim",
+        NUMBERS,
+        "turno/migrations/tenant/functions/claims_lost.sql",
+        "AND NOT EXISTS (SELECT FROM background_job_attempts a",
+        "AND NOT EXISTS (SELECT FROM background_job_attempts a JOIN turno.tickets USING (job_id)",
+        (f"{LOST}::test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it[True]",),
     ),
     Mutant(
         "a chart of a company's tenants shows all",

@@ -62,7 +62,17 @@ class Executor:
                     break
                 run.job(number)
             run.commit()
+            self._count_lost(transaction, tuple(claim for claim, status in run.ends.items() if status == LOST))
         return run.ends
+
+    def _count_lost(self, transaction: BatchTransaction, lost: Batch) -> None:
+        """Have the statistics say that claims were lost; a database that is away is not waited for."""
+        if not lost:
+            return
+        try:
+            transaction.retry_on_new_session(lambda session: batches.lost(session, lost))
+        except psycopg.Error as error:
+            log.warning("%d lost claims were not counted: %s", len(lost), str(error).partition("\n")[0])
 
 
 class Run:

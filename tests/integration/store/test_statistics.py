@@ -92,9 +92,10 @@ def test_the_numbers_are_the_same_before_and_after_they_are_counted(
 def test_totals_tell_attempts_waits_and_runs_of_a_type(world: ExampleInstallation, operator: Operator) -> None:
     ended(world, world.one, wait=10, run=100)
     ended(world, world.other, "cancelled", wait=11, run=None)
-    ended(world, world.other, "rescued", run=None)
+    for claim in ("rescued", "claim_lost"):
+        ended(world, world.other, claim, wait=5, run=None)
     one = totals.by_type(operator)["import"]
-    assert one.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1}
+    assert one.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1, "claim_lost": 1}
     assert (one.attempts, one.wait_ms, one.run_ms) == (1, 21, 100)
     assert cumulative(one.waits)[BOUNDS_MS.index(10)] == 1  # at most ten
     assert cumulative(one.waits)[BOUNDS_MS.index(20)] == 2

@@ -60,6 +60,11 @@ def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
     return set(value_of(session, "SELECT jobs_held(%s, %s)", *_keys(claims)))
 
 
+def lost(session: Session, claims: Sequence[Claim]) -> None:
+    """Count attempts that lost their claims, as far as no end of theirs is on record."""
+    session.execute("SELECT claims_lost(%s, %s)", _keys(claims))
+
+
 def _keys(claims: Sequence[Claim]) -> tuple[str, str]:
     return _array(claim.job_id.hex for claim in claims), _array(claim.token.hex for claim in claims)
 

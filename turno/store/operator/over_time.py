@@ -9,7 +9,7 @@ from typing import Any, Literal
 import psycopg
 
 from turno.store.operator.histogram import quantile
-from turno.store.operator.totals import ENDS
+from turno.store.operator.totals import CLAIMS, ENDS
 
 # What a line of a chart stands for; "" is one line for everything.
 By = Literal["", "type", "tenant"]
@@ -66,7 +66,7 @@ def over_time(
                    o.outcome, o.wait_bucket, o.outcomes, o.attempts, o.run_ms
             FROM outcome_sums() o LEFT JOIN tenants n ON n.id = o.tenant_id
             WHERE o.minute >= date_bin(%(step)s, now() - %(window)s::interval, 'epoch')
-              AND o.tenant_id = ANY (%(tenants)s) AND o.outcome <> 'rescued'
+              AND o.tenant_id = ANY (%(tenants)s) AND o.outcome <> ALL (%(claims)s)
               AND (%(type)s::text IS NULL OR o.type = %(type)s)
         ), most AS (
             SELECT line FROM counted GROUP BY line
@@ -82,6 +82,7 @@ def over_time(
             "type": job_type,
             "lines": lines,
             "ends": list(ENDS),
+            "claims": list(CLAIMS),
             "tenants": numbers,
         },
     )

@@ -8,15 +8,15 @@ from typing import Any
 import psycopg
 
 ENDS = ("completed", "failed", "cancelled")  # outcomes with which a job is over
-CLAIMS = frozenset({"rescued"})  # what is told of a claim, beside the attempt's own outcome
+CLAIMS = ("rescued", "claim_lost")  # what is told of a claim, beside the attempt's own outcome
 
 
 @dataclass(slots=True)
 class TypeTotals:
     """What became of the jobs of one type; `waits` and `runs` are by bucket, see histogram.py.
 
-    `outcomes` counts attempts by how they ended, jobs that ended without one, and claims 'rescued'. A wait
-    is from the moment a job could run to the start of an attempt, or to an end without one.
+    `outcomes` counts attempts by how they ended, jobs that ended without one, and claims 'rescued' or 'claim_lost'. A
+    wait is from the moment a job could run to the start of an attempt, or to an end without one.
     """
 
     attempts: int = 0

@@ -163,6 +163,7 @@ TENANT = Matrix(
         "jobs_fetch": _roles("handler"),
         "jobs_finish": _roles("handler"),
         "jobs_held": _roles("handler"),
+        "claims_lost": _roles("handler"),
         "job_fail": _roles("handler"),
         "job_release": _roles("handler"),
         "job_end_cancelled": _roles("handler"),

@@ -74,6 +74,7 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
         ("retried", "turno_retries", "Attempts that failed and are tried again."),
         ("failed", "turno_dead_letters", "Jobs that failed for good."),
         ("rescued", "turno_rescues", "Jobs taken back from a process that died."),
+        ("claim_lost", "turno_lost_claims", "Attempts that found their claim taken back and wrote nothing."),
     ):
         samples = [((one,), total.outcomes[outcome]) for one, total in totals.items()]
         yield _counter(name, about, ["type"], samples)

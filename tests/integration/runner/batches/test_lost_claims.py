@@ -86,6 +86,11 @@ def test_one_that_loses_its_claim_meanwhile_writes_nothing_and_the_others_comple
     assert [world.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
     assert (world.job(jobs[loser])["status"], world.job(jobs[loser])["crashes"]) == (state, 0)
     assert written(world) == {f"G{n}" for n in range(3) if n != loser}
+    assert counted_lost(world) == [jobs[loser]]
+
+
+def counted_lost(world: ExampleInstallation) -> list[UUID]:
+    return [row["job_id"] for row in world.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'")]
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -104,6 +109,7 @@ def test_after_a_lost_reply_to_the_commit_the_tokens_say_what_became_of_it(
     assert written(world) == {"G0", "G2"}
     runs = [row["n"] for row in world.rows("SELECT count(*) AS n FROM background_job_attempts GROUP BY job_id")]
     assert runs == [1, 1, 1]
+    assert counted_lost(world) == []
     # Run once more only where the commit had not arrived.
     assert [RUNS[job_id] for job_id in jobs] == ([1, 1, 1] if committed else [2, 1, 1])
 

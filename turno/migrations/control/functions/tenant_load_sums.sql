@@ -16,7 +16,7 @@ BEGIN ATOMIC
                  count(*) FILTER (WHERE bucket = 24)]
     FROM (
         SELECT u.tenant_id, u.at, u.outcome, u.run_ms, width_bucket(u.wait_ms - 1, outcome_bounds()) AS bucket
-        FROM outcomes u WHERE u.id >= p_from AND u.id < p_below AND u.outcome <> 'rescued'
+        FROM outcomes u WHERE u.id >= p_from AND u.id < p_below AND u.outcome NOT IN ('rescued', 'claim_lost')
     ) AS o
     GROUP BY 1, 2;
 END;
