@@ -54,12 +54,20 @@ MUTANTS = (
         (f"{SWEEPS}::test_a_paused_tenant_waits_and_a_removed_one_is_gone",),
     ),
     Mutant(
+        "a worker at rest sleeps past what is due",
+        "issue 17: firing error p99 <= 1 s",
+        "turno/worker/sources/polling.py",
+        "else min(due_in, self._interval * (0.8 + 0.4 * chance)))",
+        "else self._interval * (0.8 + 0.4 * chance))",
+        ("tests/unit/worker/test_pool_source.py::test_who_found_nothing_looks_again_when_something_is_due",),
+    ),
+    Mutant(
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
         "turno/schedules/rule.py",
         "if found > last:",
         "if found != last:",
-        (f"{RULES}::test_moments_come_in_order_none_twice_and_where_one_begins_changes_none",),
+        (f"{RULES}::test_a_time_that_exists_twice_fires_the_first_time",),
     ),
     Mutant(
         "a schedule goes on when its last hundred jobs wait",

@@ -1,5 +1,6 @@
 """Which ticket is taken next, and that each is taken once."""
 
+import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,18 @@ def test_a_future_job_is_not_taken_before_its_time(world: ExampleInstallation) -
     assert tickets.claim_job(world.engine, worker(world), job_id, types=[("batch_invoicing", 1)]) is None
     world.time_passes()
     assert [held.job_id for held in claim(world, 1)] == [job_id]
+
+
+def test_who_finds_nothing_is_told_when_something_is_due(world: ExampleInstallation) -> None:
+    claimer = Claimer(backend="exec", queues=["cold"], types=[("batch_invoicing", 1)])
+    far = world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
+    world.rows("UPDATE turno.tickets SET run_at = 'infinity' WHERE job_id = %s", far)
+    busy = worker(world)
+    assert claimer.claim(world.engine, busy, slots=1) == []
+    assert claimer.due_in == math.inf
+    world.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(seconds=2.5))
+    assert claimer.claim(world.engine, busy, slots=1) == []
+    assert 0 < claimer.due_in < 2.6
 
 
 @pytest.mark.parametrize("silent", [True, False], ids=["after a silence", "while there is work"])

@@ -76,7 +76,8 @@ def test_nobody_else_sees_or_changes_it_but_an_operator(service: Service) -> Non
     assert eve.get("/api/schedules").get_json()["schedules"] == []
     for method, path in (("GET", ""), ("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")):
         problem_of(eve.ask(method, f"/api/schedules/nightly{path}"), 404)
-    problem_of(put(eve), 404)
+    problem_of(put(eve, cron="1 1 * * *"), 404)
+    assert ana.get("/api/schedules/nightly").get_json()["cron"] == DAILY["cron"]
     problem_of(put(reader), 403)
     assert reader.get("/api/schedules/nightly").status_code == 200
     changed = put(operator, cron="0 5 * * *")

@@ -107,6 +107,8 @@ def test_a_time_that_does_not_exist_fires_when_the_clocks_have_changed() -> None
 def test_a_time_that_exists_twice_fires_the_first_time() -> None:
     madrid = local("30 2 * * *", "Europe/Madrid", (2026, 10, 24, 12), count=2)
     assert madrid == ["2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"]
+    between = datetime(2026, 10, 25, 1, 15, tzinfo=UTC)  # 02:15 for the second time
+    assert a_rule("30 2 * * *", zone="Europe/Madrid").next_after(between) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
 
 
 def test_each_hour_and_each_interval_goes_on_through_both() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,7 +15,7 @@ from turno.jobs.registry import Registry
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.batch_sizer import LARGEST_BATCH
-from turno.worker.sources.polling import PoolSource
+from turno.worker.sources.polling import PollTimer, PoolSource
 
 WORKER = uuid4()
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
@@ -76,6 +77,14 @@ def test_who_found_nothing_waits_for_a_hint_or_its_time(source: PoolSource, engi
     assert take(source) == []
     assert engine.asked == [1]
     assert 0 < source.poll_in() < 2
+
+
+def test_who_found_nothing_looks_again_when_something_is_due() -> None:
+    timer = PollTimer()
+    timer.found(0, chance=0.5, due_in=0.02)
+    assert 0 < timer.due - monotonic() <= 0.02
+    timer.found(0, chance=0.5, due_in=60)
+    assert 0 < timer.due - monotonic() <= 2
 
 
 def test_that_nothing_waits_for_the_reserve_keeps_no_free_child_waiting(source: PoolSource, engine: Engine) -> None:

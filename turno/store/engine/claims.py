@@ -1,6 +1,8 @@
 """Claim what waits, as the engine: tenant after tenant, several short jobs at a time."""
 
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import timedelta
 from itertools import groupby
 from time import monotonic
 from typing import Any
@@ -13,13 +15,15 @@ from psycopg.types.json import Jsonb
 from turno.jobs.claim import Batch
 from turno.store.engine.claim_memory import ClaimMemory
 from turno.store.engine.tickets import TypeVersion, claim_of, in_step
-from turno.store.one_row import row_of
+from turno.store.one_row import row_of, value_of
 
 Engine = psycopg.Connection[Any]
 PROMOTE_EVERY = 0.1  # seconds between two looks for what has become due
 PROMOTED_AT_ONCE = 200
 PROMOTE_ALL_EVERY = 5.0  # seconds for which it is believed that nothing is due before what was due last
 BEGINNING = ("-infinity", UUID(int=0))
+DUE_WITHIN = timedelta(seconds=3)  # longer than any worker rests between two polls
+SOON_AFTER = 0.005  # seconds after a ticket is due it is looked for, lest that be a little before
 PASSED_AT_MOST = 3  # tenants, of which others are taking all that waits
 
 CLAIM = "SELECT * FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s)"
@@ -45,6 +49,8 @@ class Claimer:
         self._memory = ClaimMemory()
         self._promote_at = self._promote_all_at = clock()
         self._promoted: tuple[Any, Any] = BEGINNING
+        # In how many seconds after a claim that found nothing something will be due; infinity if that is long.
+        self.due_in = math.inf
         self._found = True  # whether the last claim took anything; nobody knows what has become due before the first
 
     def claim(
@@ -64,6 +70,7 @@ class Claimer:
         """
         if not self._types:
             return []
+        self.due_in = math.inf
         # After a silence a lone job is taken at once: what has become due comes first only where there is more to do.
         if self._found:
             self._promote(engine)
@@ -71,7 +78,13 @@ class Claimer:
         if not batches and self._promote(engine):
             batches = self._claim(engine, worker, slots=slots, sizes=sizes, without=without)
         self._found = bool(batches)
+        if not batches:
+            self.due_in = self._due_in(engine)
         return batches
+
+    def _due_in(self, engine: Engine) -> float:
+        found = value_of(engine, "SELECT due_in(%s)", DUE_WITHIN)
+        return math.inf if found is None else max(found + SOON_AFTER, self._promote_at - self._clock())
 
     def _claim(
         self,

@@ -58,6 +58,7 @@ CONTROL = Matrix(
         "silent_workers": _roles("engine"),
         "orphans": _roles("engine"),
         "promote": _roles("engine"),
+        "due_in": _roles("engine"),
         "claim": _roles("engine"),
         "claim_job": _roles("engine"),
         "held": _roles("engine"),

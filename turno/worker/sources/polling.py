@@ -1,6 +1,7 @@
 """Claims of a resident worker: polling is the contract, a notification only ends the wait early."""
 
 import logging
+import math
 import random
 from collections.abc import Callable, Collection, Sequence
 from time import monotonic
@@ -34,11 +35,11 @@ class PollTimer:
         """Poll at once."""
         self.due, self._interval = monotonic(), SHORTEST
 
-    def found(self, batches: int, *, chance: float) -> None:
-        """Note how many batches a poll found; after any, the next follows at once."""
+    def found(self, batches: int, *, chance: float, due_in: float = math.inf) -> None:
+        """Note how many batches a poll found; after any, the next follows at once, else when something will be due."""
         self.plenty = batches > 0
         self._interval = SHORTEST if batches else min(LONGEST, self._interval * 2)
-        self.due = monotonic() + (0.0 if self.plenty else self._interval * (0.8 + 0.4 * chance))
+        self.due = monotonic() + (0.0 if self.plenty else min(due_in, self._interval * (0.8 + 0.4 * chance)))
 
 
 class PoolSource(Source):
@@ -86,7 +87,7 @@ class PoolSource(Source):
             log.warning("no claim: %s", in_short(error))
             batches = []
         # What is enqueued after this is hinted at, or found by the next poll.
-        timer.found(len(batches), chance=self._chance())
+        timer.found(len(batches), chance=self._chance(), due_in=self._claimer.due_in)
         return batches
 
     def _together(self, kind: str) -> int:

@@ -12,6 +12,8 @@ DECLARE
     made integer := 0;
     refused text;
 BEGIN
+    -- A server's crash that loses this commit loses all of it, and the next sweep fires again.
+    PERFORM set_config('synchronous_commit', 'off', true);
     SELECT * INTO own FROM job_schedules s WHERE s.id = p_schedule AND s.next_at = p_was FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;

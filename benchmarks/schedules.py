@@ -1,0 +1,159 @@
+"""How late the jobs of many tenants' schedules begin, what a firing costs, and what they cost while none is due."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from benchmarks import processor_time
+from benchmarks.environment import KEY, open_environment
+from benchmarks.latency_probe import Ring
+from benchmarks.report import Report
+from benchmarks.resident import resident
+from benchmarks.sampling import interleaved, quantile
+from turno.dispatch.schedules import NewSchedule, checked_rule
+from turno.maintenance.due_schedules import fire_due
+from turno.schedules.firing import AHEAD
+from turno.store.engine import schedules
+from turno.store.engine.announcements import Announcement, announce
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import service_session
+from turno.tenancy.provisioning.install import install
+
+if TYPE_CHECKING:
+    from benchmarks.benchmark import Options
+    from benchmarks.environment import BenchEnvironment
+    from turno.tenancy.identity.tenant import Tenant
+
+EACH, PERIOD = 10, 60  # schedules of a tenant, and the seconds between two firings of one
+P99_AT_MOST = 1000.0  # milliseconds
+NONE, MANY = "a sweep, none there", "a sweep, none due"
+TURN = 20
+PUT: LiteralString = """
+INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)
+VALUES (%s, 'ring', '{}', 1, 'ana', %s, 'UTC', %s, 'once', %s)
+"""
+BEGAN: LiteralString = """
+SELECT extract(epoch FROM a.started_at - r.moment)::float8 * 1000
+FROM {schema}.job_schedule_runs r JOIN {schema}.background_job_attempts a ON a.job_id = r.job_id AND a.attempt = 1
+WHERE r.moment BETWEEN %s AND %s
+"""
+DUE: LiteralString = "SELECT count(*) FROM {schema}.job_schedule_runs WHERE moment BETWEEN %s AND %s"
+
+
+def run(options: Options) -> Report:
+    """Let a pool run what they make, then let nothing be due."""
+    report = Report("schedules", "ms")
+    tenants, seconds = (20, 8.0) if options.quick else (1_000, 60.0)
+    with open_environment() as bench:
+        listed = [bench.tenant(f"suc{number:04}") for number in range(tenants)]
+        bench.admin.execute("VACUUM ANALYZE")
+        _put(bench, listed, 6 if options.quick else 60)
+        with resident(bench, fewest=2, most=2) as pool:
+            before = processor_time.milliseconds(pool.pid)
+            begin, end = _watched(bench, seconds)
+            report.facts["processor of the pool's parent, %"] = (
+                (processor_time.milliseconds(pool.pid) - before) / seconds / 10
+            )
+            errors = _all(bench, listed, BEGAN, begin, end)
+        wanted = sum(_all(bench, listed, DUE, begin, end))
+        report.add({"firing to beginning": errors})
+        p99 = quantile(errors, 0.99)
+        report.facts |= {"tenants": tenants, "schedules": tenants * EACH, "firings": len(errors), "p99": p99}
+        report.wanted["p99"] = P99_AT_MOST
+        if len(errors) != wanted or not errors:
+            report.broken.append(f"{wanted} jobs were due, {len(errors)} began")
+        report.add({"a firing, in the sweep": _firings(bench, listed[:20])})
+        _idle(bench, report, options)
+    return report
+
+
+def _put(bench: BenchEnvironment, tenants: list[Tenant], ahead: int) -> None:
+    """Save the schedules as they are saved, but a statement for all of a tenant's."""
+    announce(bench.admin, [Announcement("ring", 1, Ring.queue, 1)], 20)
+    begin = datetime.now(UTC) + timedelta(seconds=ahead)  # the server is on this host
+    for tenant in tenants:
+        rows = []
+        for number in range(EACH):
+            new = NewSchedule(name=f"n{number}", handler=Ring, payload={}, user_id="ana", every=PERIOD)
+            rows.append((new.name, PERIOD, new.seconds, checked_rule(new, tenant).next_after(begin)))
+        with bench.in_schema(tenant).cursor() as cursor:
+            cursor.executemany(PUT, rows)
+
+
+def _watched(bench: BenchEnvironment, seconds: float) -> tuple[datetime, datetime]:
+    """Wait until every moment of so many seconds has its job and is past; return the bounds."""
+    row = bench.admin.execute("SELECT min(next_at) FROM turno.schedules").fetchone()
+    assert row is not None, "there are schedules"  # noqa: S101
+    begin: datetime = row[0]
+    end = begin + timedelta(seconds=seconds)
+    late: LiteralString = "SELECT clock_timestamp() > %s + interval '3 s'"
+    while bench.admin.execute(late, [end]).fetchone() != (True,):
+        time.sleep(0.5)
+    return begin, end
+
+
+def _all(
+    bench: BenchEnvironment, tenants: list[Tenant], question: LiteralString, begin: datetime, end: datetime
+) -> list[float]:
+    found: list[float] = []
+    for tenant in tenants:
+        asked = sql.SQL(question).format(schema=sql.Identifier(tenant.schema))
+        found += [value for (value,) in bench.admin.execute(asked, (begin, end)).fetchall()]
+    return found
+
+
+def _firings(bench: BenchEnvironment, tenants: list[Tenant]) -> list[float]:
+    """Return what each schedule costs the sweep that makes its next jobs: the moments of 90 seconds."""
+    for tenant in tenants:
+        bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = next_at + interval '1 hour'")
+        bench.in_schema(tenant).execute("UPDATE job_schedules SET next_at = clock_timestamp() + interval '1 s'")
+    took = []
+    with closing(_engine(bench.logins)) as engine:
+
+        def timed(statement: Any, *given: Any) -> int:
+            start = time.perf_counter()
+            made = int(statement(engine, *given))
+            took.append((time.perf_counter() - start) * 1000)
+            return made
+
+        fire_due(EngineLink(lambda: engine), timed)
+    return took
+
+
+def _idle(bench: BenchEnvironment, report: Report, options: Options) -> None:
+    """Compare a sweep's question where nothing is due with that of an installation without schedules."""
+    bench.admin.execute("UPDATE turno.schedules SET next_at = next_at + interval '1 day'")
+    bench.admin.execute("VACUUM ANALYZE turno.schedules")
+    url = bench.database("empty")
+    empty = Logins(url, KEY.encode())
+    with psycopg.connect(url, autocommit=True) as admin:
+        install(admin, empty)
+        with closing(_engine(empty)) as alone, closing(_engine(bench.logins)) as among:
+            samples = interleaved(
+                {NONE: lambda: _asked(alone), MANY: lambda: _asked(among)},
+                rounds=20 if options.quick else 100,
+                seconds=options.seconds,
+            )
+    report.add(samples)
+    report.compare(samples, MANY, NONE)
+
+
+def _asked(engine: psycopg.Connection[Any]) -> list[float]:
+    took = []
+    for _ in range(TURN):
+        start = time.perf_counter()
+        found = schedules.due(engine, AHEAD, 500)
+        took.append((time.perf_counter() - start) * 1000)
+        assert found == [], "nothing is due"  # noqa: S101
+    return took
+
+
+def _engine(logins: Logins) -> psycopg.Connection[Any]:
+    return service_session(logins, logins.engine, application="bench-engine")
