@@ -39,7 +39,7 @@ class Site:
         return self.web.url
 
     def token(self, user: str, *tenants: str, operator: bool = False) -> str:
-        return development_token(self.world.settings, user=user, tenants=tenants, operator=operator)
+        return development_token(self.world.settings, user=user, tenants=tenants, role="operator" if operator else None)
 
     @contextmanager
     def visitor(self, user: str, *tenants: str, operator: bool = False, **browser: Any) -> Iterator[Page]:

@@ -1,7 +1,8 @@
-"""The name under which a process is entered in the database: as holder of a lease, as worker of an attempt."""
+"""The name under which a process, or who started it, is entered in the database."""
 
 import os
 import socket
+from getpass import getuser
 
 HOST = socket.gethostname()
 
@@ -9,3 +10,11 @@ HOST = socket.gethostname()
 def process_name(pid: int | None = None) -> str:
     """Return `host:pid`, of this process unless another of this host is named."""
     return f"{HOST}:{pid or os.getpid()}"
+
+
+def person() -> str:
+    """Return who types: the shell's user, or the number of one that has no name, as in many containers."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

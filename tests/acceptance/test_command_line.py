@@ -306,7 +306,8 @@ def test_what_is_not_set_or_wrong_is_said_by_name(installed: Installation, datab
     assert "32 characters" in installed.refuse("tenant", "list", MASTER_KEY="short")
     assert "not a URL" in installed.refuse("tenant", "list", DATABASE_URL="nonsense")
     assert "WEB_THREADS='many'" in installed.refuse("serve", WEB_THREADS="many")
-    assert "JWT_ALGORITHMS=RS256" in installed.refuse("token", "--user", "a", "--operator", JWT_ALGORITHMS="RS256")
+    token = ("token", "--user", "a", "--role", "operator")
+    assert "JWT_ALGORITHMS=RS256" in installed.refuse(*token, JWT_ALGORITHMS="RS256")
     empty = installed.refuse("company", "add", "x", DATABASE_URL=database, ADMIN_DATABASE_URL=database)
     assert "run `turno migrate`" in empty
 

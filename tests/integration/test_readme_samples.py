@@ -69,7 +69,7 @@ def answers(world: ExampleInstallation) -> list[Any]:
     """What the API answers to what the README asks: a batch whose orders were invoiced before, or are unknown."""
     orders = [*world.order_ids()[:2], 999_999]
     world.attempt(world.enqueue({"order_ids": orders[:2]}))
-    token = development_token(world.settings, user="ana", tenants=("suc0001",), operator=False)
+    token = development_token(world.settings, user="ana", tenants=("suc0001",))
     headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001"}
     with web_of(world) as web:
         client = web.test_client()

@@ -170,6 +170,22 @@ MUTANTS = (
         (f"{ORDERS}::test_the_attempts_that_an_operator_allows_count_instead_of_the_code_s[1-failed]",),
     ),
     Mutant(
+        "what an operator says of an effect is not on record",
+        "every change of an operator's is on record",
+        "turno/migrations/tenant/functions/effect_decide.sql",
+        "IF p_user IS NULL THEN  --",
+        "IF false THEN  --",
+        ("tests/integration/web/test_api_effects.py::test_an_operator_may_say_it_and_a_stranger_may_not",),
+    ),
+    Mutant(
+        "an operator's stream has an admin's frames",
+        "redaction by rule",
+        "turno/streaming/tenant_subscribers.py",
+        "who = view.operator, view.admin",
+        "who = view.operator, False",
+        ("tests/unit/streaming/test_subscriber.py::test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own",),
+    ),
+    Mutant(
         "an operator who is no admin reads secrets",
         "redaction by rule",
         "turno/web/auth/tenant_scope.py",

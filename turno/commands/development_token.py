@@ -20,9 +20,18 @@ class CannotSign(TurnoError):
 
 
 def development_token(
-    settings: Settings, *, user: str, tenants: Sequence[str], operator: bool = False, minutes: int = 60
+    settings: Settings,
+    *,
+    user: str,
+    tenants: Sequence[str],
+    role: str | None = None,
+    companies: Sequence[str] | None = None,
+    minutes: int = 60,
 ) -> str:
-    """Return a token that this installation's web accepts; raises CannotSign where it has no shared secret."""
+    """Return a token that this installation's web accepts; raises CannotSign where it has no shared secret.
+
+    A `role` holds for the tenants of these `companies`, or of all.
+    """
     settings.require("jwt_key")
     algorithm = next((name for name in settings.jwt_algorithms if name.startswith("HS")), None)
     if algorithm is None:
@@ -31,10 +40,10 @@ def development_token(
     claims = {
         "sub": user,
         "tenants": list(tenants),
-        "roles": ["operator"] if operator else [],
+        "roles": [role] if role else [],
         "iat": now,
         "exp": now + timedelta(minutes=minutes),
         "iss": settings.jwt_issuer,
         "aud": settings.jwt_audience,
-    }
+    } | ({} if companies is None else {"companies": list(companies)})
     return jwt.encode(claims, settings.jwt_key, algorithm=algorithm)

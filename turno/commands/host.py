@@ -6,6 +6,7 @@ import click
 
 from turno.environment import read_settings
 from turno.errors import TurnoError
+from turno.store.operator.audit import record
 from turno.tenancy.rights.host_rights import hosts, join_host
 from turno.tenancy.schema_migrations.fan_out import opened
 from turno.wiring.logins import logins_of
@@ -35,4 +36,5 @@ def add(role: str) -> None:
             named = ", ".join(known) or "none"
             raise UnknownRole(f"there is no role {role[:60]!r} of an application; those of this server are: {named}")
         join_host(admin, logins_of(settings), known[role])
+        record(admin, "host add", subject=role)
     click.echo(f"{role} has what PUBLIC had before Turno was installed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +12,7 @@ from turno.dispatch.command_across import command_across
 from turno.errors import TurnoError
 from turno.jobs.job import Priority
 from turno.jobs.operator_command import CommandReport, OperatorCommand
+from turno.process_name import person
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -48,7 +48,7 @@ def changing(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--all", "everywhere", is_flag=True, help="Every job that the filters leave, of all tenants."),
         filtered,
         click.option("--dry-run", is_flag=True, help="Change nothing, and count the same."),
-        click.option("--by", default=getuser, help="Who is on record; by default the user of this shell."),
+        click.option("--by", default=person, help="Who is on record; by default the user of this shell."),
     )[::-1]:
         command = decorate(command)
     return command

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +24,7 @@ from turno.commands.output.tables import print_table, printable, text
 from turno.commands.submit_job import submit
 from turno.commands.tenant_session import session_of
 from turno.jobs.traceback_text import without_our_frames
+from turno.process_name import person
 from turno.store.api import effect_review
 from turno.store.api import jobs as stored
 
@@ -84,7 +84,7 @@ def show(*, tenant: str, json_wanted: bool, traces: bool, job_id: UUID) -> None:
 @tenant_option
 @click.option("--done", metavar="JSON", help="It happened, and its call would have returned this.")
 @click.option("--absent", is_flag=True, help="It did not happen and no longer can: it may be issued again.")
-@click.option("--by", default=getuser, help="Whose word it is; by default the user of this shell.")
+@click.option("--by", default=person, help="Whose word it is; by default the user of this shell.")
 @click.argument("job_id", type=click.UUID)
 @click.argument("key")
 def settle(*, tenant: str, done: str | None, absent: bool, by: str, job_id: UUID, key: str) -> None:

@@ -13,8 +13,10 @@ from turno.commands.output.tables import print_table
 from turno.commands.tenant_settings import set_settings
 from turno.environment import read_settings
 from turno.named import load
+from turno.process_name import person
 from turno.setting_forms import PLACE
 from turno.store.operator import fairness
+from turno.store.operator.audit import speak_for
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.provisioning.access import reset_login, revoke_tokens
 from turno.tenancy.provisioning.adopt_many import Added, adopt_many, from_file, from_query, from_rows
@@ -179,6 +181,7 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
 @click.argument("slug")
 def revoke(slug: str) -> None:
     """Refuse every token for the tenant SLUG that was issued until now."""
-    with operator_session(read_settings()) as connection:
+    with operator_session(read_settings()) as connection, connection.transaction():
+        speak_for(connection, person())
         revoke_tokens(connection, slug)
     click.echo(f"tenant {slug}: tokens issued until now are refused, and so are those of the next 30 s")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from getpass import getuser
 from typing import Any
 
 import click
 
 from turno.environment import read_settings
+from turno.process_name import person
 from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.logins import operator_session
@@ -47,7 +47,7 @@ def given_changes(options: dict[str, Any]) -> dict[str, Any]:
     metavar="N|none",
     help="That its users together may submit, in place of MAX_JOBS_PER_DAY_PER_TENANT.",
 )
-@click.option("--by", default=getuser, help="Who is on record; by default the user of this shell.")
+@click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
 def set_settings(slug: str, by: str, **options: Any) -> None:
     """Set what holds for the tenant SLUG while everything runs; its backend by `turno backend set`."""
     changes = given_changes(options)

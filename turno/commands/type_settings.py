@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from getpass import getuser
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from turno.commands.tenant_settings import given_changes, unset
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.named_handlers import named_handlers
+from turno.process_name import person
 from turno.store.operator.run_time_settings import list_types, set_type
 from turno.wiring.logins import operator_session
 
@@ -63,7 +63,7 @@ def list_all(*, json_wanted: bool) -> None:
 @click.option(
     "--retention-days", type=unset(click.IntRange(1, 3650)), metavar="N|none", help="For which ended jobs are kept."
 )
-@click.option("--by", default=getuser, help="Who is on record; by default the user of this shell.")
+@click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
 def change(name: str, by: str, **options: Any) -> None:
     """Set what holds for all jobs of the type NAME, of every tenant; `none` leaves it to the code again."""
     settings = read_settings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from getpass import getuser
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +10,7 @@ from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
 from turno.environment import read_settings
 from turno.errors import TurnoError
+from turno.process_name import person
 from turno.store.engine import workers as stored
 from turno.store.operator.run_time_settings import ask_worker, list_workers
 from turno.wiring.logins import operator_session
@@ -37,7 +37,7 @@ ONLY_BESIDE_WORK = (
 @click.option("--quiet", metavar="HOST:PID", help="Ask this worker to claim nothing more, and to finish what it has.")
 @click.option("--stop", metavar="HOST:PID", help="Ask this worker to stop, as by SIGTERM.")
 @click.option("--resume", metavar="HOST:PID", help="Ask this worker to claim again.")
-@click.option("--by", default=getuser, help="Who is on record; by default the user of this shell.")
+@click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
 @click.option("--json", "json_wanted", is_flag=True, help="Print JSON.")
 def workers(*, json_wanted: bool, by: str, **asked: str | None) -> None:
     """List the workers of every host, and how long each has been silent; one past its time is called lost.

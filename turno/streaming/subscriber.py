@@ -39,8 +39,8 @@ class State:
 class View:
     """What a stream shows: one job, or with `job_id` None all jobs and notifications of its user.
 
-    An operator may watch one job of any user, and with `everybody` at all jobs of the tenant. `issued_at` and
-    `until` bound the session in Unix seconds.
+    An operator may watch one job of any user, and with `everybody` at all jobs of the tenant; from one who is no admin
+    secrets are hidden. `issued_at` and `until` bound the session in Unix seconds.
     """
 
     tenant: Tenant
@@ -50,6 +50,7 @@ class View:
     issued_at: float
     until: float
     everybody: bool = False
+    admin: bool = False
 
     def shows(self, job_id: UUID, user: str) -> bool:
         """Say whether this job belongs into this stream."""

@@ -19,8 +19,8 @@ MOST_FOLLOWED = 1_000
 class Render(Protocol):
     """Turns rows into what is sent."""
 
-    def job(self, row: Row, *, operator: bool) -> State:
-        """Return a job's state, as its user or an operator may see it."""
+    def job(self, row: Row, *, operator: bool, admin: bool) -> State:
+        """Return a job's state, as its user, an operator or an admin may see it."""
 
     def notification(self, row: Row) -> State:
         """Return a notification's state."""
@@ -85,14 +85,15 @@ class TenantSubscribers:
     def show_job(self, row: Row, render: Render) -> None:
         """Offer a job to every subscriber who may see it; end the streams of only this job once it has ended."""
         ended = row["finished_at"] is not None
-        states: dict[bool, State] = {}
+        states: dict[tuple[bool, bool], State] = {}
         for subscriber in self.subscribers:
             view = subscriber.view
             if not view.shows(row["id"], row["user_id"]):
                 continue
-            if view.operator not in states:
-                states[view.operator] = render.job(row, operator=view.operator)
-            subscriber.offer(states[view.operator])
+            who = view.operator, view.admin
+            if who not in states:
+                states[who] = render.job(row, operator=view.operator, admin=view.admin)
+            subscriber.offer(states[who])
             if ended and view.job_id is not None:
                 subscriber.end(CloseReason.JOB_ENDED)
         self._note(row, ended=ended)

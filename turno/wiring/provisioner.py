@@ -7,6 +7,7 @@ import psycopg
 
 from turno.errors import InvalidSettings
 from turno.jobs.named_handlers import named_handlers
+from turno.process_name import person
 from turno.settings import Settings
 from turno.store.engine.announcements import announce, of
 from turno.tenancy.identity.session import CONNECT_TIMEOUT
@@ -15,11 +16,20 @@ from turno.tenancy.schema_migrations.files import Migrations, packaged
 
 
 def provisioner(settings: Settings) -> Connect:
-    """Return what opens the provisioner's sessions, in autocommit; raises InvalidSettings without a URL."""
+    """Return what opens the provisioner's sessions, in autocommit; raises InvalidSettings without a URL.
+
+    What they change is on record under the name of who typed the command.
+    """
     settings.require("database_url")
-    return lambda: psycopg.connect(
-        settings.provisioner_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, application_name="turno-admin"
-    )
+
+    def connect() -> psycopg.Connection[Any]:
+        admin = psycopg.connect(
+            settings.provisioner_url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, application_name="turno-admin"
+        )
+        admin.execute("SELECT set_config('turno.actor', %s, false)", [person()])
+        return admin
+
+    return connect
 
 
 def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> None:

@@ -95,7 +95,10 @@ class Reader:
 
     def __init__(self, world: ExampleInstallation, client: FlaskClient, *, operator: bool) -> None:
         token = development_token(
-            world.settings, user="eva" if operator else "ana", tenants=("suc0001",), operator=operator
+            world.settings,
+            user="eva" if operator else "ana",
+            tenants=("suc0001",),
+            role="operator" if operator else None,
         )
         self.client = client
         self.headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001"}

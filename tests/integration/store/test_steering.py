@@ -16,11 +16,16 @@ from turno.dispatch.command_across import command_across
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.operator_command import CommandReport, OperatorCommand
-from turno.store.operator.audit import list_audit
+from turno.store.operator.audit import list_audit, record
 from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
 from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
+from turno.tenancy.provisioning.access import reset_login
+from turno.tenancy.provisioning.effects_in_doubt import set_doubt
+from turno.tenancy.provisioning.provision import add_company, add_tenant
+from turno.tenancy.provisioning.removal import remove_tenant
+from turno.tenancy.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +64,32 @@ class Steering:
     def audit(self) -> list[tuple[Any, ...]]:
         rows = list_audit(self.operator)
         return [(row["actor"], row["action"], row["tenant"], row["jobs"]) for row in reversed(rows)]
+
+
+def test_a_tenant_s_coming_and_going_and_its_keys_are_on_record(
+    world: ExampleInstallation, operator: psycopg.Connection[Any]
+) -> None:
+    world.admin.execute("SELECT set_config('turno.actor', 'eva', false)")
+    try:
+        add_company(world.admin, world.logins, "initech", "Initech")
+        add_company(world.admin, world.logins, "initech", "Initech")
+        add_tenant(world.admin, world.logins, "suc0009", "initech", migrations=packaged())
+        reset_login(world.admin, world.logins, "suc0009")
+        set_doubt(world.admin, "suc0009", doubt=True)
+        remove_tenant(world.admin, world.logins, "suc0009")
+        record(world.admin, "host add", subject="erp")
+    finally:
+        world.admin.execute("SELECT set_config('turno.actor', '', false)")
+    rows = [row for row in reversed(list_audit(operator)) if row["actor"] == "eva"]
+    assert [(row["action"], row["tenant"], row["subject"]) for row in rows] == [
+        ("company add", None, "initech"),
+        ("tenant add", "suc0009", "suc0009"),
+        ("reset login", "suc0009", "suc0009"),
+        ("effects in doubt", "suc0009", None),
+        ("tenant remove", "suc0009", "suc0009"),
+        ("host add", None, "erp"),
+    ]
+    assert (rows[0]["detail"], rows[2]["detail"]) == ({"name": "Initech"}, {"login_epoch": 1})
 
 
 @pytest.fixture

@@ -82,6 +82,12 @@ def test_an_operator_may_say_it_and_a_stranger_may_not(service: Service, ana: Ca
     boss = service.caller("north", "operator")
     assert settle(boss, parked, verdict="absent").status_code == 200
     assert the_effect(ana, parked)["settled_by"] == boss.user
+    on_record = "SELECT actor, jobs, detail FROM turno.operator_audit WHERE action = 'settle' AND detail ->> 'job' = %s"
+    assert service.rows(on_record, parked) == [(boss.user, 1, {"job": parked, "effect": parked, "as": "absent"})]
+    own = ana.job()
+    service.doubt(own, own)
+    assert settle(ana, own, verdict="absent").status_code == 200
+    assert service.rows(on_record, own) == [], "what users say of their own jobs is in the job's history"
 
 
 def test_what_may_be_under_way_is_left_alone(service: Service, ana: Caller, parked: str) -> None:

@@ -86,8 +86,9 @@ def test_secrets_are_shown_to_admins_and_to_whose_they_are(service: Service) -> 
         assert not any("hunter2" in one.text for one in told)
         assert told[1].get_json()["result"] == {"api_key": LEFT_OUT, "sent": 2}
         assert told[2].get_json()["error"]["message"] == f"token={LEFT_OUT} was refused"
+        assert "hunter2" not in operator(service, role=role).get(f"/api/jobs/{broken}/stream").text
     admin = operator(service, role="admin")
-    assert all("hunter2" in admin.get(path).text for path in paths)
+    assert all("hunter2" in admin.get(path).text for path in [*paths, f"/api/jobs/{broken}/stream"])
     assert "hunter2" in ana.get(f"/api/jobs/{done}").text
 
 

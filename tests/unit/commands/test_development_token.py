@@ -1,7 +1,9 @@
 import jwt
 import pytest
+from click.testing import CliRunner
 
 from turno.commands.development_token import CannotSign, development_token
+from turno.commands.token import token
 from turno.settings import Settings
 from turno.web.auth.tokens import TokenCheck
 
@@ -9,11 +11,27 @@ SETTINGS = Settings(jwt_key="a key that only this test knows, long enough")
 
 
 def test_the_web_accepts_what_is_signed_here() -> None:
-    token = development_token(SETTINGS, user="ana", tenants=("suc0001",), operator=True, minutes=5)
-    principal = TokenCheck(SETTINGS).principal(f"Bearer {token}")
+    signed = development_token(SETTINGS, user="ana", tenants=("suc0001",), role="operator", minutes=5)
+    principal = TokenCheck(SETTINGS).principal(f"Bearer {signed}")
     assert (principal.user, set(principal.tenants), principal.operator) == ("ana", {"suc0001"}, True)
-    claims = jwt.decode(token, options={"verify_signature": False})
+    claims = jwt.decode(signed, options={"verify_signature": False})
     assert claims["exp"] - claims["iat"] == 300
+
+
+@pytest.mark.parametrize("role", ["reader", "operator", "admin"])
+def test_a_role_holds_for_the_companies_that_are_named(role: str) -> None:
+    named = ["--user", "eva", "--role", role, "--company", "acme", "--company", "globex"]
+    done = CliRunner().invoke(token, named, env={"JWT_KEY": SETTINGS.jwt_key, "TURNO_DOTENV": "read"})
+    principal = TokenCheck(SETTINGS).principal(f"Bearer {done.output.strip()}")
+    assert (principal.role, principal.companies) == (role, {"acme", "globex"})
+    everywhere = development_token(SETTINGS, user="eva", tenants=(), role=role)
+    assert TokenCheck(SETTINGS).principal(f"Bearer {everywhere}").everywhere
+
+
+@pytest.mark.parametrize("named", [[], ["--company", "acme", "--tenant", "suc0001"]])
+def test_a_token_that_could_be_used_for_nothing_is_not_made(named: list[str]) -> None:
+    done = CliRunner().invoke(token, ["--user", "eva", *named])
+    assert (done.exit_code, "--role" in done.output) == (2, True)
 
 
 def test_where_tokens_are_checked_with_a_public_key_none_is_made() -> None:

@@ -1,11 +1,13 @@
 """A subscriber keeps the latest state of each thing, and bounds what it keeps."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.subscribers import state, subscriber
-from turno.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason
+from tests.subscribers import TENANT, state, subscriber
+from turno.streaming.subscriber import MOST_REMEMBERED, MOST_WAITING, CloseReason, State
+from turno.streaming.tenant_subscribers import TenantSubscribers
 
 
 def test_of_each_thing_the_latest_state_waits() -> None:
@@ -73,3 +75,28 @@ def test_a_stream_shows_what_its_user_may_see(
     ids = {"job": uuid4(), "other": uuid4()}
     view = subscriber(user=user, job_id=ids[watched] if watched else None, operator=operator).view
     assert view.shows(ids["job"], "ana") is shown
+
+
+STANDING = {"revision": 1, "progress_revision": 0, "run_at": None, "now": None, "lacks": None}
+
+
+class Telling:
+    """Renders a job as who may see it."""
+
+    def job(self, row: dict[str, Any], *, operator: bool, admin: bool) -> State:
+        return state(b"admin" if admin else b"operator" if operator else b"user", key=row["id"])
+
+    def notification(self, row: dict[str, Any]) -> State:
+        raise AssertionError(row)
+
+
+def test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own() -> None:
+    viewers = {
+        b"admin": subscriber(user="root", operator=True, everybody=True, admin=True),
+        b"operator": subscriber(user="eva", operator=True, everybody=True),
+        b"user": subscriber(),
+    }
+    tenant = TenantSubscribers(TENANT, due=0.0)
+    tenant.subscribers = frozenset(viewers.values())
+    tenant.show_job({"id": uuid4(), "user_id": "ana", "finished_at": None} | STANDING, Telling())
+    assert {name: viewer.take()[0] for name, viewer in viewers.items()} == {name: [name] for name in viewers}

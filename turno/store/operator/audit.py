@@ -15,6 +15,15 @@ def speak_for(operator: psycopg.Connection[Any], actor: str) -> None:
     operator.execute("SELECT set_config('turno.actor', %s, true)", (actor,))
 
 
+def record(admin: psycopg.Connection[Any], action: str, *, subject: str) -> None:
+    """Put on record what no trigger sees, such as a role's new rights; the provisioner may."""
+    admin.execute(
+        "INSERT INTO turno.operator_audit (actor, action, subject)"
+        " VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user), %s, %s)",
+        (action, subject),
+    )
+
+
 def list_audit(
     operator: psycopg.Connection[Any],
     *,

@@ -6,6 +6,11 @@ from psycopg import Connection, sql
 
 from turno.tenancy.identity.directory import UnknownTenant
 
+_ON_RECORD = """
+INSERT INTO turno.operator_audit (actor, action, tenant_id)
+VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user), %s, turno.tenant_of(current_user))
+"""
+
 
 def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> list[str]:
     """Have effects without a record looked up before they are issued, or trust the record again.
@@ -27,4 +32,5 @@ def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> list[
             admin.execute(sql.SQL("DELETE FROM {}").format(table))
             if doubt:
                 admin.execute(sql.SQL("INSERT INTO {} DEFAULT VALUES").format(table))
+            admin.execute(_ON_RECORD, ["effects in doubt" if doubt else "effects trusted"])
     return [found for found, _, _ in rows]

@@ -57,10 +57,9 @@ class StreamEvents:
         self._root = root
         self._redaction = redaction or Redaction()
 
-    def job(self, row: Row, *, operator: bool) -> State:
+    def job(self, row: Row, *, operator: bool, admin: bool = False) -> State:
         """Return the event of a job: the JSON of its address, without what is long."""
-        # What an operator is sent, an admin is sent too: the same frame.
-        body = job_body(self._redaction.row(row) if operator else row, self._root, operator=operator)
+        body = job_body(self._redaction.row(row) if operator and not admin else row, self._root, operator=operator)
         return State(body.job_id, body.revision, body.standing, Event(body, "job"))
 
     def notification(self, row: Row) -> State:

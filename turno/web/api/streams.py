@@ -144,6 +144,7 @@ def _open(call: Call, job_id: UUID | None) -> Response:
         user=principal.user,
         job_id=job_id,
         operator=principal.operator,
+        admin=principal.role == "admin",
         issued_at=principal.issued_at,
         until=principal.expires_at,
         everybody=everybody,
@@ -199,7 +200,7 @@ def _show_present(call: Call, subscriber: Subscriber) -> None:
     if view.job_id is not None and not rows:
         raise no_such_job()
     for row in rows:
-        subscriber.offer(events.job(row, operator=view.operator))
+        subscriber.offer(events.job(row, operator=view.operator, admin=view.admin))
     for row in reversed(told):
         subscriber.offer(events.notification(row))
     subscriber.offer(ready(unread))

@@ -7,16 +7,28 @@ DECLARE
     after jsonb := CASE TG_OP WHEN 'INSERT' THEN jsonb_strip_nulls(to_jsonb(NEW)) WHEN 'DELETE' THEN '{}' ELSE to_jsonb(NEW) END;
     row jsonb := CASE WHEN TG_OP = 'DELETE' THEN before ELSE after END;
     changed jsonb;
+    did text;
 BEGIN
     SELECT coalesce(jsonb_object_agg(key, after -> key), '{}') INTO changed
     FROM (SELECT jsonb_object_keys(before || after) AS key) AS k
     WHERE after -> key IS DISTINCT FROM before -> key AND key NOT IN ('updated_at', 'alive_at', 'type', 'name');
+    did := CASE
+        WHEN TG_TABLE_NAME = 'tenants' AND changed ? 'state' THEN
+            CASE WHEN row ->> 'state' = 'active' THEN 'tenant add' ELSE 'tenant remove' END
+        WHEN TG_TABLE_NAME = 'companies' AND TG_OP = 'INSERT' THEN 'company add'
+        WHEN TG_TABLE_NAME IN ('tenants', 'companies') AND changed ? 'login_epoch' THEN 'reset login'
+        WHEN TG_TABLE_NAME = 'tenants' THEN 'tenant set'
+        WHEN TG_TABLE_NAME = 'job_types' THEN 'type set'
+        WHEN TG_TABLE_NAME = 'settings' THEN 'setting'
+        ELSE 'worker' END;
+    IF did IN ('tenant add', 'tenant remove', 'company add') THEN
+        changed := jsonb_strip_nulls(jsonb_build_object('schema', row -> 'schema', 'adopted', row -> 'adopted_schema',
+                                                        'name', row -> 'name'));
+    END IF;
     IF changed <> '{}' THEN
         INSERT INTO operator_audit (actor, action, tenant_id, subject, detail)
         VALUES (coalesce(nullif(current_setting('turno.actor', true), ''), session_user),
-                CASE TG_TABLE_NAME WHEN 'tenants' THEN 'tenant set' WHEN 'job_types' THEN 'type set'
-                                   WHEN 'settings' THEN 'setting' ELSE 'worker' END,
-                CASE TG_TABLE_NAME WHEN 'tenants' THEN (row ->> 'id')::integer END,
+                did, CASE TG_TABLE_NAME WHEN 'tenants' THEN (row ->> 'id')::integer END,
                 coalesce(row ->> 'slug', row ->> 'type', row ->> 'name', row ->> 'host' || ':' || (row ->> 'pid')), changed);
     END IF;
     RETURN NULL;

@@ -27,6 +27,11 @@ BEGIN
             INSERT INTO background_job_events (job_id, old_status, new_status, attempt, reason)
             VALUES (p_job, job.status, job.status, job.attempt, format('%s was settled as %s by %s', p_key, found_state, p_by));
         END IF;
+        IF p_user IS NULL THEN  -- an operator's word, not the user's own
+            INSERT INTO turno.operator_audit (actor, action, tenant_id, jobs, detail)
+            VALUES (left(p_by, 255), 'settle', turno.tenant_of(current_user), cardinality(woken),
+                    jsonb_build_object('job', p_job, 'effect', p_key, 'as', found_state));
+        END IF;
     END IF;
     RETURN NEXT;
 END $$;
