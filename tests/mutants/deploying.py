@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 MANAGED = "tests/integration/tenancy/test_managed_provisioner.py"
+IMAGES = "tests/unit/test_images_and_manifests.py"
 NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
 SECOND = f"{MANAGED}::test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it"
 RIGHTS = "turno/tenancy/provisioning/provisioner_rights.py"
@@ -33,5 +34,29 @@ MUTANTS = (
         'if not (options["managed"] and one.for_superuser)',
         'if not options["managed"]',
         (f"{MANAGED}::test_the_check_of_a_managed_server_leaves_out_what_only_a_superuser_can_mend",),
+    ),
+    Mutant(
+        "a web whose database is away is restarted",
+        "docs/deploying.md: liveness asks nothing of the database",
+        "deploy/kubernetes/base/web.yaml",
+        "          livenessProbe:\n            httpGet: {path: /healthz, port: http}\n",
+        "          livenessProbe:\n            httpGet: {path: /readyz, port: http}\n",
+        (f"{IMAGES}::test_a_pod_runs_a_command_that_exists_confined_and_is_probed[web]",),
+    ),
+    Mutant(
+        "workers of one queue are scaled by another's wait",
+        "docs/deploying.md: the scaler asks for the oldest wait of a queue",
+        "deploy/kubernetes/keda/scaler.yaml",
+        'queue="cold"})',
+        'queue="hot"})',
+        (f"{IMAGES}::test_a_scaler_asks_for_the_oldest_wait_of_the_queue_that_its_workers_serve",),
+    ),
+    Mutant(
+        "a container's first process keeps the secrets",
+        "deploy/container/compose.yml: handlers cannot read the secrets of a first process",
+        "deploy/container/compose.yml",
+        "  read_only: true\n",
+        "  read_only: true\n  init: true\n",
+        (f"{IMAGES}::test_a_service_runs_a_command_confined_and_has_time_to_stop[web]",),
     ),
 )

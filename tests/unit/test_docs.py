@@ -29,6 +29,8 @@ OTHER_NAMES = {
     "ATTR_ERRMODE",
     "ERRMODE_EXCEPTION",
     "JSON_THROW_ON_ERROR",
+    # Of RabbitMQ's image.
+    "RABBITMQ_DEFAULT_PASS",
     # OpenTelemetry's own.
     "OTEL_BSP_SCHEDULE_DELAY",
     "OTEL_EXPORTER_OTLP_ENDPOINT",

@@ -14,8 +14,8 @@ from turno.web.services import services
 
 log = logging.getLogger(__name__)
 
-# A probe asks by the address of a process; what it is told depends on nobody.
-PROBES = "turno.health"
+# Probes and monitoring systems ask by the address of a process; what they are told depends on no session.
+ANY_NAME = ("turno.health", "turno.metrics")
 # A page that needs more sets its own policy first.
 DEFAULTS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -50,13 +50,13 @@ def _limit_the_body() -> None:
 
 
 def _refuse_other_hosts() -> Response | None:
-    """Refuse requests for other hosts than that of PUBLIC_URL, if it is set; probes are answered under any name.
+    """Refuse requests for other hosts than that of PUBLIC_URL, if it is set; but for probes and monitoring systems.
 
     A site whose name is made to lead here would otherwise count as our own origin.
     """
     public_url = services().settings.public_url
     host = urlsplit(public_url).hostname
-    if host is None or request.blueprint == PROBES or host_is_trusted(request.host, [host]):
+    if host is None or request.blueprint in ANY_NAME or host_is_trusted(request.host, [host]):
         return None
     told = f"This service answers at {public_url} alone; a proxy in front of it must pass Host on."
     return problem_document(Problem(Kind.INVALID_REQUEST, told))

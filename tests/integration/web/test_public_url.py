@@ -63,6 +63,10 @@ def test_a_probe_asks_under_any_name(public: Flask) -> None:
         assert Visitor(public, base_url="http://10.1.2.3:8080").get(path).status_code == 200
 
 
+def test_a_monitoring_system_asks_by_the_address_of_a_process_and_needs_its_token(public: Flask) -> None:
+    assert Visitor(public, base_url="http://10.1.2.3:8080").get("/metrics").status_code == 401
+
+
 @pytest.mark.parametrize(
     ("peer", "scheme"), [("10.1.2.3", "https"), ("10.2.0.1", "https"), ("10.3.0.1", "http"), ("127.0.0.1", "http")]
 )

@@ -92,9 +92,19 @@ def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
 
 def sessions_of_a_host(settings: Settings) -> int:
     """Return how many sessions one host's web and workers may open with these settings; docs/operations.md counts."""
-    web = settings.web_workers * (settings.web_threads + 2 + 4)
+    return sessions_of_a_web(settings) + sessions_of_a_worker(settings)
+
+
+def sessions_of_a_web(settings: Settings) -> int:
+    """Return how many sessions one `turno serve` may open: for requests, streams, operators, and hints to workers."""
+    hints = 0 if settings.queue_backend == "exec" else 1
+    return settings.web_workers * (settings.web_threads + 2 + 4 + hints)
+
+
+def sessions_of_a_worker(settings: Settings) -> int:
+    """Return how many sessions one resident worker, or with `exec` a host's workers, may open."""
     if settings.queue_backend == "exec":
-        return web + 3 * (settings.exec_max_processes + settings.reserve_children) + 1
-    children = settings.pool_max_children + settings.reserve_children
+        return 3 * (settings.exec_max_processes + settings.reserve_children) + 1
     own = 3 if settings.queue_backend == "rabbitmq" else 2
-    return web + settings.web_workers + own + children * (2 + settings.pool_sessions_per_child)
+    children = settings.pool_max_children + settings.reserve_children
+    return own + children * (2 + settings.pool_sessions_per_child)

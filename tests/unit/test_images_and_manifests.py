@@ -1,0 +1,225 @@
+"""deploy/container and deploy/kubernetes name commands, settings, ports, paths and metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+import yaml
+
+from turno.commands.main import main
+from turno.settings import Settings
+from turno.web.api.health import ALIVE, READY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTAINER = ROOT / "deploy" / "container"
+MANIFESTS = sorted((ROOT / "deploy" / "kubernetes").rglob("*.yaml"))
+SETTINGS = {name.upper() for name in Settings.__dataclass_fields__}
+NOT_OURS = {"PATH", "PYTHONDONTWRITEBYTECODE"}
+DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+COMPOSE = yaml.safe_load((CONTAINER / "compose.yml").read_text(encoding="utf-8"))["services"]
+OURS = {name: service for name, service in COMPOSE.items() if service["image"] == "turno"}
+# What whoever deploys puts there; none of it may be committed.
+BROUGHT = ("turno.env", "provisioner.env", "rabbitmq.env", "postgres_password", "tls/")
+GRACE = Settings().shutdown_grace_seconds
+
+
+def check_command(words: list[str]) -> None:
+    """Raise click's error unless `turno` has this command with these options and as many arguments."""
+    context = click.Context(main)
+    command: click.Command | None = main
+    words = [*words]
+    while isinstance(command, click.Group):
+        command = command.get_command(context, words[0])
+        assert command is not None, words
+        words.pop(0)
+    assert command is not None
+    command.make_parser(click.Context(command)).parse_args(words)
+
+
+def run_lines(instruction: str) -> list[str]:
+    return re.findall(rf"^{instruction} (.*)$", DOCKERFILE.rpartition("\nFROM ")[2], re.MULTILINE)
+
+
+def image_environment() -> dict[str, str]:
+    """The variables that the image sets."""
+    return dict(pair.split("=", 1) for line in run_lines("ENV") for pair in line.split())
+
+
+def test_the_image_has_what_it_copies_runs_as_nobody_and_begins_with_a_command() -> None:
+    ignored = (CONTAINER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    assert ignored[1] == "*"
+    copied = [line.split()[:-1] for line in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE)]
+    for name in {name for names in copied for name in names}:
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in ignored, name
+    assert run_lines("USER") == ["10001:10001"]
+    assert run_lines("ENTRYPOINT") == ['["turno"]']
+    check_command(json.loads(run_lines("CMD")[0]))
+    assert image_environment().keys() - SETTINGS == NOT_OURS
+    Settings.read({name: value for name, value in image_environment().items() if name in SETTINGS})
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_service_runs_a_command_confined_and_has_time_to_stop(name: str) -> None:
+    service = OURS[name]
+    check_command(service["command"])
+    assert service["environment"].keys() <= SETTINGS
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    # Its first process would keep the secrets where every process of the same user can read them.
+    assert "init" not in service
+    assert float(service["stop_grace_period"].removesuffix("s")) >= GRACE + 10
+    if "healthcheck" in service and service["healthcheck"]["test"][1] == "turno":
+        check_command(service["healthcheck"]["test"][2:])
+
+
+def test_the_provisioner_is_known_where_roles_are_made_and_nowhere_else() -> None:
+    assert [name for name, service in COMPOSE.items() if "provisioner.env" in service.get("env_file", [])] == [
+        "migrate"
+    ]
+    provisioned = {pod["containers"][0]["name"] for _, pod in pods() if "turno-provisioner" in str(pod)}
+    assert provisioned == {"migrate", "check-rights"}
+
+
+def test_nginx_and_the_probe_find_the_web_where_it_listens() -> None:
+    web = COMPOSE["web"]
+    listens = web["environment"]["WEB_BIND"]
+    assert f"server {listens};" in (ROOT / "deploy" / "nginx" / "turno.conf").read_text(encoding="utf-8")
+    assert f"http://{listens}{ALIVE.rule}" in web["healthcheck"]["test"][-1]
+    assert COMPOSE["proxy"]["network_mode"] == "service:web"
+
+
+def test_every_file_that_compose_mounts_is_there_or_brought_and_never_committed() -> None:
+    ignored = (CONTAINER / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert ignored == ["*.env", "postgres_password", "tls/"]
+    text = (CONTAINER / "compose.yml").read_text(encoding="utf-8")
+    mounted = re.findall(r"(?<![\w/])(\.\.?/[\w./-]+)", text)
+    assert len(mounted) > 4
+    for name in mounted:
+        brought = name.removeprefix("./").startswith(BROUGHT)
+        assert brought or (CONTAINER / name).exists(), name
+
+
+def objects() -> Iterator[dict[str, Any]]:
+    for file in MANIFESTS:
+        yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))
+
+
+def pods() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each pod that is described, by the name of what makes it."""
+    for one in objects():
+        spec = one.get("spec", {})
+        spec = spec.get("jobTemplate", {}).get("spec", spec)
+        if "template" in spec:
+            yield one["metadata"]["name"], spec["template"]["spec"]
+
+
+@pytest.mark.parametrize(("name", "pod"), list(pods()), ids=[name for name, _ in pods()])
+def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod: dict[str, Any]) -> None:
+    (container,) = pod["containers"]
+    check_command(container["args"])
+    assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert f"{pod['securityContext']['runAsUser']}:{pod['securityContext']['runAsGroup']}" == run_lines("USER")[0]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    confined = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert container["securityContext"] == confined
+    assert "memory" in container["resources"]["limits"]
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["volumes"]}
+    if name.startswith(("web", "pool")):
+        assert pod["terminationGracePeriodSeconds"] >= GRACE + 10
+        assert {"startupProbe", "livenessProbe"} <= container.keys()
+    for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
+        probe = container.get(kind, {})
+        if "exec" in probe:
+            assert probe["exec"]["command"][0] == "turno"
+            check_command(probe["exec"]["command"][1:])
+            assert Path(image_environment()["ALIVE_FILE"]).parent == Path("/run/turno")
+            assert {"name": "run", "mountPath": "/run/turno"} in container["volumeMounts"]
+        elif probe:
+            # Liveness asks what does not depend on the database.
+            rule = READY.rule if kind == "readinessProbe" else ALIVE.rule
+            assert probe["httpGet"] == {"path": rule, "port": "http"}
+            port = container["ports"][0]
+            assert port["name"] == "http"
+            assert image_environment()["WEB_BIND"].endswith(f":{port['containerPort']}")
+
+
+def test_settings_and_secrets_of_the_cluster_exist() -> None:
+    (kustomization,) = [one for one in objects() if "configMapGenerator" in one]
+    (generated,) = kustomization["configMapGenerator"]
+    variables = dict(line.split("=", 1) for line in generated["literals"])
+    assert variables.keys() <= SETTINGS
+    Settings.read(variables)
+    named = {ref[kind]["name"] for _, pod in pods() for ref in pod["containers"][0]["envFrom"] for kind in ref}
+    assert named == {generated["name"], "turno-provisioner"}
+    assert not any(one["kind"] == "Secret" for one in objects())
+
+
+def test_what_selects_finds_what_it_names() -> None:
+    labels = {}
+    for one in objects():
+        if one["kind"] == "Deployment":
+            labels[one["metadata"]["name"]] = one["spec"]["template"]["metadata"]["labels"]
+            assert one["spec"]["selector"]["matchLabels"] == labels[one["metadata"]["name"]]
+    for one in objects():
+        name = one["metadata"]["name"] if "metadata" in one else ""
+        if one["kind"] == "PodDisruptionBudget":
+            assert one["spec"]["selector"]["matchLabels"] == labels[name]
+        if one["kind"] == "Service":
+            assert one["spec"]["selector"] == labels[name]
+        if one["kind"] == "ScaledObject":
+            assert one["spec"]["scaleTargetRef"]["name"] in labels
+
+
+def test_a_scaler_asks_for_the_oldest_wait_of_the_queue_that_its_workers_serve(tmp_path: Path) -> None:
+    queues = {name: pod["containers"][0]["args"][-1] for name, pod in pods() if name.startswith("pool")}
+    scalers = [one for one in objects() if one["kind"] == "ScaledObject"]
+    assert len(scalers) == len(queues) == 2
+    told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    assert "`turno_oldest_wait_seconds{backend,queue,type}`" in told
+    for one in scalers:
+        (trigger,) = one["spec"]["triggers"]
+        query, queue = trigger["metadata"]["query"], queues[one["metadata"]["name"]]
+        wanted = f'max(turno_oldest_wait_seconds{{backend="pool",queue="{queue}"}}) or vector(0)'
+        assert query == wanted
+        if promtool := shutil.which("promtool"):
+            assert evaluated(promtool, tmp_path, query, queue) == ""
+
+
+def evaluated(promtool: str, folder: Path, query: str, queue: str) -> str:
+    """What Prometheus says against the query: it answers the oldest of the queue's waits, and 0 where none waits."""
+    series = [
+        {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{one}",type="{kind}"}}', "values": values}
+        for one, kind, values in ((queue, "a", "_ 12"), (queue, "b", "_ 40"), ("other", "c", "_ 90"))
+    ]
+    expected = [
+        {"expr": query, "eval_time": at, "exp_samples": [{"labels": "{}", "value": value}]}
+        for at, value in (("0m", 0), ("1m", 40))
+    ]
+    tests = [{"interval": "1m", "input_series": series, "promql_expr_test": expected}]
+    (folder / "scaler.yml").write_text(json.dumps({"tests": tests}), encoding="utf-8")
+    done = subprocess.run(
+        [promtool, "test", "rules", folder / "scaler.yml"], capture_output=True, text=True, check=False
+    )
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("folder", ["base", "keda"])
+def test_kustomize_builds_it(folder: str) -> None:
+    if kubectl := shutil.which("kubectl"):
+        done = subprocess.run(
+            [kubectl, "kustomize", ROOT / "deploy" / "kubernetes" / folder], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "image: registry.example/turno" in done.stdout
