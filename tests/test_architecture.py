@@ -87,6 +87,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.store.operator": {"turno.jobs", "turno.store.operator", "psycopg"},
     "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.refusals", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
+    "turno.client": {"turno.client", "turno.errors"},
     "turno.files": {"turno.errors", "turno.files", "turno.store.one_row", "turno.store.refusals", "psycopg"},
     "turno.queues.exec": {
         "turno.errors",
@@ -291,7 +292,7 @@ def test_a_forbidden_arrow_is_found(tmp_path: Path) -> None:
 
 
 # What an application may use of the library, as `docs/library.md` names it: names of these modules, and these rooms.
-PUBLIC_NAMES = ("turno", "turno.pages", "turno.administration", "turno.orm")
+PUBLIC_NAMES = ("turno", "turno.pages", "turno.administration", "turno.client", "turno.orm")
 PUBLIC_ROOMS = ("turno.commands", "turno.servers")
 
 

@@ -14,6 +14,7 @@ OF_STREAMS = "tests/integration/streaming/test_streams.py"
 OF_FAULTS = "tests/faults/test_live_streams.py"
 OF_SUBSCRIBER = "tests/unit/streaming/test_subscriber.py"
 OF_LOOP = "tests/unit/streaming/test_stream_loop.py"
+OF_CLIENT = "tests/unit/client/test_client.py"
 OF_AWAITING = "tests/integration/streaming/test_awaiting.py"
 OF_WORKER = "tests/unit/http_server/test_stream_worker.py"
 OWN = "section 8: a stream shows what its user may see"
@@ -374,5 +375,21 @@ MUTANTS = (
         " and stream.subscriber.streams and",
         " and",
         (f"{OF_LOOP}::test_who_waits_for_an_end_is_sent_one_answer_and_nothing_else",),
+    ),
+    Mutant(
+        "a submission that is sent again is another job",
+        "issue 17: retries make no second job",
+        "turno/client/connection.py",
+        "self._headers(sent) | dict(headers or {})",
+        "self._headers(sent)",
+        (f"{OF_CLIENT}::test_what_limits_restarts_and_networks_break_off_is_sent_again_under_one_key",),
+    ),
+    Mutant(
+        "the client tells an older state after a later one",
+        "section 8: state with revisions",
+        "turno/client/client.py",
+        "job.revision < self._revision or ",
+        "",
+        (f"{OF_CLIENT}::test_a_stream_that_breaks_off_is_opened_again_and_no_state_told_twice",),
     ),
 )

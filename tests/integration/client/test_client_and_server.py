@@ -1,0 +1,72 @@
+"""The client and the real server: also when the server dies between the commit and the answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.streaming.test_streams import end, headers_of, move, web_of
+from tests.partner import invoice
+from turno.client import Client, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from uuid import UUID
+
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
+
+
+@pytest.fixture(scope="module")
+def web(module_world: ExampleInstallation) -> Iterator[DemoWeb]:
+    with web_of(module_world) as running:
+        yield running
+
+
+def client_of(world: ExampleInstallation, web: DemoWeb) -> Client:
+    token = headers_of(world)["Authorization"].removeprefix("Bearer ")
+    return Client(web.url, tenant="suc0001", token=token)
+
+
+def jobs(world: ExampleInstallation) -> list[UUID]:
+    return [row["id"] for row in world.rows("SELECT id FROM background_jobs")]
+
+
+def test_a_partner_s_program_is_told_how_its_batch_ended(world: ExampleInstallation, web: DemoWeb) -> None:
+    token = headers_of(world)["Authorization"].removeprefix("Bearer ")
+    asked = (web.url, lambda: token, "june", world.order_ids()[:2])
+    found = invoice(*asked)
+    assert found is not None
+    assert (found["status"], found["result"]["invoiced"], found["error"]) == ("completed", 2, None)
+    assert invoice(*asked) == found
+    assert len(jobs(world)) == 1
+    with pytest.raises(SystemExit, match="order_ids"):
+        invoice(web.url, lambda: token, "july", [])
+
+
+def test_a_job_is_followed_to_its_end(world: ExampleInstallation, web: DemoWeb) -> None:
+    client, job_id = client_of(world, web), world.enqueue({"order_ids": [1]})
+    seen = []
+    for job in client.follow(str(job_id)):
+        seen.append((job.status, job.progress["done"]))
+        if len(seen) == 1:
+            move(world, job_id, 40)
+        elif not job.ended:
+            end(world, job_id)
+    assert (seen[0], seen[1], seen[-1][0]) == (("pending", 0), ("pending", 40), "completed")
+
+
+def test_a_cancelled_job_has_ended_and_another_tenant_s_is_unknown(world: ExampleInstallation, web: DemoWeb) -> None:
+    client, job_id = client_of(world, web), str(world.enqueue({"order_ids": [1]}))
+    client.cancel(job_id)
+    assert client.wait(job_id, timeout=10).status == "cancelled"
+    with pytest.raises(Refused) as refused:
+        client.get(str(world.enqueue({"order_ids": [1]}, tenant=world.tenants["suc0002"])))
+    assert (refused.value.status, refused.value.kind) == (404, "not-found")
+
+
+def test_a_server_killed_between_commit_and_answer_is_asked_again_and_has_one_job(world: ExampleInstallation) -> None:
+    with web_of(world, TURNO_CRASH_AT="accepted") as web:
+        job = client_of(world, web).submit("batch_invoicing", {"order_ids": world.order_ids()[:1]})
+        assert [str(found) for found in jobs(world)] == [job.id]

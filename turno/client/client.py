@@ -1,0 +1,148 @@
+"""Submit jobs, and learn how they end."""
+
+import ssl
+from collections.abc import Iterator
+from datetime import datetime
+from time import monotonic, sleep
+from typing import Any, Literal
+from urllib.parse import quote
+from uuid import uuid4
+
+from turno.client.connection import Answer, Connection, Token
+from turno.client.errors import NotEnded, Refused, Unavailable
+from turno.client.events import Event, events_of
+from turno.client.job import Job
+
+ASKED_WAIT_SECONDS = 30  # seconds a request asks the server to keep it, of any longer wait
+POLL_SECONDS = 2.0
+RECONNECT_SECONDS = 2.0
+QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server sends something every 15 s
+
+
+class Client:
+    """One user of one tenant; threads may share it. Every method raises children of ClientError, and nothing else.
+
+    `token` is a token, or what returns a fresh one for each request. A request that a limit, a restart or the network
+    keeps from its answer is sent again, as long as `patience` says, in seconds; `timeout` is for each. A submission has
+    one Idempotency-Key each time it is sent, so that it is one job.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str,
+        token: Token,
+        timeout: float = 10.0,
+        patience: float = 60.0,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        """`url` is where Turno is, with the path it is mounted at; raises ValueError unless it is http or https."""
+        self._connection = Connection(
+            url, tenant=tenant, token=token, timeout=timeout, patience=patience, context=context
+        )
+
+    def submit(
+        self,
+        job_type: str,
+        payload: dict[str, Any],
+        *,
+        key: str | None = None,
+        wait: int = 0,
+        run_at: datetime | None = None,
+        expires_at: datetime | None = None,
+        priority: Literal["urgent", "normal", "low"] = "normal",
+    ) -> Job:
+        """Submit a job, and with `wait` be told its end if it comes within so many seconds.
+
+        `key` says what is asked for, such as the number of an order: calls with the same key and payload are one job,
+        also from other processes. Without one, each call is another job.
+        """
+        body: dict[str, Any] = {"payload": payload, "priority": priority}
+        body |= {name: at.isoformat() for name, at in (("run_at", run_at), ("expires_at", expires_at)) if at}
+        headers = {"Idempotency-Key": key or uuid4().hex}
+        path = f"/api/jobs/{quote(job_type, safe='')}" + (f"?wait={wait}" if wait else "")
+        return Job.of(self._connection.ask("POST", path, body, headers, wait=wait).body)
+
+    def get(self, job: Job | str, *, wait: int = 0) -> Job:
+        """Return how a job stands; with `wait` when it has ended, or after so many seconds at most."""
+        return Job.of(self._ask_for(job, wait).body)
+
+    def wait(self, job: Job | str, timeout: float | None = None) -> Job:
+        """Return the job when it has ended; raises NotEnded after `timeout` seconds."""
+        over = None if timeout is None else monotonic() + timeout
+        while True:
+            left = ASKED_WAIT_SECONDS if over is None else over - monotonic()
+            asked = monotonic()
+            answer = self._ask_for(job, max(0, min(ASKED_WAIT_SECONDS, int(left))))
+            found = Job.of(answer.body)
+            if found.ended:
+                return found
+            if over is not None and monotonic() >= over:
+                raise NotEnded(found)
+            # A server that could not keep the request waiting says when to come back.
+            pause = answer.retry_after or POLL_SECONDS
+            if monotonic() - asked < pause:
+                sleep(pause if over is None else min(pause, max(0.0, over - monotonic())))
+
+    def follow(self, job: Job | str) -> Iterator[Job]:
+        """Yield the job as it stands now and at every change, to its end, of which all is told.
+
+        The stream is opened again when it breaks off, and where none can be had the job is asked for instead; no state
+        is told again, and none after a later one.
+        """
+        told = Told()
+        while True:
+            pause = RECONNECT_SECONDS
+            try:
+                for event in self._stream(job):
+                    pause = event.retry or pause
+                    if event.kind == "job" and told.is_news(seen := Job.of(event.data)):
+                        yield seen
+            except Unavailable as error:
+                pause = error.retry_after or pause
+            # What is long is left out of a stream, and what changed while there was none is seen here.
+            now = self.get(job)
+            if now.ended or told.is_news(now):
+                yield now
+            if now.ended:
+                return
+            sleep(pause)
+
+    def cancel(self, job: Job | str) -> None:
+        """Cancel a waiting job, or ask a running one to stop; raises Refused with status 409 if it has ended."""
+        self._connection.ask("POST", f"{_address(job)}/cancel")
+
+    def _ask_for(self, job: Job | str, wait: int) -> Answer:
+        path = _address(job) + (f"?wait={wait}" if wait else "")
+        return self._connection.ask("GET", path, wait=wait)
+
+    def _stream(self, job: Job | str) -> Iterator[Event]:
+        """Yield the events of one stream, until the server or the network ends it."""
+        with self._connection.opened("GET", f"{_address(job)}/stream", timeout=QUIET_SECONDS) as answer:
+            for event in events_of(answer):
+                if event.kind == "bye":
+                    return
+                yield event
+
+
+class Told:
+    """Knows which open state of a job was told last."""
+
+    def __init__(self) -> None:
+        self._revision = -1
+        self._label = ""
+
+    def is_news(self, job: Job) -> bool:
+        """Say whether this state is open, and neither told nor older than what was."""
+        if job.ended or job.revision < self._revision or (job.revision, job.label) == (self._revision, self._label):
+            return False
+        self._revision, self._label = job.revision, job.label
+        return True
+
+
+def _address(job: Job | str) -> str:
+    known = job.id if isinstance(job, Job) else job
+    if not known:
+        raise Refused("this job was done within its request, so it has no address")
+    return f"/api/jobs/{quote(known, safe='')}"
