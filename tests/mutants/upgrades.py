@@ -34,6 +34,14 @@ MUTANTS = (
         (f"{RUNS}::test_a_database_from_before_the_first_release_is_refused_with_a_sentence",),
     ),
     Mutant(
+        "the older release cannot be installed on the way back",
+        "a code and schema rollback goes through the documented commands",
+        "turno/tenancy/schema_migrations/one_schema.py",
+        "return replace(self, standing=replace(self.standing, unknown=()))",
+        "return self",
+        (f"{RUNS}::test_on_the_way_back_a_newer_control_schema_keeps_its_tables",),
+    ),
+    Mutant(
         "a schema is taken back under workers that live",
         "nothing is lost on the way back",
         "turno/commands/migrate.py",

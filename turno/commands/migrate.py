@@ -45,6 +45,11 @@ COUNT = click.IntRange(min=1)
     "--plan", is_flag=True, help="Print which roles and rights would change, in words and as SQL; change nothing."
 )
 @click.option("--yes", is_flag=True, help="Change a database that other roles use, or go back beside live workers.")
+@click.option(
+    "--over-newer",
+    is_flag=True,
+    help="On the way back: install over a control schema that a newer release has migrated.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, **options: Any) -> int:
     """Install what is missing, then apply every pending migration to every schema.
@@ -84,8 +89,8 @@ def migrate(*, status: bool, check: bool, rollback: int | None, to: int | None, 
         with opened(connect) as admin:
             progress.control(install(admin, logins, shared=settings.shared_schemas))
             _announce(admin, settings)
-    canary, redefine = options["canary"], options["redefine"]
-    return report(all_schemas.migrate(connect, logins, canary=canary, redefine=redefine, **shared))
+    how = {name: options[name] for name in ("canary", "redefine", "over_newer")}
+    return report(all_schemas.migrate(connect, logins, **how, **shared))
 
 
 def show(plan: InstallationPlan) -> int:

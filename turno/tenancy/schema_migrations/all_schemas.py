@@ -40,6 +40,7 @@ def migrate(
     dry_run: bool = False,
     canary: str | None = None,
     redefine: bool = False,
+    over_newer: bool = False,
     progress: Progress = _silent,
     migrations: Migrations | None = None,
 ) -> list[Outcome]:
@@ -49,7 +50,8 @@ def migrate(
 
     Returns one outcome for each schema that had something pending or is in trouble: an empty list means there was
     nothing to do. A failed control schema or a failed `canary` (the slug of the tenant taken first) stops the rest.
-    Functions and rights are made anew where their text has changed, and with `redefine` everywhere.
+    Functions and rights are made anew where their text has changed, and with `redefine` everywhere. A schema that a
+    newer release has migrated is in trouble; with `over_newer` the control schema is not: its newer tables stay.
     """
     migrations = migrations or packaged()
 
@@ -68,6 +70,8 @@ def migrate(
 
     with opened(connect) as admin:
         control = plan(admin, [control_schema(logins)], migrations.control)
+        if over_newer:
+            control = [planned.over_newer() for planned in control]
         outcomes = [one(admin, planned) for planned in _to_do(control, redefine=redefine)]
         if failed(outcomes) or (dry_run and not control[0].standing.at):
             return outcomes

@@ -68,7 +68,8 @@ class Standing:
                 return (
                     f"version {self.unknown[-1]:04d} of the application has no file where MIGRATIONS says; correct it"
                 )
-            return f"version {self.unknown[-1]:04d} was applied by a newer release; use that one"
+            newer = f"version {self.unknown[-1]:04d} was applied by a newer release"
+            return f"{newer}; use that one, or see docs/upgrading.md for the way back"
         if self.drifted:
             return f"version {self.drifted[0]:04d} was changed after it was applied here; restore the file"
         return None

@@ -1,8 +1,8 @@
 """Bring one schema to this release's version, or back, step by step up to the first error."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import psycopg
 from psycopg import Connection
@@ -35,6 +35,10 @@ class Planned:
     schema: Schema
     standing: Standing
     files: Files
+
+    def over_newer(self) -> Self:
+        """Return the same as if no newer release had been here: what it made stays, and this release works with it."""
+        return replace(self, standing=replace(self.standing, unknown=()))
 
     def outcome(self, done: Iterable[int] = (), *, error: str | None = None, redefined: bool = False) -> Outcome:
         """Return what happened to this schema."""

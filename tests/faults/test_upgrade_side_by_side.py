@@ -1,0 +1,232 @@
+"""docs/upgrading.md, done: the next release is installed and started beside the old one while people submit jobs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cli.demo.web import DemoWeb
+from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd
+from tests.repeating import Repeating
+from turno.commands.development_token import development_token
+from turno.servers.free_port import free_port
+from turno.servers.wait import wait_until
+from turno.tenancy.catalog.check import check
+from turno.testing.checker import Checker
+
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
+
+ROOMS = ("app", "cli", "handlers", "nemesis", "tenants", "tests", "turno")
+# Whoever relies on the columns that there are, or on a plan made before, is found out.
+A_COLUMN_MORE_EVERYWHERE = """
+DO $$
+DECLARE
+    found regclass;
+BEGIN
+    FOR found IN
+        SELECT c.oid FROM pg_class c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+          AND c.relowner = current_user::regrole AND c.relname NOT LIKE '%migrations'
+          -- A function that returns rows of a table is changed along with it.
+          AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.prorettype = c.reltype)
+    LOOP
+        EXECUTE format('ALTER TABLE %s ADD COLUMN of_next_release text', found);
+    END LOOP;
+END $$;
+"""
+RECORDED = "    RETURN job_cancel_requested(p_job);\n"
+MARKED = "    UPDATE background_jobs SET of_next_release = 'here' WHERE id = p_job;\n"
+
+
+class Release:
+    """A tree of code, and the processes that run it."""
+
+    def __init__(self, world: ExampleInstallation, tree: Path, name: str) -> None:
+        self._world = world
+        self._extra = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(tree)}
+        port = free_port()
+        self.web = DemoWeb(
+            port=port,
+            environment=world.environment | self._extra | {"WEB_BIND": f"127.0.0.1:{port}", "WEB_WORKERS": "1"},
+            log=world.folder / f"web-{name}.log",
+        )
+
+    def start(self, **extra: str) -> None:
+        """Start its web and a pool."""
+        self.web.start()
+        self.pool = self._world.start_pool(POOL_MAX_CHILDREN="4", **self._extra, **extra)
+
+    def stop(self) -> None:
+        """Stop both as a service's manager does, and demand that they left by themselves."""
+        self.web.stop()
+        self.pool.terminate()
+        assert self.pool.wait(60) == 0
+
+    def run(self, *command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "turno.commands.main", *command],
+            env=self._world.environment | self._extra | {"ADMIN_DATABASE_URL": self._world.url},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+class Callers(Repeating):
+    """Submit for both tenants all the while, to the webs that the proxy has in turn at that moment."""
+
+    pause = 0.03
+
+    def __init__(self, world: ExampleInstallation, webs: list[DemoWeb]) -> None:
+        super().__init__()
+        self.webs = webs
+        self.answers: list[int | str] = []
+        self.accepted: list[tuple[UUID, str]] = []
+        self.asked_again = 0
+        token = development_token(world.settings, user="ana", tenants=list(world.tenants))
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._slugs = list(world.tenants)
+        self._numbers = count()
+
+    def once(self) -> None:
+        number = next(self._numbers)
+        slug, web = self._slugs[number % len(self._slugs)], self.webs[number % len(self.webs)]
+        headers = self._headers | {"X-Schema": slug, "Idempotency-Key": f"key-{number}"}
+        status, body = self._post(web, headers)
+        while status == http.HTTPStatus.SERVICE_UNAVAILABLE and "tenant-busy" in body:
+            self.asked_again += 1
+            status, body = self._post(web, headers)
+        self.answers.append(status if status == http.HTTPStatus.ACCEPTED else f"{status} {body}")
+        if status == http.HTTPStatus.ACCEPTED:
+            self.accepted.append((UUID(json.loads(body)["job_id"]), slug))
+
+    def _post(self, web: DemoWeb, headers: dict[str, str]) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
+        try:
+            connection.request("POST", "/api/jobs/odd", json.dumps({"payload": {"how": "ok"}}), headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError as error:
+            return 0, repr(error)
+        finally:
+            connection.close()
+
+    def go_on(self, more: int = 20) -> bool:
+        """Wait until so many more were answered; all of all must have been accepted."""
+        target = len(self.answers) + more
+        answered = wait_until(lambda: len(self.answers) >= target, within=60)
+        assert set(self.answers) == {202}
+        return answered
+
+
+@pytest.fixture
+def next_tree(tmp_path: Path) -> Path:
+    """The next release: every table has a column more, every function another text, and one writes the column."""
+    tree = tmp_path / "next"
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for part in ("control", "tenant"):
+        steps = tree / "turno" / "migrations" / part / "schema"
+        version = 1 + max(int(step.name[:4]) for step in steps.glob("*.sql"))
+        (steps / f"{version:04d}_next.sql").write_text(A_COLUMN_MORE_EVERYWHERE)
+        for function in (steps.parent / "functions").glob("*.sql"):
+            function.write_text(function.read_text() + "\n-- of the next release\n")
+    function = tree / "turno" / "migrations" / "tenant" / "functions" / "job_checkpoint.sql"
+    text = function.read_text()
+    assert text.count(RECORDED) == 1
+    function.write_text(text.replace(RECORDED, MARKED + RECORDED))
+    return tree
+
+
+@pytest.fixture
+def releases(world: ExampleInstallation, next_tree: Path) -> Iterator[tuple[Release, Release]]:
+    world.backend, world.odd = "pool", True
+    world.extra |= {
+        "MAX_PENDING_JOBS_PER_USER": "1000000",
+        "MAX_COMMANDS_PER_MINUTE_PER_USER": "0",
+        "LOG_LEVEL": "ERROR",
+    }
+    world.rows("DELETE FROM customers WHERE company_name = 'Odd'")
+    both = Release(world, ROOT, "old"), Release(world, next_tree, "new")
+    yield both
+    for one in both:
+        one.web.stop()
+
+
+def test_two_releases_side_by_side_and_back_while_people_submit(
+    world: ExampleInstallation, releases: tuple[Release, Release], tmp_path: Path
+) -> None:
+    old, new = releases
+    long_jobs = [
+        (world.enqueue({"how": "checkpoint_until_told"}, handler=Odd, tenant=tenant), tenant.slug)
+        for tenant in (world.one, world.other)
+    ]
+
+    def read(jobs: list[tuple[UUID, str]]) -> list[dict[str, Any]]:
+        query = "SELECT status, errors, crashes FROM background_jobs WHERE id = ANY (%s)"
+        of = {slug: [job_id for job_id, theirs in jobs if theirs == slug] for slug in world.tenants}
+        return [row for slug, ids in of.items() for row in world.rows(query, ids, tenant=world.tenants[slug])]
+
+    def all_done(jobs: list[tuple[UUID, str]]) -> bool:
+        return wait_until(lambda: {row["status"] for row in read(jobs)} == {"completed"}, within=60)
+
+    def marked() -> bool:
+        query = "SELECT of_next_release FROM background_jobs WHERE id = %s"
+        return all(
+            world.rows(query, job_id, tenant=world.tenants[slug])[0]["of_next_release"] == "here"
+            for job_id, slug in long_jobs
+        )
+
+    old.start(MEET=str(tmp_path))
+    with Callers(world, [old.web]) as callers:
+        assert callers.go_on()
+        # 1. The schemas, while the old release serves and works alone.
+        assert "nothing" not in new.run("migrate", "--dry-run")
+        new.run("migrate", "--canary", "suc0001", "--yes")
+        assert check(world.admin, world.logins) == []
+        assert wait_until(marked, within=30)
+        # A request that met the lock of its tenant's migration was told to come again; from here on none is.
+        asked_again = callers.asked_again
+        alone = len(callers.accepted)
+        assert callers.go_on(40)
+        assert all_done(callers.accepted[alone:])
+        # 2. The new release beside it.
+        new.start(MEET=str(tmp_path))
+        callers.webs = [old.web, new.web]
+        assert callers.go_on(40)
+        # 3. The old one goes: first out of the proxy, then to its end.
+        callers.webs = [new.web]
+        assert callers.go_on()
+        old.stop()
+        assert callers.go_on(40)
+        # 4. And back, on the schemas of the next release: the way is the same.
+        old.start(MEET=str(tmp_path))
+        callers.webs = [new.web, old.web]
+        assert callers.go_on()
+        callers.webs = [old.web]
+        assert callers.go_on()
+        new.stop()
+        assert callers.go_on(40)
+        (tmp_path / "go").touch()
+    jobs = callers.accepted + long_jobs
+    assert all_done(jobs)
+    assert set(callers.answers) == {202}
+    assert callers.asked_again == asked_again
+    assert len(read(jobs)) == len(jobs)
+    assert {(row["errors"], row["crashes"]) for row in read(jobs)} == {(0, 0)}
+    old.stop()
+    assert Checker(world.url, world.tenants.values()).violations(settled=True) == []
