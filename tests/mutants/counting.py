@@ -7,6 +7,7 @@ COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 SUMS = "turno/migrations/control/functions/outcome_sums.sql"
 METRICS = "tests/integration/web/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
+ALERTS = "tests/integration/alerts/test_alerts.py"
 LOST = "tests/integration/runner/batches/test_lost_claims.py"
 
 MUTANTS = (
@@ -49,6 +50,22 @@ MUTANTS = (
         "if not apart and tenant is None and",
         "if not apart and",
         (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
+    ),
+    Mutant(
+        "a tenant's threshold of alerts is not looked at",
+        NUMBERS,
+        "turno/store/operator/troubles.py",
+        "coalesce(n.alert_failure_percent, t.alert_failure_percent)",
+        "coalesce(t.alert_failure_percent, n.alert_failure_percent)",
+        (f"{ALERTS}::test_a_tenant_s_threshold_comes_before_its_type_s_and_that_before_the_installation_s",),
+    ),
+    Mutant(
+        "how long a type may wait is not looked at",
+        NUMBERS,
+        "turno/store/operator/troubles.py",
+        "coalesce(n.alert_wait_minutes, t.alert_wait_minutes)",
+        "n.alert_wait_minutes",
+        (f"{ALERTS}::test_how_long_jobs_may_wait_is_the_tenant_s_the_type_s_or_five_minutes",),
     ),
     Mutant(
         "lost claims are not counted",

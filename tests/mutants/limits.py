@@ -125,7 +125,7 @@ MUTANTS = (
         "jobs within the request are not counted",
         PROMISED,
         "turno/web/api/submit.py",
-        "    admit_inline(tenant, wanted.user_id)\n",
+        "    admit_inline(tenant, wanted.user_id, wanted.handler.type)\n",
         "",
         (f"{RATES}::test_jobs_within_the_request_are_counted_too",),
     ),

@@ -146,6 +146,14 @@ MUTANTS = (
         (f"{API}::test_a_tenant_s_own_quota_comes_before_everybody_s",),
     ),
     Mutant(
+        "a type's quota is not looked at",
+        "a quota per type at run time",
+        "turno/migrations/control/functions/job_take.sql",
+        "rate_cost(1, of_type, 86400), 0);",
+        "0, 0);",
+        (f"{API}::test_a_type_s_quota_is_each_tenant_s_of_that_type",),
+    ),
+    Mutant(
         "a quiet worker claims",
         "quiet and stop of a worker",
         "turno/worker/distributor.py",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from turno.process_name import person
 from turno.store.operator.run_time_settings import set_tenant
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.logins import operator_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NONE = "none"
 
@@ -36,6 +39,23 @@ def given_changes(options: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
+def alert_terms(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say from when on alerts are sent."""
+    percent = click.option(
+        "--alert-failure-percent",
+        type=unset(click.FloatRange(0, 100)),
+        metavar="N|none",
+        help="Failed jobs in a hundred from which on there is an alert, in place of ALERT_FAILURE_PERCENT.",
+    )
+    minutes = click.option(
+        "--alert-wait-minutes",
+        type=unset(click.IntRange(1, 10_080)),
+        metavar="N|none",
+        help="For which the oldest job may wait before there is an alert; 5 where nothing is set.",
+    )
+    return percent(minutes(command))
+
+
 @click.command("set")
 @click.argument("slug")
 @click.option("--paused/--resumed", default=None, help="Start none of its jobs, or start them again.")
@@ -47,6 +67,7 @@ def given_changes(options: dict[str, Any]) -> dict[str, Any]:
     metavar="N|none",
     help="That its users together may submit, in place of MAX_JOBS_PER_DAY_PER_TENANT.",
 )
+@alert_terms
 @click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
 def set_settings(slug: str, by: str, **options: Any) -> None:
     """Set what holds for the tenant SLUG while everything runs; its backend by `turno backend set`."""

@@ -8,15 +8,28 @@ import click
 
 from turno.commands.output.jobs_view import as_json
 from turno.commands.output.tables import print_table
-from turno.commands.tenant_settings import given_changes, unset
+from turno.commands.tenant_settings import alert_terms, given_changes, unset
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.named_handlers import named_handlers
 from turno.process_name import person
-from turno.store.operator.run_time_settings import list_types, set_type
+from turno.store.operator.run_time_settings import ALERT_TERMS, list_types, set_type
 from turno.wiring.logins import operator_session
 
-HEADERS = ("type", "paused", "cap", "time limit s", "max attempts", "retention days")
+HEADERS = (
+    "type",
+    "paused",
+    "cap",
+    "jobs a day",
+    "alert %",
+    "alert min",
+    "time limit s",
+    "max attempts",
+    "retention days",
+)
+
+# What the code says nothing of.
+BARE = ("paused_at", "cap", "jobs_per_day", *ALERT_TERMS)
 
 
 class NoSuchType(TurnoError):
@@ -45,9 +58,7 @@ def list_all(*, json_wanted: bool) -> None:
             "retention_days": settings.retention_days,
         }
         set_here = {field: row.get(field) for field in code}
-        rows.append(
-            {"type": name, "paused_at": row.get("paused_at"), "cap": row.get("cap"), "set": set_here, "code": code}
-        )
+        rows.append({"type": name} | {field: row.get(field) for field in BARE} | {"set": set_here, "code": code})
     if json_wanted:
         click.echo(as_json(rows))
     else:
@@ -58,11 +69,19 @@ def list_all(*, json_wanted: bool) -> None:
 @click.argument("name")
 @click.option("--paused/--resumed", default=None, help="Start no job of this type, or start them again.")
 @click.option("--cap", type=unset(click.IntRange(1, 32767)), metavar="N|none", help="Jobs of it that run at a time.")
+@click.option(
+    "--jobs-per-day",
+    "--quota",
+    type=unset(click.IntRange(1, 100_000_000)),
+    metavar="N|none",
+    help="Of it that each tenant may submit.",
+)
 @click.option("--timeout", type=unset(click.IntRange(1, 604_800)), metavar="SECONDS|none", help="For an attempt.")
 @click.option("--max-attempts", type=unset(click.IntRange(1, 1000)), metavar="N|none", help="That may end in an error.")
 @click.option(
     "--retention-days", type=unset(click.IntRange(1, 3650)), metavar="N|none", help="For which ended jobs are kept."
 )
+@alert_terms
 @click.option("--by", default=person, help="Who is on record; by default the user of this shell.")
 def change(name: str, by: str, **options: Any) -> None:
     """Set what holds for all jobs of the type NAME, of every tenant; `none` leaves it to the code again."""
@@ -79,7 +98,7 @@ def change(name: str, by: str, **options: Any) -> None:
 
 def _line(row: dict[str, Any]) -> tuple[Any, ...]:
     terms = (_both(row["set"][field], row["code"][field]) for field in ("timeout", "max_attempts", "retention_days"))
-    return (row["type"], row["paused_at"], row["cap"], *terms)
+    return (row["type"], *(row[field] for field in BARE), *terms)
 
 
 def _both(value: Any, code: Any) -> str:

@@ -30,19 +30,20 @@ def admit_command(scope: Scope) -> None:
         )
 
 
-def admit_inline(tenant: Tenant, user: str) -> None:
+def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
     """Count a job that is done within its request; raises RateLimited if there were too many."""
     with services().connection() as connection:
-        rate_limits.take_job(connection, tenant.id, user, services().settings.day_limits)
+        rate_limits.take_job(connection, tenant.id, user, job_type, services().settings.day_limits)
 
 
 def over_limit(reached: RateLimited) -> Problem:
     """Return the 429 for a limit that is earned back with time."""
-    most = getattr(services().settings, f"max_{reached.name}")
+    most = getattr(services().settings, f"max_{reached.name}", None)  # None: it is set while everything runs
     what = reached.name.replace("_", " ").replace(" mb ", " MB ")
+    what = what if most is None else f"{most:,} {what}"
     return Problem(
         Kind.RATE,
-        f"The limit of {most:,} {what} is reached; send this again after the seconds that Retry-After names.",
+        f"The limit of {what} is reached; send this again after the seconds that Retry-After names.",
         headers={"Retry-After": str(max(1, math.ceil(reached.retry_in)))},
         limit=reached.name,
     )

@@ -16,6 +16,7 @@ from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Email, Log, Webhook, generic, slack
 from turno.alerts.rounds import Alerts, Terms
 from turno.store.operator import alert_states
+from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -95,6 +96,43 @@ def test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone(
     assert one["To"] == "ops@shop.example"
     assert f"run `turno jobs list --tenant {world.other.slug}" in one.get_content()
     assert world.one.slug not in str(one)
+
+
+def test_a_tenant_s_threshold_comes_before_its_type_s_and_that_before_the_installation_s(
+    world: ExampleInstallation, webhook: Hook
+) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    for tenant in (world.one, world.other):
+        fail(world, tenant, many=2, well=8)
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        set_type(operator, "import", {"alert_failure_percent": 50}, by="eva")
+        told.run_round()
+        assert events(webhook) == []
+        set_tenant(operator, world.other.slug, {"alert_failure_percent": 20}, by="eva")
+        told.run_round()
+        assert events(webhook) == [("raised", world.other.slug)]
+        set_tenant(operator, world.other.slug, {"alert_failure_percent": None}, by="eva")
+        set_type(operator, "import", {"alert_failure_percent": None}, by="eva")
+    told.run_round()
+    assert sorted(events(webhook)) == [("raised", slug) for slug in sorted((world.one.slug, world.other.slug))]
+
+
+def test_how_long_jobs_may_wait_is_the_tenant_s_the_type_s_or_five_minutes(
+    world: ExampleInstallation, webhook: Hook
+) -> None:
+    told = alerts(world, Webhook(webhook.url, generic))
+    world.rows("INSERT INTO turno.exec_hosts VALUES ('here', '{batch_invoicing}', '{1}', now())")
+    for tenant in (world.one, world.other):
+        world.enqueue({"order_ids": [1]}, tenant=tenant)
+    world.rows("UPDATE turno.tickets SET run_at = now() - interval '10 minutes'")
+    with service_session(world.logins, world.logins.operator, application="test") as operator:
+        set_type(operator, "batch_invoicing", {"alert_wait_minutes": 30}, by="eva")
+        told.run_round()
+        assert events(webhook) == []
+        set_tenant(operator, world.one.slug, {"alert_wait_minutes": 9}, by="eva")
+        told.run_round()
+        assert events(webhook) == [("raised", world.one.slug)]
+        set_tenant(operator, world.one.slug, {"alert_wait_minutes": None}, by="eva")
 
 
 def test_slack_gets_a_text(world: ExampleInstallation, webhook: Hook) -> None:

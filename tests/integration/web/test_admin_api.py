@@ -172,6 +172,22 @@ def test_a_tenant_s_own_quota_comes_before_everybody_s(service: Service) -> None
     assert ana.submit().status_code == 202
 
 
+def test_a_type_s_quota_is_each_tenant_s_of_that_type(service: Service) -> None:
+    eva, ana = operator(service), service.caller("south")
+    service.rows("DELETE FROM turno.rate_limits")
+    assert eva.ask("PATCH", "/api/admin/types/greetings", json={"jobs_per_day": 1}).get_json()["jobs_per_day"] == 1
+    assert ana.submit().status_code == 202
+    refused = ana.submit()
+    assert (refused.status_code, refused.get_json()["limit"]) == (429, "jobs_per_day_per_type")
+    assert int(refused.headers["Retry-After"]) > 80_000
+    assert service.caller("north").submit().status_code == 202, "another tenant has its own"
+    # What the type may not costs the user and the tenant nothing, and a changed quota begins full.
+    eva.ask("PATCH", "/api/admin/tenants/south", json={"jobs_per_day": 2})
+    eva.ask("PATCH", "/api/admin/types/greetings", json={"jobs_per_day": 100})
+    assert [ana.submit().status_code for _ in range(3)] == [202, 202, 429]
+    eva.ask("PATCH", "/api/admin/types/greetings", json={"jobs_per_day": None})
+
+
 def test_a_type_s_settings_stand_beside_what_its_code_says(service: Service) -> None:
     eva = operator(service)
     body = eva.ask("PATCH", "/api/admin/types/greetings", json={"timeout": 7, "max_attempts": 2}).get_json()

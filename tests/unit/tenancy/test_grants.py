@@ -63,7 +63,16 @@ def test_operators_see_counts_and_change_what_is_operational() -> None:
         for right in CONTROL.rights([CatalogObject(Kind.TABLE, "tenants")])
         if right.role is Role.OPERATOR and right.privilege == "UPDATE"
     }
-    assert changed == {"paused_at", "weight", "cap", "jobs_per_day", "backend", "tokens_valid_from"}
+    assert changed == {
+        "paused_at",
+        "weight",
+        "cap",
+        "jobs_per_day",
+        "backend",
+        "tokens_valid_from",
+        "alert_failure_percent",
+        "alert_wait_minutes",
+    }
 
 
 def test_rights_on_columns_name_their_column() -> None:

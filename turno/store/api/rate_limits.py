@@ -17,10 +17,10 @@ def take_command(web: Web, tenant: int, user: str, *, per_user: int, per_tenant:
         _take(web, "SELECT * FROM turno.command_take(%s, %s, %s, %s)", (tenant, user, per_user, per_tenant))
 
 
-def take_job(web: Web, tenant: int, user: str, limits: DayLimits) -> None:
+def take_job(web: Web, tenant: int, user: str, job_type: str, limits: DayLimits) -> None:
     """Count one job that is done within the request, so that no payload is kept, or raise RateLimited."""
-    if any(limits[:2]):
-        _take(web, "SELECT * FROM turno.job_take(%s, %s, 0, %s::bigint[])", (tenant, user, array(limits)))
+    given = (tenant, user, job_type, array(limits))
+    _take(web, "SELECT * FROM turno.submission_take(%s, %s, %s, 0, %s::bigint[])", given)
 
 
 def array(limits: DayLimits) -> str:

@@ -14,11 +14,13 @@ Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
 
 # What may be set, by its name: the column, or for `paused` a moment. None takes a value away.
-TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend")
-TYPE_SETTINGS = ("paused", "cap", "timeout", "max_attempts", "retention_days")
+ALERT_TERMS = ("alert_failure_percent", "alert_wait_minutes")
+TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend", *ALERT_TERMS)
+TYPE_SETTINGS = ("paused", "cap", "jobs_per_day", "timeout", "max_attempts", "retention_days", *ALERT_TERMS)
 
 _TENANTS: LiteralString = """
 SELECT n.slug AS tenant, c.slug AS company, n.paused_at, n.weight, n.cap, n.jobs_per_day, n.backend,
+       n.alert_failure_percent::float8, n.alert_wait_minutes,
        coalesce(f.waiting, 0) AS waiting, coalesce(f.running, 0) AS running,
        extract(epoch FROM f.oldest_wait)::float8 AS oldest_wait, coalesce(f.ended, 0) AS ended,
        f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
@@ -68,10 +70,14 @@ def set_tenant(
 
 
 def list_types(operator: Operator) -> list[Row]:
-    """Return what operators set of each type: type, paused_at, cap, timeout, max_attempts, retention_days."""
+    """Return what operators set of each type: `type`, `paused_at`, and the other TYPE_SETTINGS."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            "SELECT type, paused_at, cap, timeout::float8, max_attempts, retention_days FROM job_types ORDER BY type"
+            """
+            SELECT type, paused_at, cap, jobs_per_day, timeout::float8, max_attempts, retention_days,
+                   alert_failure_percent::float8, alert_wait_minutes
+            FROM job_types ORDER BY type
+            """
         ).fetchall()
 
 

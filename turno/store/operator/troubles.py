@@ -29,6 +29,7 @@ class Trouble(NamedTuple):
     kind: str
     values: Mapping[str, Any]
     tenant: str | None = None
+    alert_percent: float | None = None  # of failures, from which on there is an alert; None: the installation's
 
 
 def troubles(
@@ -115,8 +116,11 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
         SELECT n.slug, n.paused_at, sum(k.tickets)::bigint AS waiting, min(k.oldest) AS since
-        FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id WHERE k.state = 'ready'
-        GROUP BY n.slug, n.paused_at HAVING min(k.oldest) < now() - %s::interval ORDER BY since
+        FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id LEFT JOIN job_types t ON t.type = k.type
+        WHERE k.state = 'ready' GROUP BY n.slug, n.paused_at
+        HAVING bool_or(k.oldest < now() - coalesce(
+            make_interval(mins => coalesce(n.alert_wait_minutes, t.alert_wait_minutes)), %s::interval))
+        ORDER BY since
         """,
         (LONG_WAIT,),
     )
@@ -130,14 +134,16 @@ def _long_waits(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
-        SELECT n.slug, o.type, o.failed, o.ended, o.since FROM (
+        SELECT n.slug, o.type, o.failed, o.ended, o.since,
+               coalesce(n.alert_failure_percent, t.alert_failure_percent)::float8 AS percent
+        FROM (
             SELECT tenant_id, type, sum(outcomes) FILTER (WHERE outcome = 'failed')::bigint AS failed,
                    sum(outcomes)::bigint AS ended, min(minute) FILTER (WHERE outcome = 'failed') AS since
             FROM outcome_sums()
             WHERE minute > now() - %s::interval AND minute <> '-infinity' AND tenant_id > 0
               AND outcome IN ('completed', 'failed', 'cancelled')
             GROUP BY tenant_id, type) AS o
-        JOIN tenants n ON n.id = o.tenant_id
+        JOIN tenants n ON n.id = o.tenant_id LEFT JOIN job_types t ON t.type = o.type
         WHERE o.failed > 0 ORDER BY o.failed DESC, n.slug, o.type
         """,
         (RECENT,),
@@ -146,7 +152,7 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         what = f"{one.failed} of {one.ended} jobs {one.type} of {one.slug} that ended in the last hour failed"
         command = f"turno jobs list --tenant {one.slug} --status failed --type {one.type}"
         values = {"type": one.type, "tenant": one.slug, "n": one.failed, "ended": one.ended}
-        yield Trouble(what, one.since, command, "failures", values, one.slug)
+        yield Trouble(what, one.since, command, "failures", values, one.slug, one.percent)
 
 
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:

@@ -23,7 +23,7 @@ _CLAIM_STEPS = frozenset(
 # Called by those, and by the trigger `key_moved`, which has pinned the path.
 _KEY_STEPS = frozenset({"key_admit", "key_lock", "key_look", "keys_look"})
 
-# Called by `command_take` and `job_take` alone.
+# Called by `command_take` and `submission_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
 
 # Called by `enqueue` and `enqueue_many` alone.
@@ -76,7 +76,8 @@ CONTROL = Matrix(
         "tenant_load_sums": _roles("operator"),
         "uncounted_loads": _roles("operator"),
         "prune_rate_limits": _roles("engine"),
-        "job_take": _roles("owners web"),
+        "submission_take": _roles("owners web"),
+        "job_take": _roles("owners"),
         "command_take": _roles("web"),
         "stream_ticket_put": _roles("web"),
         "stream_ticket_take": _roles("web"),
@@ -133,7 +134,16 @@ CONTROL = Matrix(
     },
     columns={
         ("tenants", column): _may(operator="UPDATE")
-        for column in ("paused_at", "weight", "cap", "jobs_per_day", "backend", "tokens_valid_from")
+        for column in (
+            "paused_at",
+            "weight",
+            "cap",
+            "jobs_per_day",
+            "backend",
+            "tokens_valid_from",
+            "alert_failure_percent",
+            "alert_wait_minutes",
+        )
     }
     | {("workers", "request"): _may(operator="UPDATE")},
     invokers=frozenset({"uuid_v7", "error_group"})

@@ -17,6 +17,10 @@ from turno.web.http.query import AFTER, PageSize, Text, described
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
 from turno.web.services import lend_operator, services
 
+JobsPerDay = Annotated[int, Field(ge=1, le=100_000_000)] | None
+AlertPercent = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None
+AlertMinutes = Annotated[int, Field(ge=1, le=10_080)] | None
+
 admin_tenants = Routes("admin_tenants", __name__, tag="administration")
 
 
@@ -25,7 +29,7 @@ class TenantBody:
     """One tenant: what operators set, and over the last 15 minutes its waits, and its share beside its fair one.
 
     Without `cap` it may have any number of jobs running, without `jobs_per_day` as many a day as everybody, without
-    `backend` the one that is set for all.
+    `backend` the one that is set for all, and without terms of its own alerts by those of the type or the installation.
     """
 
     tenant: str
@@ -35,6 +39,8 @@ class TenantBody:
     cap: int | None
     jobs_per_day: int | None
     backend: Backend | None
+    alert_failure_percent: float | None
+    alert_wait_minutes: int | None
     waiting: int
     running: int
     oldest_wait: float | None
@@ -68,8 +74,10 @@ class TenantChanges:
     paused: bool = False
     weight: Annotated[int, Field(ge=1, le=100)] = 1
     cap: Annotated[int, Field(ge=1, le=32767)] | None = None
-    jobs_per_day: Annotated[int, Field(ge=1, le=100_000_000)] | None = None
+    jobs_per_day: JobsPerDay = None
     backend: Backend | None = None
+    alert_failure_percent: AlertPercent = None
+    alert_wait_minutes: AlertMinutes = None
 
 
 LIST = Operation(

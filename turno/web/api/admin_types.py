@@ -9,6 +9,7 @@ from pydantic import Field
 
 from turno.errors import UnknownJobType
 from turno.store.operator.run_time_settings import list_types, set_type
+from turno.web.api.admin_tenants import AlertMinutes, AlertPercent, JobsPerDay
 from turno.web.api.typed_body import read_changes
 from turno.web.http.json_answers import answer
 from turno.web.http.problems import Kind, Problem
@@ -31,11 +32,18 @@ class TypeTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeBody:
-    """One job type: `set` by operators, and `code`, which counts where nothing is set."""
+    """One job type: `set` by operators, and `code`, which counts where nothing is set.
+
+    `jobs_per_day` is how many of it each tenant may submit; alerts are as its tenant or the installation has them where
+    the type says nothing.
+    """
 
     type: str
     paused_at: datetime | None
     cap: int | None
+    jobs_per_day: int | None
+    alert_failure_percent: float | None
+    alert_wait_minutes: int | None
     set: TypeTerms
     code: TypeTerms
 
@@ -53,9 +61,12 @@ class TypeChanges:
 
     paused: bool = False
     cap: Annotated[int, Field(ge=1, le=32767)] | None = None
+    jobs_per_day: JobsPerDay = None
     timeout: Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT, allow_inf_nan=False)] | None = None
     max_attempts: Annotated[int, Field(ge=1, le=1000)] | None = None
     retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    alert_failure_percent: AlertPercent = None
+    alert_wait_minutes: AlertMinutes = None
 
 
 LIST = Operation(
@@ -114,6 +125,9 @@ def _body(name: str, row: dict[str, object]) -> TypeBody:
         type=name,
         paused_at=row.get("paused_at"),  # type: ignore[arg-type]  # as the column is
         cap=row.get("cap"),  # type: ignore[arg-type]
+        jobs_per_day=row.get("jobs_per_day"),  # type: ignore[arg-type]
+        alert_failure_percent=row.get("alert_failure_percent"),  # type: ignore[arg-type]
+        alert_wait_minutes=row.get("alert_wait_minutes"),  # type: ignore[arg-type]
         set=TypeTerms(**terms),  # type: ignore[arg-type]
         code=_of_code(name),
     )

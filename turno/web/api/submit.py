@@ -117,7 +117,7 @@ def accepted(verdict: Verdict) -> Response:
 
 def run_now(inline: Inline, tenant: Tenant, wanted: Submission) -> dict[str, Any]:
     """Do the work within the request and return its result; raises RateLimited, or Problem if it cannot be done."""
-    admit_inline(tenant, wanted.user_id)
+    admit_inline(tenant, wanted.user_id, wanted.handler.type)
     try:
         return inline(tenant, wanted)
     except InvalidPayload as error:

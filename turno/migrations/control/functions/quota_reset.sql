@@ -1,7 +1,11 @@
--- A tenant with another quota has all of it: what it used was measured in parts of the old one.
+-- A tenant, or a type, with another quota has all of it: what was used was measured in parts of the old one.
 CREATE OR REPLACE FUNCTION quota_reset() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    UPDATE rate_limits SET jobs = 0 WHERE tenant_id = NEW.id AND user_id = '';
+    IF TG_TABLE_NAME = 'tenants' THEN
+        UPDATE rate_limits SET jobs = 0 WHERE tenant_id = NEW.id AND user_id = '';
+    ELSE
+        UPDATE rate_limits SET jobs = 0 WHERE user_id = E'\x01' || NEW.type;
+    END IF;
     RETURN NULL;
 END $$;

@@ -55,7 +55,7 @@ BEGIN
             EXIT;
         END IF;
         IF p_day_limits IS NOT NULL THEN
-            taken := turno.job_take(own_tenant, p_user, pg_column_size(p_payload), p_day_limits);
+            taken := turno.submission_take(own_tenant, p_user, p_type, pg_column_size(p_payload), p_day_limits);
             exceeded := taken.exceeded;
             retry_in := taken.retry_in;
             IF exceeded IS NOT NULL THEN

@@ -29,7 +29,7 @@ BEGIN
         verdict := 'quota';
     ELSE
         IF p_day_limits IS NOT NULL THEN
-            taken := turno.job_take(own_tenant, old.user_id, pg_column_size(old.payload), p_day_limits);
+            taken := turno.submission_take(own_tenant, old.user_id, old.type, pg_column_size(old.payload), p_day_limits);
             exceeded := taken.exceeded;
             retry_in := taken.retry_in;
             IF exceeded IS NOT NULL THEN
