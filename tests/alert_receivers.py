@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from email.message import EmailMessage
+    from pathlib import Path
 
     from aiosmtpd.smtp import SMTP, Envelope, Session
 
@@ -69,6 +74,7 @@ class MailServer:
 
     url: str = ""
     mails: list[EmailMessage] = field(default_factory=list)
+    logins: list[tuple[str, bool]] = field(default_factory=list)  # whose, and whether the password was right
 
     async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's
         content = envelope.content
@@ -78,14 +84,33 @@ class MailServer:
 
 
 @contextmanager
-def mail_server() -> Iterator[MailServer]:
+def mail_server(
+    scheme: str = "smtp", certificate: Path | None = None, password: str | None = None
+) -> Iterator[MailServer]:
+    """With a certificate it speaks TLS, from the start or after STARTTLS; with a password `eva` has to log in."""
     place = MailServer()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    controller = Controller(place, hostname="127.0.0.1", port=port)
-    controller.start()
-    try:
-        place.url = f"smtp://127.0.0.1:{port}"
-        yield place
-    finally:
-        controller.stop()
+    login = "" if password is None else f"eva:{quote(password, safe='')}@"
+    options: dict[str, Any] = {}
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        options = {"ssl_context": context} if scheme == "smtps" else {"tls_context": context, "require_starttls": True}
+    if password is not None:
+
+        def check(_server: SMTP, _session: Session, _envelope: Envelope, _mechanism: str, given: Any) -> AuthResult:
+            right = (given.login, given.password) == (b"eva", password.encode())
+            place.logins.append((given.login.decode(), right))
+            return AuthResult(success=right, handled=right)
+
+        options |= {"authenticator": check, "auth_required": True, "auth_require_tls": scheme == "smtp+starttls"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that a login without STARTTLS is careless
+        controller = Controller(place, hostname="127.0.0.1", port=port, **options)
+        controller.start()
+        try:
+            place.url = f"{scheme}://{login}127.0.0.1:{port}"
+            yield place
+        finally:
+            controller.stop()

@@ -118,6 +118,9 @@ class Settings:
         form=MAIL_SERVER,
         secret=True,
     )
+    alert_smtp_ca_file: str = variable(
+        "", "file of the authorities that vouch for the mail server's certificate; by default the system's"
+    )
     alert_email_from: str = variable("", "who alerts come from, by e-mail")
     alert_email_to: tuple[str, ...] = variable((), "who gets alerts by e-mail, by comma")
     alert_failure_percent: float = variable(

@@ -5,9 +5,26 @@ from tests.mutants.mutant import Mutant
 ALERTS = "no alert is lost or sent a hundred times"
 STATES = "turno/store/operator/alert_states.py"
 ROUNDS = "turno/alerts/rounds.py"
+MAIL = "tests/unit/test_alert_mail.py"
 TESTS = "tests/integration/alerts/test_alerts.py"
 
 MUTANTS = (
+    Mutant(
+        "a mail server need not prove who it is",
+        "a password goes to nobody but the server that was named",
+        "turno/alerts/receivers.py",
+        "server.starttls(context=ssl.create_default_context(cafile=authorities))",
+        "server.starttls()",
+        (f"{MAIL}::test_a_server_that_cannot_prove_who_it_is_gets_nothing[nobody vouches-smtp+starttls]",),
+    ),
+    Mutant(
+        "whatever is open for long counts as an old snapshot",
+        "an alert is told of what is wrong, and of nothing else",
+        "turno/store/operator/troubles.py",
+        "          AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type <> 'autovacuum worker'\n",
+        "",
+        ("tests/integration/store/test_troubles.py::test_an_old_snapshot_is_told_to_whom_the_server_shows_it",),
+    ),
     Mutant(
         "an alert is told in every round",
         ALERTS,

@@ -77,13 +77,17 @@ def slack(message: Message) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """People, by the server of an address such as smtp+starttls://user:password@mail.example:587."""
+    """People, by the server of an address such as smtp+starttls://user:password@mail.example:587.
+
+    With TLS its certificate must be one that the `authorities` of a file vouch for, by default the system's.
+    """
 
     url: str = field(repr=False)
     sender: str
     recipients: Sequence[str]
     name: str = "email"
     waits: bool = True
+    authorities: str | None = None
 
     def send(self, message: Message) -> None:
         """Hand the mail over to the server."""
@@ -96,20 +100,24 @@ class Email:
         mail["Auto-Submitted"] = "auto-generated"
         mail.set_content(message.text)
         place = urlsplit(self.url)
-        with _connected(place.scheme, place.hostname or "", place.port) as server:
+        with _connected(place.scheme, place.hostname or "", place.port, self.authorities) as server:
             if place.username:
                 server.login(unquote(place.username), unquote(place.password or ""))
             server.send_message(mail)
 
 
-def _connected(scheme: str, host: str, port: int | None) -> "smtplib.SMTP":
+def _connected(scheme: str, host: str, port: int | None, authorities: str | None) -> "smtplib.SMTP":
     import smtplib  # noqa: PLC0415 - as above
     import ssl  # noqa: PLC0415
 
     if scheme == "smtps":
-        trusted = ssl.create_default_context()
+        trusted = ssl.create_default_context(cafile=authorities)
         return smtplib.SMTP_SSL(host, port or 465, timeout=ANSWERS_WITHIN, context=trusted)
     server = smtplib.SMTP(host, port or (587 if scheme == "smtp+starttls" else 25), timeout=ANSWERS_WITHIN)
     if scheme == "smtp+starttls":
-        server.starttls(context=ssl.create_default_context())
+        try:
+            server.starttls(context=ssl.create_default_context(cafile=authorities))
+        except BaseException:
+            server.close()
+            raise
     return server

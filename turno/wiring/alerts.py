@@ -45,7 +45,12 @@ def receivers_of(settings: Settings) -> Iterator[Receiver]:
     if settings.alert_slack_url:
         yield Webhook(settings.alert_slack_url, slack, name="slack")
     if settings.alert_smtp_url:
-        yield Email(settings.alert_smtp_url, settings.alert_email_from, settings.alert_email_to)
+        yield Email(
+            settings.alert_smtp_url,
+            settings.alert_email_from,
+            settings.alert_email_to,
+            authorities=settings.alert_smtp_ca_file or None,
+        )
 
 
 def run_alerts(settings: Settings) -> None:

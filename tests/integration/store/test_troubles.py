@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from turno.store.engine import tickets
 from turno.store.operator.troubles import Trouble, troubles
@@ -63,6 +65,31 @@ def test_a_worker_that_is_silent_is_told(world: ExampleInstallation) -> None:
     (trouble,) = told(world)
     assert trouble.sentence.startswith("the worker 7 of here is silent")
     assert trouble.command == "turno cleanup"
+
+
+def test_an_old_snapshot_is_told_to_whom_the_server_shows_it(
+    world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turno.store.operator.troubles.OLD_SNAPSHOT", timedelta(seconds=0.2))
+    role = sql.Identifier(world.logins.operator)
+    how = sql.SQL(" WITH INHERIT TRUE" if world.admin.info.server_version >= 160_000 else "")
+
+    def old(*statements: str) -> list[str]:
+        with psycopg.connect(world.url) as session:
+            for statement in statements:
+                session.execute(statement.encode())
+            session.execute("SELECT pg_sleep(0.3)")
+            return [one.kind for one in told(world) if one.kind == "old snapshot"]
+
+    assert old("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1") == [], "the operator may not see it"
+    world.admin.execute(sql.SQL("GRANT pg_read_all_stats TO {}").format(role) + how)
+    try:
+        assert old("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1") == ["old snapshot"]
+        assert old("CREATE TEMP TABLE written (n int)") == ["old snapshot"]
+        assert old("SELECT 1") == [], "between two statements it keeps no row"
+        assert [one.kind for one in told(world)] == [], "it is over"
+    finally:
+        world.admin.execute(sql.SQL("REVOKE pg_read_all_stats FROM {}").format(role))
 
 
 @pytest.mark.parametrize("left", ["UPDATE turno.leases SET until = now() - interval '1 s'", "DELETE FROM turno.leases"])

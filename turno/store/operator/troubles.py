@@ -180,11 +180,13 @@ def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
 
 
 def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    # Other logins' transactions are seen by members of pg_read_all_stats alone.
+    # Other logins' transactions are seen by members of pg_read_all_stats alone. One that has neither a snapshot nor an
+    # id of its own keeps no row, and neither does vacuum.
     cursor.execute(
         """
         SELECT min(xact_start) AS since FROM pg_stat_activity
         WHERE datname = current_database() AND xact_start < clock_timestamp() - %s::interval
+          AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type <> 'autovacuum worker'
         """,
         (OLD_SNAPSHOT,),
     )

@@ -1,0 +1,89 @@
+"""Mail reaches a server that wants TLS and a login; neither it nor a password reaches one that proves no name."""
+
+from __future__ import annotations
+
+import smtplib
+import socket
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.alert_receivers import mail_server
+from tests.tls import make_authority, make_certificate
+from turno.alerts import receivers
+from turno.alerts.message import Message
+from turno.settings import Settings
+from turno.wiring.alerts import receivers_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from turno.alerts.receivers import Email
+
+PASSWORD = "p@ss: w/rd%1"
+MESSAGE = Message("Subject", "2 jobs failed", ())
+SCHEMES = ("smtps", "smtp+starttls")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("authority")
+    made = make_authority(folder, "authority")
+    make_certificate(made, "mail", address="127.0.0.1")
+    make_certificate(made, "other", address="127.0.0.9")
+    return made
+
+
+def email(url: str, authority: Path | None) -> Email:
+    settings = Settings(
+        alert_smtp_url=url,
+        alert_smtp_ca_file=str(authority or ""),
+        alert_email_from="turno@shop.example",
+        alert_email_to=("ops@shop.example",),
+    )
+    (_log, mail) = receivers_of(settings)
+    assert isinstance(mail, receivers.Email)
+    return mail
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_mail_is_handed_over_with_a_login_and_tls(authority: Path, scheme: str) -> None:
+    with mail_server(scheme, authority.with_name("mail.pem"), PASSWORD) as server:
+        email(server.url, authority).send(MESSAGE)
+        (mail,) = server.mails
+        assert (mail["Subject"], mail["To"]) == ("Subject", "ops@shop.example")
+        assert server.logins == [("eva", True)]
+        wrong = email(server.url.replace("eva", "bob"), authority)
+        with pytest.raises(smtplib.SMTPAuthenticationError) as refused:
+            wrong.send(MESSAGE)
+        assert PASSWORD not in str(refused.value)
+    assert len(server.mails) == 1
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("flaw", ["nobody vouches", "another's name"])
+def test_a_server_that_cannot_prove_who_it_is_gets_nothing(authority: Path, scheme: str, flaw: str) -> None:
+    certificate, trusted = ("mail.pem", None) if flaw == "nobody vouches" else ("other.pem", authority)
+    with mail_server(scheme, authority.with_name(certificate), PASSWORD) as server:
+        mail = email(server.url, trusted)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            mail.send(MESSAGE)
+    assert (server.mails, server.logins) == ([], [])
+
+
+def test_a_server_without_starttls_gets_no_password_in_clear(authority: Path) -> None:
+    with mail_server("smtp", password=PASSWORD) as server:
+        mail = email(server.url.replace("smtp:", "smtp+starttls:"), authority)
+        with pytest.raises(smtplib.SMTPNotSupportedError, match="STARTTLS"):
+            mail.send(MESSAGE)
+    assert (server.mails, server.logins) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["smtp", *SCHEMES])
+def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    monkeypatch.setattr(receivers, "ANSWERS_WITHIN", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        mail = email(f"{scheme}://eva:x@127.0.0.1:{silent.getsockname()[1]}", None)
+        with pytest.raises((TimeoutError, smtplib.SMTPServerDisconnected), match="timed out"):
+            mail.send(MESSAGE)
