@@ -23,6 +23,7 @@ from turno.web.admin.job_life import job_life
 from turno.web.admin.job_search import job_search
 from turno.web.admin.overview import overview
 from turno.web.admin.queue_list import queue_list
+from turno.web.admin.schedule_list import schedule_list
 from turno.web.admin.tenant_list import tenant_list
 from turno.web.admin.type_list import type_list
 from turno.web.admin.worker_list import worker_list
@@ -58,6 +59,7 @@ from turno.web.pages.job_page import job_page
 from turno.web.pages.notifications_menu import notification_pages
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.problem_page import answer_error
+from turno.web.pages.schedules import schedule_pages
 from turno.web.pages.sign_in import sign_in as token_sign_in
 from turno.web.security import install_security
 from turno.web.services import NAME, AskPrincipal, Clock, Inline, Readiness, Services
@@ -86,8 +88,9 @@ ROUTES = (
     health,
     docs,
 )
-PAGES = (home, job_page, file_page, commands, notification_pages)
+PAGES = (home, job_page, file_page, commands, schedule_pages, notification_pages)
 OPERATOR_PAGES = (
+    schedule_list,
     overview,
     job_search,
     job_changes,

@@ -1,0 +1,46 @@
+"""A person schedules a batch in a real browser: wrong first, then right, and pauses it; fit for everybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.test_screens import LOOKS, assert_fit_for_everybody
+
+if TYPE_CHECKING:
+    from tests.site import Site
+
+
+@pytest.mark.parametrize("look", ["phone", "laptop"])
+def test_a_batch_is_scheduled_by_form(site: Site, look: str) -> None:
+    spanish = look == "phone"
+    with site.visitor("eva", "suc0001", operator=True, **LOOKS[look]) as page:
+        page.goto(f"{site.url}/?branch=suc0001")
+        page.get_by_role("link", name="Programaciones" if spanish else "Schedules").click()
+        assert_fit_for_everybody(page, "no schedules")
+        page.locator("#name").fill("nightly")
+        page.locator("#cron").fill("61 3 * * *")
+        page.locator("#payload").fill('{"order_ids": [10248]}')
+        save = page.locator("form.schedule button")
+        save.click()
+        expect(page.locator("#wrong-cron")).to_contain_text("0 to 59")
+        expect(page.locator("#cron")).to_have_value("61 3 * * *")
+        assert_fit_for_everybody(page, "a schedule that was refused")
+        page.locator("#cron").fill("0 3 * * 1-5")
+        save.click()
+        expect(page.locator("#next li")).to_have_count(5)
+        assert_fit_for_everybody(page, "a schedule")
+        page.locator(".commands button").first.click()
+        expect(page.locator(".since")).to_contain_text("En pausa" if spanish else "Paused")
+        page.get_by_role("link", name="Volver a las programaciones" if spanish else "Back to the schedules").click()
+        expect(page.locator("tbody")).to_contain_text("nightly")
+        assert_fit_for_everybody(page, "the schedules of a tenant")
+        page.goto(f"{site.url}/admin/schedules")
+        expect(page.locator("tbody")).to_contain_text("nightly")
+        assert_fit_for_everybody(page, "the schedules of all tenants")
+        page.get_by_role("link", name="nightly").click()
+        page.locator(".commands button").last.click()
+        expect(page.locator(".empty")).to_be_visible()
+    assert site.world.rows("SELECT FROM job_schedules") == []

@@ -1,0 +1,116 @@
+"""The pages of schedules: a form makes one, changes, pauses and removes it, and says what is wrong beside its field."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.greetings import valid_body
+from tests.visitor import Visitor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.api import Service
+
+FORM = {
+    "branch": "north", "name": "nightly", "type": "greetings", "cron": "0 3 * * *", "every": "", "spread": "",
+    "zone": "America/Argentina/Buenos_Aires", "missed": "all", "priority": "low",
+    "payload": json.dumps(valid_body()["payload"]),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def none_left(service: Service) -> Iterator[None]:
+    yield
+    service.rows("DELETE FROM job_schedules")
+
+
+@pytest.fixture
+def ana(service: Service) -> Visitor:
+    visitor = Visitor(service.app)
+    visitor.sign_in(None, "north")
+    return visitor
+
+
+def send(visitor: Visitor, path: str, **changes: str) -> Any:
+    return visitor.post(path, FORM | {"form": visitor.form_token} | changes)
+
+
+def stored(service: Service) -> list[tuple[Any, ...]]:
+    return service.rows("SELECT name, cron, every, missed, priority, paused_at IS NULL FROM job_schedules")
+
+
+def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
+    assert "Nothing is scheduled" in ana.get("/schedules?branch=north").text
+    made = send(ana, "/schedules")
+    assert (made.status_code, made.headers["Location"]) == (303, "/schedules/nightly?branch=north")
+    assert stored(service) == [("nightly", "0 3 * * *", None, "all", 2, True)]
+    page = ana.get("/schedules/nightly?branch=north").text
+    assert page.count("<li><time") == 5
+    assert 'value="0 3 * * *"' in page
+    assert "nightly" in ana.get("/schedules?branch=north").text
+    assert send(ana, "/schedules/nightly", cron="", every="900").status_code == 303
+    assert stored(service) == [("nightly", None, 900, "all", 2, True)]
+    send(ana, "/schedules/nightly/pause")
+    assert not stored(service)[0][-1]
+    assert "Paused" in ana.get("/schedules?branch=north").text
+    send(ana, "/schedules/nightly/resume")
+    assert stored(service)[0][-1]
+    assert send(ana, "/schedules/nightly/remove").headers["Location"] == "/schedules?branch=north"
+    assert stored(service) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "told"),
+    [
+        ({"cron": "61 * * * *"}, "cron", "the field minute is not in order"),
+        ({"cron": "", "every": "1"}, "every", "Write a number of seconds"),
+        ({"every": "soon", "cron": ""}, "every", "Write a number of seconds"),
+        ({"zone": "<b>Mars"}, "zone", "There is no such time zone."),
+        ({"payload": "{"}, "payload", "is no JSON"),
+        ({"payload": '{"nonsense": 1}'}, "payload", "nonsense: is not a field"),
+        ({"name": "No name"}, "name", "Use small letters"),
+        ({"type": "nonsense"}, "type", "No job has this type"),
+    ],
+)
+def test_what_is_wrong_stands_beside_its_field_and_what_was_typed_stays(
+    service: Service, ana: Visitor, changes: dict[str, str], field: str, told: str
+) -> None:
+    answer = send(ana, "/schedules", **changes)
+    assert answer.status_code == 400
+    assert f'id="wrong-{field}"' in answer.text
+    assert told in answer.text
+    assert "<b>Mars" not in answer.text
+    assert stored(service) == []
+    if "cron" not in changes:
+        assert 'value="0 3 * * *"' in answer.text
+
+
+def test_a_second_one_of_the_name_is_refused_and_another_user_s_is_not_there(service: Service, ana: Visitor) -> None:
+    send(ana, "/schedules")
+    assert "is taken by another schedule" in send(ana, "/schedules", cron="1 1 * * *").text
+    eve = Visitor(service.app)
+    eve.sign_in(None, "north")
+    assert "nightly" not in eve.get("/schedules?branch=north").text
+    assert eve.get("/schedules/nightly?branch=north").status_code == 404
+    for path in ("", "/pause", "/remove"):
+        assert send(eve, f"/schedules/nightly{path}").status_code == 404
+    assert send(eve, "/schedules").status_code == 400
+    assert stored(service) == [("nightly", "0 3 * * *", None, "all", 2, True)]
+
+
+def test_operators_see_those_of_every_tenant_and_change_them(service: Service, ana: Visitor) -> None:
+    send(ana, "/schedules")
+    eva, reader = Visitor(service.app), Visitor(service.app)
+    eva.sign_in(None, "north", roles=["operator"])
+    reader.sign_in(None, "north", roles=["reader"])
+    page = eva.get("/admin/schedules").text
+    assert 'href="/schedules/nightly?branch=north"' in page
+    assert send(eva, "/schedules/nightly", cron="0 5 * * *").status_code == 303
+    assert stored(service)[0][1] == "0 5 * * *"
+    assert "<textarea" not in reader.get("/schedules/nightly?branch=north").text
+    assert send(reader, "/schedules/nightly/pause").status_code == 403
+    assert ana.get("/admin/schedules").status_code == 403

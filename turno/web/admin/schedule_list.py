@@ -1,0 +1,32 @@
+"""GET /admin/schedules: the schedules of every tenant; each leads to the tenant's page, where it is changed."""
+
+from dataclasses import dataclass
+
+from flask import Response, request
+
+from turno.store.operator.schedules import all_schedules
+from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
+from turno.web.http.query import Text, read_query
+from turno.web.pages.drawing import draw
+
+schedule_list = OperatorPages("operator_schedules", __name__)
+
+SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleListQuery:
+    """Behind which tenant and which of its schedules the page begins."""
+
+    tenant: Text = ""
+    name: Text = ""
+
+
+@schedule_list.screen("/admin/schedules")
+def schedules(visit: OperatorVisit) -> Response:
+    """List schedules by tenant and name."""
+    asked = read_query(request.args, ScheduleListQuery, others_ignored=True)
+    with as_operator() as operator:
+        found = all_schedules(operator, companies=visit.companies, after=(asked.tenant, asked.name), limit=SHOWN + 1)
+    last = found[SHOWN - 1] if len(found) > SHOWN else None
+    return draw("turno/admin/schedules.html", visit=visit, asked=asked, schedules=found[:SHOWN], last=last)
