@@ -36,7 +36,10 @@ NAMES = (
     "siege",
     "admin",
     "schedules",
+    "import",
 )
+# A scene whose name is no name of a module, or that of another one.
+MODULES = {"import": "import_rows", "report": "report_rows"}
 
 
 @click.command()
@@ -60,7 +63,7 @@ def main(*, name: str | None, json_wanted: bool, quick: bool, peers: bool) -> No
 
 
 def _load(name: str) -> Benchmark:
-    module = import_module(f"benchmarks.{name}")
+    module = import_module(f"benchmarks.{MODULES.get(name, name)}")
     about = (module.__doc__ or "").splitlines()[0]
     return Benchmark(about, module.run)
 

@@ -1,6 +1,7 @@
 """The work: one file per job type over the services it wraps."""
 
 from handlers.batch_invoicing import BatchInvoicing
+from handlers.data_import import DataImport
 from handlers.services.tax_authority import TaxAuthority
 from handlers.taxpayer_sync import TaxpayerSync
 from turno import Registry
@@ -8,4 +9,4 @@ from turno import Registry
 
 def build_registry() -> Registry:
     """Return every job type this installation knows, each with the services that its handler is given."""
-    return Registry.of([BatchInvoicing, TaxpayerSync.using(TaxAuthority.of_environment())])
+    return Registry.of([BatchInvoicing, DataImport, TaxpayerSync.using(TaxAuthority.of_environment())])

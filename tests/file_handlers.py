@@ -57,9 +57,9 @@ class Groups(JobHandler[GroupsPayload]):
 
     def handle(self, job: JobContext, payload: GroupsPayload) -> dict[str, Any]:
         """Keep them."""
-        batch = job.each(payload.numbers, chunk=10)
+        batch = job.each(payload.numbers)
         groups = 0
-        for group in batch.groups():
+        for group in batch.groups(10):
             with group as items:
                 groups += 1
                 good = []

@@ -97,8 +97,8 @@ class Batch(Protocol[T]):
     def __iter__(self) -> Iterator[Item[T]]:
         """Yield each item that the ledger does not know yet."""
 
-    def groups(self) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
-        """Yield those items a chunk at a time, for `with group as items:` to write together in few statements.
+    def groups(self, size: int = 50) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
+        """Yield those items `size` at a time, at most 500, for `with group as items:` to write in few statements.
 
         A group whose block raises is undone, and comes again with each item by itself.
         """

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LARGEST_CHUNK = 50
+LARGEST_GROUP = 500  # items that few statements write: they take no longer than 50 that take their own
 LONGEST_KEY = 255
 
 
@@ -77,15 +78,16 @@ class LedgerBatch(Generic[T]):
         if self._entries:
             self._commit_chunk()
 
-    def groups(self) -> "Iterator[Group[T]]":
-        """Yield the items still to do a chunk at a time, to be written together; see Group.
+    def groups(self, size: int = LARGEST_CHUNK) -> "Iterator[Group[T]]":
+        """Yield the items still to do, `size` at a time (at most 500), to be written together; see Group.
 
         What fails as a group is yielded again, each item as a group of its own.
         """
+        if not 1 <= size <= LARGEST_GROUP:
+            raise ValueError(f"a group has from 1 to {LARGEST_GROUP} items, not {size}")
         keys = self._outstanding()
-        for start in range(0, len(keys), self._chunk):
-            chunk = keys[start : start + self._chunk]
-            yield from self._tried(chunk)
+        for start in range(0, len(keys), size):
+            yield from self._tried(keys[start : start + size])
             self._commit_chunk()
 
     def _tried(self, keys: list[str]) -> "Iterator[Group[T]]":
