@@ -44,9 +44,11 @@ def billable_ids(reader: Reader, text: str, *, last: int) -> list[int]:
 
 
 def invoice_totals(reader: Reader) -> list[dict[str, Any]]:
-    """Return what was invoiced by letter and currency."""
+    """Return what was invoiced by letter and currency, and what credit notes take off, in negative amounts."""
     reader.execute(
-        "SELECT letter, currency, invoices, net_total, iva_total, total FROM invoice_totals ORDER BY letter, currency"
+        "SELECT 'invoice' AS kind, letter, currency, invoices, net_total, iva_total, total FROM invoice_totals"
+        " UNION ALL SELECT 'credit note', letter, currency, credit_notes, -net_total, -iva_total, -total"
+        " FROM credit_note_totals ORDER BY kind DESC, letter, currency"
     )
     return reader.fetchall()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from handlers.batch_invoicing_words import WORDS
-from handlers.services.invoicing import invoice_order
+from handlers.services.invoicing import issue
 from handlers.services.invoicing_errors import InvoicingError
 from turno import AtMost, InvalidPayload, JobContext, JobHandler, RetryPolicy
 
@@ -51,15 +51,17 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
         batch = job.each(sorted(payload.order_ids))
         for step in batch:
             with step as item:
-                item.ref = invoice_order(job.connection, item.value, payload.point_of_sale).label
+                issued = issue(job.connection, item.value, payload.point_of_sale)
+                item.ref = ", ".join(one.label for one in issued)
         counts = batch.counts
         return {"invoiced": counts.done, "failed": counts.failed, "skipped": counts.skipped} | self._totals(job)
 
     def _totals(self, job: JobContext) -> dict[str, str]:
         row = job.connection.execute(
             """
-            SELECT coalesce(sum(v.net_total), 0)::text, coalesce(sum(v.total), 0)::text
+            SELECT coalesce(sum(v.net_total * s.sign), 0)::text, coalesce(sum(v.total * s.sign), 0)::text
             FROM background_job_items i JOIN invoices v ON v.order_id = i.key::bigint
+            CROSS JOIN LATERAL (SELECT CASE v.kind WHEN 'invoice' THEN 1 ELSE -1 END AS sign) s
             WHERE i.job_id = %s AND i.state = 'done'
             """,
             (job.job_id,),

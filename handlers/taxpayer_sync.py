@@ -113,14 +113,15 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
 
 def _invoice(job: JobContext, invoice_id: str) -> dict[str, Any]:
     row = job.connection.execute(
-        "SELECT point_of_sale, letter, number, issued_on::text, total::text, currency FROM invoices WHERE id = %s",
+        "SELECT kind, point_of_sale, letter, number, issued_on::text, total::text, currency"
+        " FROM invoices WHERE id = %s",
         (int(invoice_id),),
     ).fetchone()
     if row is None:
         raise UnknownInvoice(f"there is no invoice {invoice_id} in this branch")
-    point_of_sale, letter, number, issued_on, total, currency = row
+    kind, point_of_sale, letter, number, issued_on, total, currency = row
     return {
-        "label": f"{letter} {point_of_sale:05}-{number:08}",
+        "label": f"{'NC ' if kind == 'credit_note' else ''}{letter} {point_of_sale:05}-{number:08}",
         "issued_on": issued_on,
         "total": total,
         "currency": currency,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
+Kind = Literal["invoice", "credit_note"]
 Letter = Literal["A", "B", "C"]
 IssuerCondition = Literal["registered", "monotributo"]
 TaxCondition = Literal["registered", "monotributo", "exempt", "final_consumer"]
@@ -11,9 +12,10 @@ TaxCondition = Literal["registered", "monotributo", "exempt", "final_consumer"]
 
 @dataclass(frozen=True, slots=True)
 class Invoice:
-    """One invoice as stored; amounts in its order's currency, to the cent."""
+    """One invoice or credit note as stored; amounts in its order's currency, to the cent, and never negative."""
 
     id: int
+    kind: Kind
     order_id: int
     letter: Letter
     point_of_sale: int
@@ -25,8 +27,8 @@ class Invoice:
 
     @property
     def label(self) -> str:
-        """The number as printed, such as `B 00001-00000042`."""
-        return f"{self.letter} {self.point_of_sale:05d}-{self.number:08d}"
+        """The number as printed, such as `B 00001-00000042`; a credit note's begins with NC."""
+        return f"{'NC ' if self.kind == 'credit_note' else ''}{self.letter} {self.point_of_sale:05d}-{self.number:08d}"
 
 
 def letter_for(issuer: IssuerCondition, customer: TaxCondition) -> Letter:

@@ -22,10 +22,10 @@ def check_invoices(connection: Connection[Any]) -> InvoiceIntegrity:
         SELECT
             (SELECT coalesce(sum(greatest(highest, last_number) - coalesce(given, 0)), 0)::integer
              FROM invoice_counters
-             FULL JOIN (SELECT point_of_sale, letter, max(number) AS highest, count(DISTINCT number) AS given
-                        FROM invoices GROUP BY point_of_sale, letter) used
-             USING (point_of_sale, letter)) AS missing_numbers,
-            (SELECT count(*) - count(DISTINCT order_id) FROM invoices) AS doubled_orders,
+             FULL JOIN (SELECT point_of_sale, kind, letter, max(number) AS highest, count(DISTINCT number) AS given
+                        FROM invoices GROUP BY point_of_sale, kind, letter) used
+             USING (point_of_sale, kind, letter)) AS missing_numbers,
+            (SELECT count(*) - count(DISTINCT (order_id, kind)) FROM invoices) AS doubled_orders,
             (SELECT count(*)
              FROM invoices i
              LEFT JOIN (SELECT invoice_id, sum(net) AS net, sum(iva) AS iva

@@ -1,6 +1,7 @@
 """Turn an order into an invoice, inside the caller's transaction."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -8,12 +9,19 @@ from psycopg import Connection
 from psycopg.rows import class_row, tuple_row
 
 from handlers.services import money
-from handlers.services.invoice import Invoice, IssuerCondition, Letter, TaxCondition, letter_for
+from handlers.services.invoice import Invoice, IssuerCondition, Kind, Letter, TaxCondition, letter_for
 from handlers.services.invoicing_errors import AlreadyInvoiced, EmptyOrder, UnknownOrder, UnknownPointOfSale
 
 
 def invoice_order(connection: Connection[Any], order_id: int, point_of_sale: int) -> Invoice:
-    """Issue the order's one invoice, with the next number of its point of sale and letter; never commits.
+    """Issue what the order becomes and return its invoice, or its credit note if all of it was taken back."""
+    return issue(connection, order_id, point_of_sale)[0]
+
+
+def issue(connection: Connection[Any], order_id: int, point_of_sale: int) -> tuple[Invoice, ...]:
+    """Issue an invoice of what was sold and a credit note of what was taken back, once; never commits.
+
+    Each has the next number of its point of sale, kind and letter.
 
     Numbers stay without gaps whatever the caller rolls back, because the point of sale is locked until the
     transaction (or the savepoint, undone) ends. Amounts are rounded here, line by line, in `money` and nowhere
@@ -28,11 +36,13 @@ def invoice_order(connection: Connection[Any], order_id: int, point_of_sale: int
     issuer = _lock_point_of_sale(connection, point_of_sale)
     order = _read_order(connection, order_id)
     letter = letter_for(issuer, order.tax_condition)
-    draft = _draft(order, letter)
-    stored = _store(connection, order, draft, point_of_sale)
-    if stored is None:
-        raise AlreadyInvoiced(order_id, _invoice_of(connection, order_id))
-    return stored
+    issued = []
+    for kind, part in _parts(order):
+        stored = _store(connection, part, _draft(part, letter), point_of_sale, kind)
+        if stored is None:
+            raise AlreadyInvoiced(order_id, _invoice_of(connection, order_id))
+        issued.append(stored)
+    return tuple(issued)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,24 @@ def _read_order(connection: Connection[Any], order_id: int) -> _Order:
     return order
 
 
+def _parts(order: _Order) -> Iterator[tuple[Kind, _Order]]:
+    """Yield the lines that were sold, for an invoice, and those that were taken back, for a credit note."""
+    signs: tuple[tuple[Kind, int], ...] = (("invoice", 1), ("credit_note", -1))
+    for kind, sign in signs:
+        if lines := [place for place, quantity in enumerate(order.quantities) if quantity * sign > 0]:
+            yield (
+                kind,
+                replace(
+                    order,
+                    product_ids=[order.product_ids[place] for place in lines],
+                    quantities=[order.quantities[place] * sign for place in lines],
+                    unit_prices=[order.unit_prices[place] for place in lines],
+                    discounts=[order.discounts[place] for place in lines],
+                    iva_rates=[order.iva_rates[place] for place in lines],
+                ),
+            )
+
+
 def _draft(order: _Order, letter: Letter) -> _Draft:
     nets = [
         money.line_net(unit_price, quantity, discount)
@@ -107,23 +135,23 @@ def _draft(order: _Order, letter: Letter) -> _Draft:
     return _Draft(letter, nets, rates, ivas)
 
 
-def _store(connection: Connection[Any], order: _Order, draft: _Draft, point_of_sale: int) -> Invoice | None:
+def _store(connection: Connection[Any], order: _Order, draft: _Draft, point_of_sale: int, kind: Kind) -> Invoice | None:
     # The unique order decides, so the loser of a race between two points of sale gets no row. The counter follows the
     # invoice, not the reverse: an order that turns out to be invoiced has then used up no number.
     query = """
         WITH invoice AS (
-            INSERT INTO invoices (order_id, point_of_sale, letter, number, customer_id, net_total, iva_total, total,
-                                  currency)
-            VALUES (%(order_id)s, %(point_of_sale)s, %(letter)s,
+            INSERT INTO invoices (order_id, kind, point_of_sale, letter, number, customer_id, net_total, iva_total,
+                                  total, currency)
+            VALUES (%(order_id)s, %(kind)s, %(point_of_sale)s, %(letter)s,
                     1 + coalesce((SELECT last_number FROM invoice_counters
-                                  WHERE point_of_sale = %(point_of_sale)s AND letter = %(letter)s), 0),
+                                  WHERE (point_of_sale, kind, letter) = (%(point_of_sale)s, %(kind)s, %(letter)s)), 0),
                     %(customer_id)s, %(net_total)s, %(iva_total)s, %(total)s, %(currency)s)
-            ON CONFLICT (order_id) DO NOTHING
+            ON CONFLICT (order_id, kind) DO NOTHING
             RETURNING *
         ), counter AS (
-            INSERT INTO invoice_counters (point_of_sale, letter, last_number)
-            SELECT point_of_sale, letter, number FROM invoice
-            ON CONFLICT (point_of_sale, letter) DO UPDATE SET last_number = excluded.last_number
+            INSERT INTO invoice_counters (point_of_sale, kind, letter, last_number)
+            SELECT point_of_sale, kind, letter, number FROM invoice
+            ON CONFLICT (point_of_sale, kind, letter) DO UPDATE SET last_number = excluded.last_number
         ), lines AS (
             INSERT INTO invoice_lines (invoice_id, product_id, quantity, unit_price, discount, net, iva_rate, iva,
                                        line_no)
@@ -133,12 +161,13 @@ def _store(connection: Connection[Any], order: _Order, draft: _Draft, point_of_s
                         %(discounts)s::numeric[], %(nets)s::numeric[], %(iva_rates)s::numeric[], %(ivas)s::numeric[])
                  WITH ORDINALITY AS line
         )
-        SELECT id, order_id, letter, point_of_sale, number, net_total, iva_total, total, %(lines)s AS lines
+        SELECT id, kind, order_id, letter, point_of_sale, number, net_total, iva_total, total, %(lines)s AS lines
         FROM invoice
     """
     net_total, iva_total = sum(draft.nets, Decimal(0)), sum(draft.ivas, Decimal(0))
     facts = {
         "order_id": order.id,
+        "kind": kind,
         "point_of_sale": point_of_sale,
         "letter": draft.letter,
         "customer_id": order.customer_id,
@@ -161,10 +190,12 @@ def _store(connection: Connection[Any], order: _Order, draft: _Draft, point_of_s
 
 def _invoice_of(connection: Connection[Any], order_id: int) -> Invoice:
     query = """
-        SELECT id, order_id, letter, point_of_sale, number, net_total, iva_total, total,
+        SELECT id, kind, order_id, letter, point_of_sale, number, net_total, iva_total, total,
                (SELECT count(*) FROM invoice_lines WHERE invoice_id = invoices.id) AS lines
         FROM invoices
         WHERE order_id = %s
+        ORDER BY kind DESC
+        LIMIT 1
     """
     with connection.cursor(row_factory=class_row(Invoice)) as cursor:
         (invoice,) = cursor.execute(query, (order_id,)).fetchall()

@@ -31,7 +31,7 @@ MUTANTS = (
         "a second invoice of an order is a fault",
         "section 1: nobody is billed twice",
         INVOICING,
-        "            ON CONFLICT (order_id) DO NOTHING\n",
+        "            ON CONFLICT (order_id, kind) DO NOTHING\n",
         "",
         (f"{TESTS}::test_a_second_invoice_is_refused_naming_the_first[1]",),
     ),
@@ -50,5 +50,13 @@ MUTANTS = (
         'rates = [Decimal(0)] * len(nets) if letter == "C" else order.iva_rates',
         "rates = order.iva_rates",
         (f"{TESTS}::test_lines_of_letter_c_charge_no_rate",),
+    ),
+    Mutant(
+        "what was taken back is invoiced",
+        "what was taken back becomes a credit note",
+        "handlers/services/invoicing.py",
+        '("credit_note", -1))',
+        '("invoice", -1))',
+        ("tests/integration/handlers/test_invoicing.py::test_credit_notes_are_numbered_apart_and_issued_once",),
     ),
 )

@@ -7,6 +7,8 @@ from psycopg import Connection, sql
 
 from tests.installation import TABLES
 
+STEPS = ("0001_invoicing", "0002_credit_notes")
+
 
 def connect(database: str, schema: str) -> Connection[Any]:
     """Open an autocommit session whose unqualified names mean the branch's tables."""
@@ -16,7 +18,8 @@ def connect(database: str, schema: str) -> Connection[Any]:
 def create_branch(database: str, schema: str) -> Connection[Any]:
     connection = connect(database, schema)
     connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    run_migration(connection, "0001_invoicing.sql")
+    for name in STEPS:
+        run_migration(connection, f"{name}.sql")
     return connection
 
 

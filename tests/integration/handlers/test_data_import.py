@@ -107,6 +107,11 @@ def test_an_order_is_imported_whole_or_not_at_all(world: ExampleInstallation) ->
     ]  # fmt: skip
 
 
+def test_what_was_taken_back_is_imported_with_its_sign(world: ExampleInstallation) -> None:
+    imported(world, "\n".join([ORDERS, order(900001, quantity=-3)]), "orders")
+    assert world.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]
+
+
 def test_a_dry_run_tells_everything_and_keeps_nothing(world: ExampleInstallation) -> None:
     text = "\n".join([ORDERS, order(900001), order(900002, 8999), order(900003)])
     job = imported(world, text, "orders", dry_run=True)

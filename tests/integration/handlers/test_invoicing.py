@@ -16,10 +16,10 @@ from psycopg.rows import dict_row
 
 from handlers.services.invoice import Invoice
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from handlers.services.invoicing import invoice_order
+from handlers.services.invoicing import invoice_order, issue
 from handlers.services.invoicing_errors import AlreadyInvoiced, EmptyOrder, UnknownOrder, UnknownPointOfSale
 from tenants.northwind.load import load_orders
-from tests.integration.handlers.branch_schema import connect, create_branch, run_migration
+from tests.integration.handlers.branch_schema import STEPS, connect, create_branch, run_migration
 
 CLEAN = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 FIRST = 10248
@@ -58,7 +58,10 @@ def add_order(branch: Connection[Any], tax_condition: str, lines: list[Line]) ->
 
 
 def counted(branch: Connection[Any]) -> dict[tuple[int, str], list[int]]:
-    query = "SELECT point_of_sale, letter, array_agg(number ORDER BY number) FROM invoices GROUP BY 1, 2"
+    query = (
+        "SELECT point_of_sale, letter, array_agg(number ORDER BY number) FROM invoices"
+        " WHERE kind = 'invoice' GROUP BY 1, 2"
+    )
     return {(point_of_sale, letter): numbers for point_of_sale, letter, numbers in branch.execute(query)}
 
 
@@ -155,6 +158,55 @@ def test_totals_are_the_sums_of_the_lines(branch: Connection[Any], ordered: list
         assert preview == (invoice.lines, invoice.net_total)
         assert invoice.total == invoice.net_total + invoice.iva_total
         assert check_invoices(branch) == CLEAN
+
+
+signed = st.tuples(
+    st.decimals(0, 10**9, places=4),
+    st.integers(-(10**6), 10**6).filter(bool),
+    st.decimals(0, 1, places=4),
+    st.sampled_from([Decimal("0.00"), Decimal("10.50"), Decimal("21.00"), Decimal("27.00")]),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ordered=st.lists(signed, min_size=1, max_size=8), point_of_sale=st.sampled_from([1, 2]))
+def test_what_was_taken_back_becomes_a_credit_note_to_the_cent(
+    branch: Connection[Any], ordered: list[Line], point_of_sale: int
+) -> None:
+    with branch.transaction(force_rollback=True):
+        order_id = add_order(branch, "registered", ordered)
+        preview = branch.execute("SELECT net_amount FROM billable_orders").fetchone()
+        issued = {one.kind: one for one in issue(branch, order_id, point_of_sale)}
+        sold = sum(quantity > 0 for _, quantity, _, _ in ordered)
+        assert {kind: one.lines for kind, one in issued.items()} == {
+            kind: count for kind, count in (("invoice", sold), ("credit_note", len(ordered) - sold)) if count
+        }
+        totals = {one.kind: one.net_total for one in issued.values()}
+        # What the page foretold is what the invoice claims less what the credit note takes off.
+        assert preview == (totals.get("invoice", Decimal(0)) - totals.get("credit_note", Decimal(0)),)
+        assert all(one.total == one.net_total + one.iva_total >= 0 and one.number == 1 for one in issued.values())
+        assert check_invoices(branch) == CLEAN
+
+
+def test_credit_notes_are_numbered_apart_and_issued_once(branch: Connection[Any]) -> None:
+    order_id = add_order(
+        branch, "registered", [(Decimal(10), 2, Decimal(0), Decimal(21)), (Decimal(10), -1, Decimal(0), Decimal(21))]
+    )
+    labels = [one.label for one in issue(branch, order_id, 1)]
+    assert labels == ["A 00001-00000001", "NC A 00001-00000001"]
+    with pytest.raises(AlreadyInvoiced) as refusal:
+        issue(branch, order_id, 1)
+    assert refusal.value.invoice.label == labels[0]
+    totals = "SELECT letter, net_total, total FROM {}"
+    assert branch.execute(totals.format("invoice_totals").encode()).fetchall() == [("A", 20, Decimal("24.20"))]
+    assert branch.execute(totals.format("credit_note_totals").encode()).fetchall() == [("A", 10, Decimal("12.10"))]
+    assert branch.execute("SELECT FROM billable_orders").fetchall() == []
+
+
+def test_credit_notes_are_not_given_up_by_a_step_back(branch: Connection[Any]) -> None:
+    issue(branch, add_order(branch, "exempt", [(Decimal(1), -1, Decimal(0), Decimal(21))]), 1)
+    with pytest.raises(psycopg.errors.RaiseException, match="credit notes"):
+        run_migration(branch, "0002_credit_notes.down.sql")
 
 
 def test_an_unknown_point_of_sale_is_named(loaded: Connection[Any]) -> None:
@@ -361,7 +413,9 @@ def test_the_tables_refuse_what_does_not_add_up(loaded: Connection[Any], stateme
 
 
 def test_down_leaves_nothing_and_up_can_follow(loaded: Connection[Any]) -> None:
-    run_migration(loaded, "0001_invoicing.down.sql")
+    for name in reversed(STEPS):
+        run_migration(loaded, f"{name}.down.sql")
     left = loaded.execute("SELECT relname FROM pg_class WHERE relnamespace = 'branch'::regnamespace").fetchall()
     assert left == []
-    run_migration(loaded, "0001_invoicing.sql")
+    for name in STEPS:
+        run_migration(loaded, f"{name}.sql")

@@ -13,6 +13,7 @@ from handlers.services.invoicing_errors import (
 )
 
 INVOICE = Invoice(
+    kind="invoice",
     id=7,
     order_id=10248,
     letter="B",
