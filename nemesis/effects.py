@@ -50,6 +50,7 @@ EFFECTS: dict[str, LiteralString] = {
                <> (coalesce(c.state::integer, 0), coalesce(c.state::integer, 0), coalesce(c.state::integer, 0))
                OR j.status = 'completed' AND (j.payload ->> 'pieces')::integer <> steps.written)
     """,
+    "I9: two jobs of a key were at work at once": "SELECT address FROM customers WHERE country = 'overlap'",
     "I3: a completed batch has left an item out": """
         SELECT j.id FROM background_jobs j
         WHERE j.status = 'completed' AND j.type IN ('nemesis_batch', 'nemesis_invoicing')

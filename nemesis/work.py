@@ -113,6 +113,30 @@ class Later(JobHandler[Work]):
         return {"attempt": job.attempt}
 
 
+class Serial(JobHandler[Work]):
+    """One at a time of those with the same number of pieces; two at once leave a trace."""
+
+    type = "nemesis_serial"
+    retry = SOON
+
+    @classmethod
+    def concurrency_key(cls, payload: Work) -> str | None:
+        """Return the key of this many pieces."""
+        return f"of {payload.pieces} pieces"
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Commit that it began, so that another one of its key would be seen to begin meanwhile."""
+        key = f"of {payload.pieces} pieces"
+        before = _others(job, key)
+        write_effect(job, key, kind="turn")
+        job.checkpoint(job.attempt)
+        time.sleep(payload.seconds)
+        if _others(job, key) > before:
+            write_effect(job, key, kind="overlap")
+        write_effect(job, THE_END)
+        return {"attempt": job.attempt}
+
+
 class Invoicing(BatchInvoicing):
     """The example's own batch, with an effect at its end like all others."""
 
@@ -135,5 +159,13 @@ def write_effect(job: JobContext, piece: str, *, kind: str = "effect") -> None:
     )
 
 
-REGISTRY = Registry.of((Plain, Batch, Steps, Flaky, Later, Invoicing))
+def _others(job: JobContext, key: str) -> int:
+    rows = job.connection.execute(
+        "SELECT count(*) FROM customers WHERE country = 'turn' AND address = %s AND company_name <> %s",
+        (key, str(job.job_id)),
+    ).fetchall()
+    return int(rows[0][0])
+
+
+REGISTRY = Registry.of((Plain, Batch, Steps, Flaky, Later, Serial, Invoicing))
 PLACE = "nemesis.work:REGISTRY"

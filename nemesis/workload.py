@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Steps, Work
+from nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Serial, Steps, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 # Each with its weight.
-KINDS = {"invoicing": 4, "batch": 4, "steps": 2, "flaky": 2, "later": 2, "plain": 1, "long": 1}
+KINDS = {"invoicing": 4, "batch": 4, "steps": 2, "flaky": 2, "later": 2, "serial": 2, "plain": 1, "long": 1}
 MOST_OPEN = 40  # jobs; more would only make the drain longer
 
 
@@ -43,6 +43,8 @@ class Workload:
                 return Flaky, asdict(Work(errors=chance.randint(0, 4), bad=int(chance.randrange(5) == 0)))
             case "later":
                 return Later, asdict(Work(errors=chance.randint(0, 3)))
+            case "serial":
+                return Serial, asdict(Work(pieces=chance.choice((1, 2)), seconds=round(chance.uniform(0, 0.5), 2)))
             case "plain":
                 return Plain, asdict(Work(seconds=chance.choice((0.0, 0.1))))
             case _:

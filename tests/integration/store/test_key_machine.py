@@ -1,0 +1,172 @@
+"""Any order of calls about jobs with keys, one of them in a transaction that stays open: the judge finds nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from tests import attempt_steps, claiming
+from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.jobs.job import Priority
+from turno.runner.session import HandlerConnection
+from turno.store.engine import recovery, tickets
+from turno.store.handler import attempts
+from turno.tenancy.identity.session import handler_session
+from turno.testing.invariants import Judge, judge_of
+
+TYPES = [("batch_invoicing", 1)]
+NOW, HOUR = timedelta(0), timedelta(hours=1)
+ANY = st.integers(0, 99)
+RULES = {"one at a time": (None, None), "two at a time": (2, None), "three an hour": (None, 3), "both": (1, 3)}
+
+
+class KeyMachine(RuleBasedStateMachine):
+    """One tenant's jobs under two keys."""
+
+    def __init__(self, world: ExampleInstallation, judge: Judge, sessions: list[HandlerConnection]) -> None:
+        super().__init__()
+        self.world, self.judge, self.sessions = world, judge, sessions
+        world.forget()
+        self.worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
+        self.jobs: list[UUID] = []
+        self.claims: list[Claim] = []
+        self.ending: Claim | None = None  # in a transaction that is open
+        self.limited(*RULES["one at a time"])
+
+    def limited(self, limit: int | None, rate: int | None) -> None:
+        self.world.rows(
+            "UPDATE turno.handlers SET key_limit = %s, key_rate = %s, key_period = 3600 WHERE type = 'batch_invoicing'",
+            limit, rate,
+        )  # fmt: skip
+
+    @rule(key=st.sampled_from(["a", "a", "b", None]), band=st.sampled_from(Priority), later=st.booleans())
+    def enqueue(self, key: str | None, band: Priority, *, later: bool) -> None:
+        run_at = datetime.now(UTC) + HOUR if later else None
+        work = {"order_ids": [1]}
+        self.jobs.append(self.world.enqueue(work, concurrency_key=key, priority=band, run_at=run_at))
+
+    @rule()
+    def promote(self) -> None:
+        tickets.promote(self.world.engine, 100)
+
+    @rule(slots=st.integers(1, 3))
+    def claim(self, slots: int) -> None:
+        self.claims += claiming.claim(
+            self.world.engine, self.worker, queues=["cold"], types=TYPES, backend="exec", slots=slots
+        )
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=ANY)
+    def claim_by_id(self, which: int) -> None:
+        job = self.jobs[which % len(self.jobs)]
+        if self.ending is None or job != self.ending.job_id:
+            claim = tickets.claim_job(self.world.engine, self.worker, job, types=TYPES)
+            self.claims += [claim] if claim else []
+
+    @precondition(lambda self: self.claims)
+    @rule(which=ANY, how=st.sampled_from(["complete", "again", "later", "failed", "rescued", "back", "put off"]))
+    def end(self, which: int, how: str) -> None:
+        one = self.claims.pop(which % len(self.claims))
+        session = self.sessions[0]
+        match how:
+            case "complete":
+                attempts.begin(session, one)
+                attempt_steps.complete(session, one, "{}")
+                psycopg.Connection.commit(session)
+            case "again" | "later" | "failed":
+                attempt_steps.start(session, one, "test")
+                wait = {"again": NOW, "later": HOUR, "failed": None}[how]
+                attempts.fail(session, one, "error", {"class": "Oops"}, wait)
+            case "rescued":
+                recovery.rescue(
+                    self.world.engine, one.login.schema, one.job_id, one.token,
+                    cause="killed", retry_in=NOW, counted=False,
+                )  # fmt: skip
+            case _:
+                wait = NOW if how == "back" else timedelta(seconds=20)
+                tickets.unclaim(self.world.engine, one.job_id, one.token, wait)
+
+    @precondition(lambda self: self.claims and self.ending is None)
+    @rule(which=ANY)
+    def begin_an_end(self, which: int) -> None:
+        self.ending = self.claims.pop(which % len(self.claims))
+        attempts.begin(self.sessions[1], self.ending)
+        attempt_steps.complete(self.sessions[1], self.ending, "{}")
+
+    @precondition(lambda self: self.ending is not None)
+    @rule(committed=st.booleans())
+    def end_it(self, *, committed: bool) -> None:
+        assert self.ending
+        if committed:
+            psycopg.Connection.commit(self.sessions[1])
+        else:
+            psycopg.Connection.rollback(self.sessions[1])
+            self.claims.append(self.ending)
+        self.ending = None
+
+    @precondition(lambda self: self.jobs and self.ending is None)
+    @rule(which=ANY)
+    def cancel(self, which: int) -> None:
+        self.world.cancel(self.jobs[which % len(self.jobs)])
+
+    @precondition(lambda self: self.ending is None)
+    @rule()
+    def time_passes(self) -> None:
+        self.world.make_due()
+        self.world.rows("UPDATE turno.key_looks SET at = at - interval '1 hour'")
+
+    @precondition(lambda self: self.ending is None)
+    @rule()
+    def tickets_are_lost_and_repaired(self) -> None:
+        self.world.rows("DELETE FROM turno.tickets WHERE state <> 'running'")
+        recovery.repair(self.world.engine, self.world.one.schema, "exec")
+
+    @invariant()
+    def the_judge_finds_nothing(self) -> None:
+        assert self.judge.broken(accepted=self.jobs) == []
+
+    def teardown(self) -> None:
+        """Whatever happened, all ends once everything may run: nothing was forgotten."""
+        if self.ending is not None:
+            self.end_it(committed=True)
+        self.limited(*RULES["one at a time"])
+        for _ in range(2 * len(self.jobs) + 2):
+            self.time_passes()
+            self.claim(slots=3)
+            while self.claims:
+                self.end(0, "complete")
+        assert self.judge.unsettled() == []
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("limits", RULES.values(), ids=RULES)
+def test_any_order_of_calls_keeps_the_keys(world: ExampleInstallation, limits: tuple[int | None, int | None]) -> None:
+    login = world.handler_login()
+    sessions = [handler_session(world.logins, login, application="machine", kind=HandlerConnection) for _ in range(2)]
+
+    with judge_of(world.url, world.one) as judge:
+
+        class OfWorld(KeyMachine):
+            def __init__(self) -> None:
+                super().__init__(world, judge, sessions)
+                self.limited(*limits)
+
+        few: Any = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+        bounded = settings(
+            max_examples=max(1, settings().max_examples // 20), stateful_step_count=40, deadline=None,
+            suppress_health_check=few,
+        )  # fmt: skip
+        try:
+            run_state_machine_as_test(OfWorld, settings=bounded)
+        finally:
+            for session in sessions:
+                psycopg.Connection.close(session)
+            world.rows("UPDATE turno.handlers SET key_limit = NULL, key_rate = NULL, key_period = NULL")
