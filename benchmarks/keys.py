@@ -28,7 +28,7 @@ def run(options: Options) -> Report:
             for slots, size in ((4, 16), (1, 1))
         }
         turns = {name: stage.turn for name, stage in stages.items()}
-        samples = interleaved(turns, rounds=20, warm_up=3, seconds=options.seconds)
+        samples = interleaved(turns, rounds=15, warm_up=3, seconds=options.seconds)
     report.add(samples)
     means = [sum(taken) / len(taken) for taken in samples.values()]
     report.facts["keyed_of_many"], report.facts["keyed_of_one"] = means[2] / means[0], means[3] / means[1]

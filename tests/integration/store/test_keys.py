@@ -19,6 +19,7 @@ from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
 from turno.runner.session import HandlerConnection
 from turno.store.engine import recovery, tickets
+from turno.store.engine.claims import Claimer
 from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import judge_of
@@ -204,6 +205,19 @@ def test_a_job_that_was_let_run_has_its_start_in_reserve(world: ExampleInstallat
     for _ in range(3):
         tickets.promote(world.engine, 100)
         assert Counter(states(world, jobs)) == {"ready": 2, "waiting": 4}
+
+
+def test_who_rests_looks_again_when_a_key_s_next_job_may_run(world: ExampleInstallation) -> None:
+    rule(world, rate=1, period=2.5)
+    claimer = Claimer(backend="exec", queues=["cold"], types=TYPES, clock=lambda: 1000.0)
+    own = worker(world)
+    assert claimer.claim(world.engine, own, slots=1) == []  # and promoted: the next promotion is for 0.1 s later
+    jobs = line(world, 2)
+    assert claimer.claim(world.engine, own, slots=1) == []
+    assert claimer.due_in == pytest.approx(0.1)
+    assert [one.job_id for one in claim(world)] == jobs[:1]
+    assert claimer.claim(world.engine, own, slots=1) == []
+    assert 1 < claimer.due_in < 2.6
 
 
 def test_neither_an_enqueue_nor_an_end_waits_for_a_key(world: ExampleInstallation) -> None:

@@ -47,7 +47,7 @@ def queues(operator: Operator, companies: Companies) -> list[QueueCount]:
             SEEN  # noqa: S608 - a constant, see above
             + """
             SELECT k.queue, array_agg(DISTINCT k.type::text ORDER BY k.type::text) AS types,
-                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'ready'), 0)::bigint AS waiting,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state IN ('ready', 'waiting')), 0)::bigint AS waiting,
                    coalesce(sum(k.tickets - k.parked) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
                    coalesce(sum(k.tickets) FILTER (WHERE k.state = 'running'), 0)::bigint AS running,
                    sum(k.parked)::bigint AS review,
@@ -69,7 +69,7 @@ def lanes(
             SEEN  # noqa: S608 - a constant, see above
             + """
             SELECT k.queue, k.type, k.backend, count(DISTINCT k.tenant_id) AS tenants,
-                   coalesce(sum(k.tickets) FILTER (WHERE k.state = 'ready'), 0)::bigint AS waiting,
+                   coalesce(sum(k.tickets) FILTER (WHERE k.state IN ('ready', 'waiting')), 0)::bigint AS waiting,
                    coalesce(sum(k.tickets - k.parked) FILTER (WHERE k.state = 'scheduled'), 0)::bigint AS scheduled,
                    coalesce(sum(k.tickets) FILTER (WHERE k.state = 'running'), 0)::bigint AS running,
                    sum(k.parked)::bigint AS review,

@@ -21,6 +21,7 @@ class Queued:
     queue: str
     type: str
     scheduled: int
+    waiting: int  # for the jobs before them of their concurrency keys
     ready: int
     running: int
     oldest_wait: float
@@ -53,6 +54,7 @@ def queued(
                    CASE WHEN h.type IS NULL THEN '(other)' ELSE t.queue END AS queue,
                    coalesce(h.type, '(other)') AS type,
                    coalesce(sum(t.tickets) FILTER (WHERE t.state = 'scheduled'), 0)::bigint AS scheduled,
+                   coalesce(sum(t.tickets) FILTER (WHERE t.state = 'waiting'), 0)::bigint AS waiting,
                    coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS ready,
                    coalesce(sum(t.tickets) FILTER (WHERE t.state = 'running'), 0)::bigint AS running,
                    greatest(0, coalesce(extract(epoch FROM clock_timestamp()

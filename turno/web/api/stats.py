@@ -39,6 +39,7 @@ class QueueStats:
     queue: str
     type: str
     scheduled: int
+    waiting: int
     ready: int
     running: int
     oldest_wait: float

@@ -94,7 +94,7 @@ def _of_queues(queues: Sequence[Queued], unserved: Sequence[Unserved]) -> Iterat
     samples = [
         ((one.backend, one.queue, one.type, state), getattr(one, state))
         for one in queues
-        for state in ("scheduled", "ready", "running")
+        for state in ("scheduled", "waiting", "ready", "running")
     ]
     yield _gauge("turno_jobs", "Open jobs by state.", [*labels, "state"], samples)
     oldest = (((one.backend, one.queue, one.type), one.oldest_wait) for one in queues)

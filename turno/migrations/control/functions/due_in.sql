@@ -1,11 +1,15 @@
--- In how many seconds the next ticket is due, if in at most p_within; who has nothing to do looks again then. What is due
--- already does not count: promote has been asked.
+-- In how many seconds the next ticket is due, or a key's next job may run, if in at most p_within; who has nothing to do
+-- looks again then. What has been due for longer than 2 s does not count: promote has been asked.
 CREATE OR REPLACE FUNCTION due_in(p_within interval) RETURNS double precision
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     now timestamptz := clock_timestamp();
+    since timestamptz := now - interval '2 s';
 BEGIN
-    RETURN (SELECT extract(epoch FROM t.run_at - now) FROM tickets t
-            WHERE t.state = 'scheduled' AND t.run_at > now AND t.run_at <= now + p_within
-            ORDER BY t.run_at LIMIT 1);
+    RETURN (SELECT extract(epoch FROM min(d.at) - now) FROM (
+        (SELECT t.run_at::timestamptz AS at FROM tickets t
+         WHERE t.state = 'scheduled' AND t.run_at > since AND t.run_at <= now + p_within
+         ORDER BY t.run_at LIMIT 1)
+        UNION ALL
+        (SELECT k.at FROM key_looks k WHERE k.at > since AND k.at <= now + p_within ORDER BY k.at LIMIT 1)) AS d);
 END $$;
