@@ -6,10 +6,13 @@ import http.client
 import json
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from cli.demo.errors import DemoFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 REQUEST_SECONDS = 30
 
@@ -25,14 +28,20 @@ class Client:
     def submit(self, job_type: str, payload: dict[str, Any]) -> tuple[str, float]:
         """Submit a job; return its id and the milliseconds until the 202."""
         began = perf_counter()
-        body = self._ask("POST", f"/api/jobs/{job_type}", {"payload": payload}, expected=http.HTTPStatus.ACCEPTED)
+        body = self._ask("POST", f"/api/jobs/{job_type}", {"payload": payload}, expected=(http.HTTPStatus.ACCEPTED,))
         return body["job_id"], 1000 * (perf_counter() - began)
 
     def job(self, job_id: str) -> dict[str, Any]:
         """Return how a job stands."""
-        return self._ask("GET", f"/api/jobs/{job_id}", None, expected=http.HTTPStatus.OK)
+        return self._ask("GET", f"/api/jobs/{job_id}", None, expected=(http.HTTPStatus.OK,))
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None, *, expected: int) -> dict[str, Any]:
+    def schedule(self, name: str, wanted: dict[str, Any]) -> str:
+        """Save a schedule, new or not, and return when it fires next."""
+        saved = (http.HTTPStatus.OK, http.HTTPStatus.CREATED)
+        body = self._ask("PUT", f"/api/schedules/{name}", wanted, expected=saved)
+        return str(body["next_runs"][0])
+
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None, *, expected: Collection[int]) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.token}", "X-Schema": self.tenant}
         if body is not None:
             headers |= {"Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
@@ -44,7 +53,7 @@ class Client:
             text = response.read().decode()
         finally:
             connection.close()
-        if response.status != expected:
+        if response.status not in expected:
             raise DemoFailed(f"{method} {path} for {self.tenant} answered {response.status}: {text[:300]}")
         answer: dict[str, Any] = json.loads(text)
         return answer

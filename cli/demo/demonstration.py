@@ -67,11 +67,13 @@ class Demo:
         """Give people something of their own to invoice, and return what they can do with the running demo."""
         first = BRANCHES[0]
         orders = branches.restock(self._installation, first)
+        next_at = self._schedule(first)
         here = f"-H 'X-Schema: {first}' {self.web.url}/api/jobs"
         return "\n".join(
             (
                 f"page:   {self.web.url}",
                 f"        (press “Enter the demo”: {orders} new orders wait in {first})",
+                f"        (a schedule: /schedules?branch={first}, next at {next_at}; `turno maintain` makes its jobs)",
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
@@ -80,6 +82,17 @@ class Demo:
                 "Ctrl-C ends everything; the data stays in " + self._folder.path.name,
             )
         )
+
+    def _schedule(self, branch: str) -> str:
+        """Save a schedule that invoices some of the new orders on working days; return when it fires next."""
+        orders = [order + branches.FRESH for order in self._orders]
+        wanted = {
+            "type": "batch_invoicing",
+            "payload": {"order_ids": orders},
+            "cron": "0 3 * * 1-5",
+            "zone": "America/Argentina/Buenos_Aires",
+        }
+        return Client(self._port, branch, self.token).schedule("nightly-invoices", wanted)
 
     def _take_folder(self) -> None:
         self._folder.make()
@@ -131,6 +144,7 @@ class Demo:
                 self._installation.rescue_all("its demo was ended")
             shares = zip(BRANCHES, BRANCH_SHARES, strict=True)
             work = [(slug, branches.fill(self._installation, slug, share)) for slug, share in shares]
+            self._orders = work[0][1][1:11]  # some of the first branch's
             told.done = f"Northwind orders to invoice: {' + '.join(str(len(orders)) for _, orders in work)}"
         return work
 

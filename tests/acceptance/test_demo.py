@@ -96,6 +96,8 @@ def test_an_open_demo_serves_other_terminals_until_ctrl_c(
 ) -> None:
     listed = turno("jobs", "list", "--tenant", "suc0002", environment=marked, folder=tmp_path)
     assert "200/200" in listed.stdout, listed.stderr
+    scheduled = turno("schedule", "list", "--all", environment=marked, folder=tmp_path)
+    assert "nightly-invoices" in scheduled.stdout, scheduled.stderr
     second = turno("demo", "--exit", environment=marked, folder=tmp_path)
     assert (second.returncode, second.stdout) == (1, "")
     assert "another demo runs" in second.stderr

@@ -1,0 +1,83 @@
+"""Hosts that sweep at once and are killed in the middle of it make one job for each moment, and miss none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from turno.servers.wait import wait_until
+from turno.store.engine.announcements import Announcement, announce
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+SCHEDULES = 300
+FILL = """
+INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)
+SELECT 'n' || n, 'batch_invoicing', '{"order_ids": [1]}', 1, 'ana', 60, 'UTC', 0, 'once',
+       date_trunc('minute', clock_timestamp()) - interval '1 minute'
+FROM generate_series(1, %s) AS n
+"""
+# What a host's sweep does, without the lease that usually keeps all but one of them from it.
+SWEEP = """
+import os
+from turno.environment import read_settings
+from turno.maintenance.due_schedules import fire_due
+from turno.store.engine_link import EngineLink
+from turno.tenancy.identity.session import service_session
+from turno.wiring.logins import logins_of
+logins = logins_of(read_settings())
+engine = service_session(logins, logins.engine, application="a host")
+fire_due(EngineLink(lambda: engine), lambda statement, *given: statement(engine, *given))
+"""
+
+
+def made(world: ExampleInstallation) -> int:
+    (row,) = world.rows("SELECT count(*) FROM job_schedule_runs")
+    return int(row["count"])
+
+
+def sweep_and_kill(world: ExampleInstallation, goal: int) -> int:
+    """Let two hosts sweep until there are so many moments, then kill them; returns how many were still at it."""
+    hosts = [
+        subprocess.Popen([sys.executable, "-c", SWEEP], env=world.environment, start_new_session=True) for _ in range(2)
+    ]
+    wait_until(lambda: made(world) >= goal or all(one.poll() is not None for one in hosts), within=60, every=0.002)
+    at_it = [one for one in hosts if one.poll() is None]
+    for one in at_it:
+        os.killpg(one.pid, signal.SIGKILL)
+    for one in hosts:
+        one.wait()
+    return len(at_it)
+
+
+def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(world: ExampleInstallation) -> None:
+    announce(world.engine, [Announcement("batch_invoicing", 1, "cold", 4)], 20)
+    world.rows(FILL, SCHEDULES)
+    (first,) = world.rows("SELECT min(next_at) FROM job_schedules")
+    killed = 0
+    for goal in range(60, SCHEDULES * 2, 90):
+        killed += sweep_and_kill(world, goal)
+    assert killed >= 2
+    done = subprocess.run([sys.executable, "-c", SWEEP], env=world.environment, check=False)
+    assert done.returncode == 0
+    (found,) = world.rows(
+        """
+        SELECT count(*) AS runs, count(DISTINCT (r.schedule_id, r.moment)) AS moments, count(j.id) AS jobs,
+               count(t.job_id) AS tickets, count(DISTINCT r.schedule_id) AS schedules, min(r.moment) AS first,
+               (SELECT count(*) FROM background_jobs) AS all_jobs
+        FROM job_schedule_runs r LEFT JOIN background_jobs j ON j.id = r.job_id AND j.run_at = r.moment
+        LEFT JOIN turno.tickets t ON t.job_id = r.job_id
+        """
+    )
+    assert found["runs"] == found["moments"] == found["jobs"] == found["tickets"] == found["all_jobs"]
+    assert (found["schedules"], found["first"]) == (SCHEDULES, first["min"])
+    # From its first moment to its last each schedule has every minute.
+    gaps = world.rows(
+        "SELECT schedule_id FROM job_schedule_runs GROUP BY schedule_id"
+        " HAVING count(*) <> extract(epoch FROM max(moment) - min(moment)) / 60 + 1"
+    )
+    assert gaps == []
