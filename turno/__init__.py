@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from turno.jobs.retry import RetryPolicy
     from turno.web.auth.principal import Principal
     from turno.wiring.enqueue import enqueue, enqueue_many
+    from turno.wiring.publish import Published, publish
     from turno.wiring.web import Turno
 
 _PLACES = {
@@ -52,6 +53,8 @@ _PLACES = {
     "Turno": "turno.wiring.web",
     "enqueue": "turno.wiring.enqueue",
     "enqueue_many": "turno.wiring.enqueue",
+    "Published": "turno.wiring.publish",
+    "publish": "turno.wiring.publish",
 }
 
 __all__ = [
@@ -69,6 +72,7 @@ __all__ = [
     "NotIssued",
     "PermanentFailure",
     "Principal",
+    "Published",
     "Registry",
     "Reschedule",
     "RetryPolicy",
@@ -79,6 +83,7 @@ __all__ = [
     "UserError",
     "enqueue",
     "enqueue_many",
+    "publish",
 ]
 
 

@@ -43,6 +43,7 @@ COMMANDS = {
     ),
     "broker": Entry("turno.commands.broker:broker", "Create the exchange and queues in RabbitMQ, check existing ones."),
     "jobs": Entry("turno.commands.jobs:jobs", "Submit, list, show and change jobs, of one tenant or of many."),
+    "events": Entry("turno.commands.events:events", "List what was published, give it to a subscriber again."),
     "schedule": Entry("turno.commands.schedule:schedule", "Make jobs again and again: add, list, set, pause, preview."),
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Entry("turno.commands.type_settings:job_type", "List and change the settings of job types."),

@@ -83,6 +83,10 @@ class Dispatcher:
         self._clock = clock
         self._hinted_at = -math.inf
 
+    def backend_of(self, tenant: Tenant) -> str:
+        """Return the backend of this tenant's next job."""
+        return self._queue_of(tenant).name
+
     def submit(self, tenant: Tenant, wanted: Submission) -> Verdict:
         """Enqueue a job: accepted, replayed, conflict or quota. Once accepted it is committed.
 

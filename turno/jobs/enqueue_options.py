@@ -25,6 +25,13 @@ class Enqueued(NamedTuple):
     is_new: bool
 
 
+class Published(NamedTuple):
+    """An event, and how many jobs were made for it."""
+
+    event_id: UUID
+    jobs: int
+
+
 @dataclass(frozen=True, slots=True)
 class EnqueueOptions:
     """When, how urgent, unique for how long, and in which queue."""

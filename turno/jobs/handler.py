@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from turno.errors import HandlerMisuse, UserError
+from turno.jobs.class_checks import problems_of_class
 from turno.jobs.retry import RetryPolicy
-from turno.jobs.type_words import TypeWords, unknown_names
 
 if TYPE_CHECKING:
     import builtins
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
     from turno.files.kept_file import KeptFile
     from turno.jobs.effect import Effect, Finding
-    from turno.jobs.enqueue_options import Enqueued
+    from turno.jobs.enqueue_options import Enqueued, Published
     from turno.jobs.job import Priority
     from turno.jobs.outcome import Cancel, Reschedule
+    from turno.jobs.type_words import TypeWords
 
     Answer: TypeAlias = dict[str, Any] | Reschedule | Cancel
 
-MOST_PER_KEY = 1000  # jobs; each end of one counts the others
-LONGEST_PERIOD = 31 * 86_400  # seconds
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -197,6 +196,9 @@ class JobContext(Protocol):
     ) -> Enqueued:
         """Enqueue a job of this one's user, which is there once this one's work commits; as `turno.enqueue` does."""
 
+    def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
+        """Publish an event, which is there once this job's work commits; as `turno.publish` does."""
+
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""
 
@@ -213,7 +215,9 @@ class JobHandler(ABC, Generic[P]):
     jobs of a tenant share a transaction, each under a savepoint; with `alone` each has its own: for what has an effect
     outside that must not be repeated for another job's sake. A submission may choose one of `other_queues` instead. At
     most `key_limit` of a tenant's jobs with one `concurrency_key` run at once, in the whole fleet, and with `key_rate`,
-    (jobs, seconds), at most so many begin in so long: see docs/writing-handlers.md. `reads_company` is for reports over
+    (jobs, seconds), at most so many begin in so long: see docs/writing-handlers.md. A job is made for each event that
+    it `subscribes` to, with the data as payload, and with `subscribes_from` "beginning" for each from before, too.
+    `reads_company` is for reports over
     all branches of a company: its jobs have `job.company`. `user_errors` are the service's own exceptions with messages
     for users; of any other but a UserError they see a reference only.
     `middleware` are context managers around each attempt, the first outermost, inside its transaction.
@@ -227,6 +231,8 @@ class JobHandler(ABC, Generic[P]):
     other_queues: ClassVar[tuple[str, ...]] = ()
     key_limit: ClassVar[int | None] = None
     key_rate: ClassVar[tuple[int, float] | None] = None
+    subscribes: ClassVar[tuple[str, ...]] = ()
+    subscribes_from: ClassVar[Literal["now", "beginning"]] = "now"
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 600.0
     longest_transaction: ClassVar[float | None] = None
@@ -241,22 +247,8 @@ class JobHandler(ABC, Generic[P]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if Exception in cls.user_errors:
-            raise ValueError(f"{cls.__name__}.user_errors must name the service's own errors, not every Exception")
-        if isinstance(cls.redact, str):
-            raise ValueError(f"{cls.__name__}.redact must be a list of names, not one text")  # noqa: TRY004 - as its neighbours
-        if isinstance(cls.other_queues, str):
-            raise ValueError(f"{cls.__name__}.other_queues must be a list of names, not one text")  # noqa: TRY004 - as above
-        if cls.key_limit is not None and not 1 <= cls.key_limit <= MOST_PER_KEY:
-            raise ValueError(f"{cls.__name__}.key_limit must be from 1 to {MOST_PER_KEY}")
-        if cls.key_rate is not None and not (
-            1 <= cls.key_rate[0] <= MOST_PER_KEY and 0 < cls.key_rate[1] <= LONGEST_PERIOD
-        ):
-            raise ValueError(
-                f"{cls.__name__}.key_rate must be from 1 to {MOST_PER_KEY} jobs, in at most {LONGEST_PERIOD} s"
-            )
-        if unknown := unknown_names(cls.words):
-            raise ValueError(f"{cls.__name__}.words: no page asks for {', '.join(unknown)}")
+        for problem in problems_of_class(cls):
+            raise ValueError(f"{cls.__name__}.{problem}")
         for origin in getattr(cls, "__orig_bases__", ()):
             for argument in get_args(origin):
                 if isinstance(argument, type):

@@ -2,7 +2,7 @@
 
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -43,6 +43,19 @@ def check_payload(handler: type[JobHandler[Any]], value: Any) -> Any:
         raise InvalidPayload([{"field": "payload", "problem": str(error)}]) from None
     handler.validate(payload)
     return adapter.dump_python(payload, mode="json")
+
+
+def check_event(handlers: Iterable[type[JobHandler[Any]]], event: str, data: Any) -> Any:
+    """Return the data as JSON; raises InvalidPayload naming field and handler if a subscriber would refuse it."""
+    for handler in handlers:
+        if event in handler.subscribes:
+            try:
+                check_payload(handler, data)
+            except InvalidPayload as refusal:
+                raise InvalidPayload(
+                    [{**one, "problem": f"{one['problem']}, says {handler.type}"} for one in refusal.problems]
+                ) from None
+    return json.loads(json.dumps(data, default=to_jsonable_python))
 
 
 def dataclasses_in(annotation: Any) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import psycopg
 
@@ -13,7 +14,7 @@ from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
 from turno.maintenance.due_schedules import fire_due
 from turno.queues.interface import QueueInterface
-from turno.store.engine import announcements, outcomes, recovery, tickets, workers
+from turno.store.engine import announcements, events, outcomes, recovery, tickets, workers
 from turno.store.engine_link import EngineLink, undone
 from turno.store.outage import in_short, unreachable
 
@@ -138,6 +139,15 @@ class Passes:
         """Make tickets agree with jobs, tenant by tenant."""
         return self._in_each_tenant(recovery.repair, self._queue.name)
 
+    def deliver(self) -> int:
+        """Give new subscribers the events that were published before they were there."""
+        delivered = 0
+        for subscription in self._engine.run(events.behind):
+            deliver = partial(self._in_each_tenant, events.deliver, subscription, self._queue.name, BATCH)
+            delivered += self._until_done(deliver)
+            self._run_one(events.caught_up, subscription)
+        return delivered
+
     def expire(self) -> int:
         """Cancel jobs that were not run in time."""
         return self._in_each_tenant(recovery.expire)
@@ -148,6 +158,7 @@ class Passes:
         self._run_one(outcomes.prune, MINUTES_KEPT, self._terms.retention)
         self._until_done(lambda: self._run_one(recovery.prune_rate_limits, BATCH))
         files = self._until_done(lambda: self._in_each_tenant(recovery.purge_files, FILE_BATCH))
+        self._until_done(lambda: self._in_each_tenant(events.purge, self._terms.retention, BATCH))
         return files + self._until_done(lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH))
 
     def move_unserved(self) -> int:

@@ -19,7 +19,7 @@ SWEEP, UPKEEP = timedelta(seconds=10), timedelta(minutes=5)
 SWEEP_LEASE = 0.9 * SWEEP
 # Kept, under one name, by every process that sweeps regularly: cron, and residents.
 STEADY = ("steady sweeps", "anybody", timedelta(minutes=15))
-OFTEN = ("rescued", "counted", "scheduled", "promoted", "moved", "offered")
+OFTEN = ("rescued", "counted", "delivered", "scheduled", "promoted", "moved", "offered")
 RARELY = ("repaired", "expired", "purged", "unserved")  # these ask every tenant, and seldom find anything
 
 
@@ -64,6 +64,7 @@ class Maintenance(Passes):
         passes = {
             "rescued": self.rescue,
             "counted": self.count,
+            "delivered": self.deliver,
             "scheduled": self.schedule,
             "promoted": self.promote,
             "repaired": self.repair,

@@ -13,9 +13,10 @@ import psycopg
 
 from turno.errors import CancelRequested, HandlerMisuse
 from turno.files.job_files import JobFiles
-from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, key_of, payload_of
+from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, Published, key_of, payload_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
+from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.company_reading import CompanyReading
@@ -25,7 +26,7 @@ from turno.runner.outside_call import Call, OutsideCall, Reconcile
 from turno.runner.session import HandlerConnection, SessionSource
 from turno.runner.shared_state import HandBack, SharedState
 from turno.runner.transaction import BatchTransaction
-from turno.store.handler import attempts, effects
+from turno.store.handler import attempts, effects, events
 from turno.store.handler.attempts import Started
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class AttemptContext:
         sessions: SessionSource,
         progressed: Callable[[], None],
         handler: type[JobHandler[Any]],
-        handler_of: Callable[[str], type[JobHandler[Any]]],
+        registry: Registry,
     ) -> None:
         claim = transaction.claim
         self.log_fields = claim.log_fields | started.log_fields | {"worker": transaction.worker}
@@ -58,7 +59,7 @@ class AttemptContext:
         self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), self.log_fields)
         self._transaction = transaction
         self._shared = shared
-        self._handler_of = handler_of
+        self._registry = registry
         self._progressed = progressed
         self._sessions = sessions
         self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
@@ -171,13 +172,20 @@ class AttemptContext:
         """Enqueue a job of this one's user, committed with this one's work."""
         from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
 
-        handler = job_type if isinstance(job_type, type) else self._handler_of(job_type)
+        handler = job_type if isinstance(job_type, type) else self._registry.handler(job_type)
         options = EnqueueOptions.of(handler, run_at, priority, unique_for, queue)
         checked = check_payload(handler, payload_of(payload, fields))
         line = key_of(handler, checked, concurrency_key)
         return attempts.enqueue_child(
             self.connection, self._claim, handler, checked, options=options, key=key, line=line
         )
+
+    def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
+        """Publish an event, committed with this one's work, and with it a job for each type that is subscribed."""
+        from turno.jobs.payload_check import check_event  # noqa: PLC0415 - few handlers need pydantic
+
+        checked = check_event(self._registry.handlers, event, payload_of(data, fields))
+        return events.publish(self.connection, self._claim, event, checked, key=key)
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

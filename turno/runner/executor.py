@@ -162,7 +162,7 @@ class Run:
             sessions=self._executor.sessions,
             progressed=callbacks.progressed,
             handler=self._handler,
-            handler_of=self._executor.registry.handler,
+            registry=self._executor.registry,
         )
         spans = tracing.attempt(started.trace_context, lambda: _of_spans(claim))
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)

@@ -110,6 +110,11 @@ class InlineContext:
         del job_type, payload, options
         raise PermanentFailure("a child job needs background jobs, which are switched off")
 
+    def publish(self, event: str, data: Any = None, /, **options: Any) -> NoReturn:
+        """Refuse: there is no job whose subscribers could be enqueued."""
+        del data, options
+        raise PermanentFailure(f"the event {event} needs background jobs, which are switched off")
+
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""
 

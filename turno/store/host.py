@@ -34,6 +34,9 @@ SELECT job_id, is_new FROM turno.enqueue_many(
     unique_for => %s::interval, unique_while => %s, user_id => %s, version => %s::smallint, queue => %s,
     concurrency_keys => %s::text[])
 """
+PUBLISH: LiteralString = """
+SELECT event_id, jobs FROM turno.publish(tenant => %s, event => %s, data => %s::jsonb, key => %s, user_id => %s)
+"""
 NOT_INSTALLED = {"3F000", "42883"}  # no such schema, no such function
 NOT_ALLOWED = "42501"
 FAILED_BEFORE = "25P02"
@@ -75,6 +78,14 @@ def enqueue_many(
     return [Enqueued(_uuid(job_id), is_new) for job_id, is_new in rows]
 
 
+def publish(
+    connection: Any, tenant: str, event: str, data: Any, *, key: str | None, user: str | None
+) -> tuple[UUID, int]:
+    """Publish an event whose data was checked, and return its id and how many jobs were made; raises NotEnqueued."""
+    ((event_id, jobs),) = _answers(connection, PUBLISH, (tenant, event, _as_text(data), key, user))
+    return _uuid(event_id), jobs
+
+
 def _uuid(job_id: Any) -> UUID:
     # A driver that SQLAlchemy was given may say it as text.
     return job_id if isinstance(job_id, UUID) else UUID(str(job_id))
@@ -92,17 +103,12 @@ def _ask(
     line: Any,
     user: str | None,
 ) -> Sequence[Any]:
-    ask = _asking(connection)
-    try:
-        text = json.dumps(payload, allow_nan=False)
-    except ValueError as problem:
-        raise NotEnqueued(f"the payload is not JSON: {problem}") from None
     band = options.priority.word
     lasting = (options.unique_for, options.unique_while)
     asked = (
         tenant,
         handler.type,
-        text,
+        _as_text(payload),
         options.run_at,
         band,
         key,
@@ -112,6 +118,18 @@ def _ask(
         options.queue,
         line,
     )
+    return _answers(connection, statement, asked)
+
+
+def _as_text(payload: Any) -> str:
+    try:
+        return json.dumps(payload, allow_nan=False)
+    except ValueError as problem:
+        raise NotEnqueued(f"the payload is not JSON: {problem}") from None
+
+
+def _answers(connection: Any, statement: LiteralString, asked: tuple[Any, ...]) -> Sequence[Any]:
+    ask = _asking(connection)
     try:
         return ask(statement, asked)
     except Exception as error:

@@ -80,7 +80,12 @@ def enqueue_many(
 def _handler(job_type: str | type[JobHandler[Any]]) -> type[JobHandler[Any]]:
     if isinstance(job_type, type):
         return job_type
-    return _registry(os.environ.get("HANDLERS") or _of_project()).handler(job_type)
+    return registry().handler(job_type)
+
+
+def registry() -> Registry:
+    """Return the handlers that HANDLERS names, loaded once."""
+    return _registry(os.environ.get("HANDLERS") or _of_project())
 
 
 @cache

@@ -24,6 +24,7 @@ from turno.tenancy.identity.session import handler_session, service_session
 
 NOTHING = {
     "rescued": 0,
+    "delivered": 0,
     "scheduled": 0,
     "promoted": 0,
     "repaired": 0,

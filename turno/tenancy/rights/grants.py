@@ -43,6 +43,10 @@ CONTROL = Matrix(
     functions={
         "enqueue": _roles("host"),
         "enqueue_many": _roles("host"),
+        "publish": _roles("host"),
+        "subscribe": _roles("engine"),
+        "subscriptions_behind": _roles("engine"),
+        "subscription_caught_up": _roles("engine"),
         "announce": _roles("engine"),
         "uuid_v7": _roles("owners"),
         "tenant_of": _roles("owners"),
@@ -98,7 +102,8 @@ CONTROL = Matrix(
         "tenants": _may(web="SELECT", operator="SELECT"),
         "settings": _may(web="SELECT", operator=_READ_WRITE),
         "job_types": _may(owners="SELECT", operator=_READ_WRITE),
-        "handlers": _may(operator="SELECT"),
+        "handlers": _may(owners="SELECT", operator="SELECT"),
+        "subscriptions": _may(owners="SELECT", operator="SELECT"),
         "workers": _may(operator="SELECT"),
         "exec_hosts": _may(operator="SELECT"),
         "serving": {},
@@ -190,6 +195,11 @@ TENANT = Matrix(
         "job_enqueue": _roles("api control"),
         "jobs_enqueue": _roles("control"),
         "job_enqueue_child": _roles("handler"),
+        "event_publish": _roles("control"),
+        "event_publish_child": _roles("handler"),
+        "event_backlog": _roles("engine"),
+        "event_replay": _roles("api"),
+        "event_purge": _roles("engine"),
         "job_cancel": _roles("api"),
         "jobs_command": _roles("api"),
         "job_lacks": _roles("api"),
@@ -222,6 +232,8 @@ TENANT = Matrix(
         "background_job_keys": {},
         "background_job_events": _READ_JOBS,
         "background_jobs_dead_letter": _READ_JOBS,
+        "background_events": _may(api="SELECT"),
+        "background_event_jobs": _may(api="SELECT"),
         "job_schedules": _may(api="SELECT"),
         "job_schedule_runs": _may(api="SELECT"),
         "external_effects": {},
@@ -246,7 +258,7 @@ TENANT = Matrix(
     },
     invokers=frozenset(
         {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire", "continued"}
-        | {"schedule_copy", "schedule_take_back"}
+        | {"schedule_copy", "schedule_take_back", "event_deliver"}
     ),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),

@@ -46,10 +46,11 @@ CLOSED_FUNCTIONS: tuple[LiteralString, ...] = (
 def open_functions(logins: Logins) -> dict[str, frozenset[str]]:
     """Return the roles that may execute some of the closed functions, by signature.
 
-    Tenants' functions count quotas under a lock; the control role's migrations lock schemas.
+    Tenants' functions count quotas, and publish events, under a lock; the control role's migrations lock schemas.
     """
     return {
         "pg_advisory_xact_lock(integer,integer)": frozenset({logins.owners, logins.control}),
+        "pg_advisory_xact_lock_shared(integer,integer)": frozenset({logins.owners}),
         "pg_try_advisory_xact_lock(integer,integer)": frozenset({logins.control}),
         "pg_try_advisory_lock(integer,integer)": frozenset({logins.control}),
         "pg_advisory_unlock(integer,integer)": frozenset({logins.control}),

@@ -1,0 +1,65 @@
+"""Handlers that are subscribed to events, and one that publishes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.registry import Registry
+from turno.jobs.retry import RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """An order was paid."""
+
+    order_id: int
+    note: str = ""
+
+
+class SendReceipt(JobHandler[Paid]):
+    """Hears what is paid from now on."""
+
+    type = "send_receipt"
+    subscribes = ("order.paid",)
+
+    def handle(self, _job: JobContext, payload: Paid) -> dict[str, Any]:
+        """Say which order it was."""
+        return {"order": payload.order_id}
+
+
+class Ledger(JobHandler[Paid]):
+    """Hears everything from the beginning, one order after another."""
+
+    type = "ledger"
+    subscribes = ("order.paid", "order.refunded")
+    subscribes_from = "beginning"
+    key_limit = 1
+
+    @classmethod
+    def concurrency_key(cls, payload: Paid) -> str | None:
+        """Return the order's."""
+        return f"order-{payload.order_id}"
+
+    def handle(self, _job: JobContext, payload: Paid) -> dict[str, Any]:
+        """Say which order it was."""
+        return {"order": payload.order_id}
+
+
+class Pay(JobHandler[Paid]):
+    """Publishes within its own transaction."""
+
+    type = "pay"
+    retry = RetryPolicy(max_attempts=1)
+
+    def handle(self, job: JobContext, payload: Paid) -> dict[str, Any]:
+        """Publish, and fail after it where the note says so."""
+        published = job.publish("order.paid", order_id=payload.order_id)
+        if payload.note == "fail":
+            raise ValueError("after it was published")
+        return {"jobs": published.jobs}
+
+
+REGISTRY = Registry.of((SendReceipt, Ledger, Pay))
+PLACE = "tests.event_handlers:REGISTRY"

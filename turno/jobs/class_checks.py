@@ -1,0 +1,38 @@
+"""What a handler class must not say, found when it is defined."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from turno.jobs.type_words import unknown_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turno.jobs.handler import JobHandler
+
+EVENT_NAME = re.compile(r"[a-z][a-z0-9_.]{0,99}")
+MOST_PER_KEY = 1000  # jobs; each end of one counts the others
+LONGEST_PERIOD = 31 * 86_400  # seconds
+LISTS = ("redact", "other_queues", "subscribes")
+
+
+def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
+    """Yield each, beginning with the name of what is wrong."""
+    if Exception in handler.user_errors:
+        yield "user_errors must name the service's own errors, not every Exception"
+    for name in LISTS:
+        if isinstance(getattr(handler, name), str):
+            yield f"{name} must be a list of names, not one text"
+    for event in handler.subscribes:
+        if not EVENT_NAME.fullmatch(event):
+            yield f"subscribes: {event!r} is no name of an event, such as order.paid"
+    if handler.key_limit is not None and not 1 <= handler.key_limit <= MOST_PER_KEY:
+        yield f"key_limit must be from 1 to {MOST_PER_KEY}"
+    if handler.key_rate is not None:
+        jobs, seconds = handler.key_rate
+        if not (1 <= jobs <= MOST_PER_KEY and 0 < seconds <= LONGEST_PERIOD):
+            yield f"key_rate must be from 1 to {MOST_PER_KEY} jobs, in at most {LONGEST_PERIOD} s"
+    if unknown := unknown_names(handler.words):
+        yield f"words: no page asks for {', '.join(unknown)}"

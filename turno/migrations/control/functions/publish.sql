@@ -1,0 +1,38 @@
+-- Publish an event in the caller's transaction: for the application that lives in this database, in whatever language.
+--   SELECT event_id FROM turno.publish(tenant => 'suc0001', event => 'order.paid', data => '{"order_id": 7}')
+CREATE OR REPLACE FUNCTION publish(
+    tenant text, event text, data jsonb DEFAULT '{}', key text DEFAULT NULL, user_id text DEFAULT NULL,
+    OUT event_id uuid, OUT jobs integer)
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
+#variable_conflict use_column
+DECLARE
+    own record;
+BEGIN
+    IF jsonb_typeof(data) IS DISTINCT FROM 'object' THEN
+        PERFORM not_enqueued('TU012', 'the data of an event is a JSON object', 'name its fields: {"order_id": 7}');
+    END IF;
+    IF (event COLLATE "C" ~ '^[a-z][a-z0-9_.]{0,99}$') IS NOT TRUE THEN
+        PERFORM not_enqueued('TU012', format('%L is no name of an event', left(event, 60)),
+                             'say up to 100 small letters, digits, dots and underscores, such as order.paid');
+    END IF;
+    IF key COLLATE "C" !~ '^[!-~]{1,255}$' THEN
+        PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
+                             'choose another key');
+    END IF;
+    SELECT n.slug, n.schema, n.adopted_schema, backend_now(n.id) AS backend
+    INTO own FROM tenants n WHERE n.slug = tenant AND n.state = 'active';
+    IF NOT FOUND THEN
+        PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(tenant, 60)),
+                             'make it by `turno tenant add`, or see `turno tenant list`');
+    END IF;
+    IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN
+        PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
+                             format('GRANT USAGE ON SCHEMA %I to who publishes for %s', own.adopted_schema, own.slug));
+    END IF;
+    EXECUTE format('SELECT event_id, jobs FROM %I.event_publish($1,$2,$3,$4,$5,NULL,NULL,NULL)', own.schema)
+        INTO event_id, jobs USING event, key, data, coalesce(user_id, 'application'), own.backend;
+    IF jobs > 0 THEN
+        PERFORM hint_at_commit();
+    END IF;
+END $$;

@@ -1,0 +1,42 @@
+-- For which events these types run from now on, in step: one type may come several times. Told with `announce`, by code
+-- that is at least as new as the version that is known. A change waits until no transaction is open that has published:
+-- so each event is either given to the new type by that transaction, or seen by its backlog.
+CREATE OR REPLACE FUNCTION subscribe(
+    p_types text[], p_versions smallint[], p_events text[], p_subscribers text[], p_backlogs boolean[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '5s' AS $$
+DECLARE
+    own text[] := ARRAY(SELECT h.type FROM unnest(p_types, p_versions) AS t (type, version)
+                        JOIN handlers h ON h.type = t.type AND h.version <= t.version);
+    known text[];
+    wanted text[];
+BEGIN
+    SELECT array_agg(s.event || ' ' || s.type ORDER BY s.event, s.type) INTO known
+    FROM subscriptions s WHERE s.type = ANY (own);
+    SELECT array_agg(w.event || ' ' || w.type ORDER BY w.event, w.type) INTO wanted
+    FROM unnest(p_events, p_subscribers) AS w (event, type) WHERE w.type = ANY (own);
+    IF known IS NOT DISTINCT FROM wanted THEN
+        RETURN;
+    END IF;
+    PERFORM pg_advisory_xact_lock(0, hashtext('turno.subscriptions'));
+    DELETE FROM subscriptions s
+    WHERE s.type = ANY (own) AND NOT EXISTS (SELECT FROM unnest(p_events, p_subscribers) AS w (event, type)
+                                             WHERE (w.event, w.type) = (s.event, s.type));
+    INSERT INTO subscriptions (event, type, backlog)
+    SELECT w.event, w.type, w.backlog FROM unnest(p_events, p_subscribers, p_backlogs) AS w (event, type, backlog)
+    WHERE w.type = ANY (own)
+    ON CONFLICT DO NOTHING;
+END $$;
+
+-- The subscriptions that have not been given what was published before they were there.
+CREATE OR REPLACE FUNCTION subscriptions_behind() RETURNS TABLE (event text, type text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    SELECT s.event, s.type::text FROM subscriptions s WHERE s.backlog ORDER BY 1, 2;
+END;
+
+-- They have been, in every tenant.
+CREATE OR REPLACE FUNCTION subscription_caught_up(p_event text, p_type text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
+BEGIN ATOMIC
+    UPDATE subscriptions SET backlog = false WHERE event = p_event AND type = p_type;
+END;
