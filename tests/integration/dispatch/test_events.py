@@ -176,7 +176,8 @@ def test_a_replay_makes_new_jobs_of_one_subscriber_in_their_order(
         assert stored.replay(*asked, Page(None, 500), backend="exec", dry_run=True)[0] == 5
         done, last = stored.replay(*asked, Page(None, 3), backend="exec", dry_run=False)
         assert (done, stored.replay(*asked, Page(last, 3), backend="exec", dry_run=False)[0]) == (3, 2)
-    again = world.rows("SELECT payload FROM background_jobs WHERE type = 'ledger' AND status = 'pending' ORDER BY run_at")
+    waiting = "SELECT payload FROM background_jobs WHERE type = 'ledger' AND status = 'pending' ORDER BY run_at"
+    again = world.rows(waiting)
     assert [row["payload"]["order_id"] for row in again] == [0, 1, 2, 3, 4]
     assert jobs(world) == Counter(send_receipt=5, ledger=10)
 
