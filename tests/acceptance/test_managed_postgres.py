@@ -20,6 +20,7 @@ from turno.commands.main import main
 from turno.servers.wait import wait_until
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.provisioning.uninstall import Removal
+from turno.testing.servers import fresh_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,14 +69,23 @@ SERVICES = {
 }
 
 
-@pytest.fixture(params=SERVICES)
-def managed(request: pytest.FixtureRequest, each_new_database: str) -> Iterator[Managed]:
+@pytest.fixture(
+    params=[
+        ("cluster", "rds"),
+        ("cluster", "cloudsql"),
+        pytest.param(("postgres15", "rds"), marks=pytest.mark.postgres15),
+    ],
+    ids=" ".join,
+)
+def managed(request: pytest.FixtureRequest) -> Iterator[Managed]:
+    server, service = request.param
     key = secrets.token_hex(4)
-    made = Managed(each_new_database, f"administrator_{key}", f"service_{key}", f"erp_{key}")
-    made.run(SERVICES[request.param], each_new_database)
-    yield made
-    made.run("ALTER DATABASE {database} OWNER TO CURRENT_USER", each_new_database)
-    made.run("DROP OWNED BY {administrator}, {service}; DROP ROLE {administrator}, {service}", each_new_database)
+    with fresh_database(request.getfixturevalue(server)) as url:
+        made = Managed(url, f"administrator_{key}", f"service_{key}", f"erp_{key}")
+        made.run(SERVICES[service], url)
+        yield made
+        made.run("ALTER DATABASE {database} OWNER TO CURRENT_USER", url)
+        made.run("DROP OWNED BY {administrator}, {service}; DROP ROLE {administrator}, {service}", url)
 
 
 @pytest.fixture

@@ -155,6 +155,8 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
         assert check(world.admin, world.logins) == []
         pool = world.start_pool(**QUICK)
         assert wait_until(lambda: all_ended(world), within=60, every=0.1)
+        doctor = CliRunner().invoke(main, ["doctor"], env=world.environment)
+        assert doctor.output == "everything is as it should be\n"
         stop(pool)
         assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
         judges = Checker(world.url, world.tenants.values(), effects=ONCE)
@@ -195,6 +197,8 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         assert wait_until(lambda: all_ended(world), within=30)
         refused = script(cluster, "restore-tenant.sh", backup, "suc0001")
         assert "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed" in refused.stderr
+        refused = script(cluster, "restore-tenant.sh", backup, "suc0009")
+        assert refused.stderr == "there is no active tenant suc0009; nothing was changed\n"
         world.rows("DELETE FROM order_lines")  # the accident
         follow(world, "  turno tenant set suc0001 --paused\n")
         still = "SELECT 1 FROM turno.tickets k JOIN turno.tenants n ON n.id = k.tenant_id"

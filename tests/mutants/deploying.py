@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 MANAGED = "tests/integration/tenancy/test_managed_provisioner.py"
 IMAGES = "tests/unit/test_images_and_manifests.py"
+RESTORE_TENANT = "deploy/backup/restore-tenant.sh"
+PUT_BACK = "tests/integration/test_backup_scripts.py::test_a_tenant_is_not_put_back_while_it_works_and_never_by_half"
 NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
 SECOND = f"{MANAGED}::test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it"
 RIGHTS = "turno/tenancy/provisioning/provisioner_rights.py"
@@ -58,5 +60,21 @@ MUTANTS = (
         "  read_only: true\n",
         "  read_only: true\n  init: true\n",
         (f"{IMAGES}::test_a_service_runs_a_command_confined_and_has_time_to_stop[web]",),
+    ),
+    Mutant(
+        "a tenant is put back while its jobs run",
+        "deploy/backup/restore-tenant.sh: refused unless it is paused and none of its jobs runs",
+        RESTORE_TENANT,
+        '[ "$running" = f ] ||',
+        "true ||",
+        (PUT_BACK,),
+    ),
+    Mutant(
+        "half of a tenant is put back",
+        "deploy/backup/restore-tenant.sh: in one transaction",
+        RESTORE_TENANT,
+        " --single-transaction",
+        "",
+        (PUT_BACK,),
     ),
 )
