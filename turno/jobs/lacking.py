@@ -2,12 +2,14 @@
 
 
 def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
-    """Say what `turno.lacking` found missing for a job of this type, version and queue."""
+    """Say what `turno.lacking` or `job_lacks` found missing for a job of this type, version and queue."""
     match lacks:
         case "type":
             return f"no living worker knows {job_type}"
         case "version":
             return f"no living worker knows version {version} of {job_type}: they know another"
+        case "key":
+            return "other jobs of its concurrency key go before it"
         case "queue":
             return f"no living worker that knows {job_type} serves the queue {queue}"
         case _:

@@ -17,6 +17,7 @@ from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
 from turno.jobs.claim import Claim
 from turno.jobs.job import Priority
+from turno.jobs.lacking import lacking
 from turno.runner.session import HandlerConnection
 from turno.store.engine import recovery, tickets
 from turno.store.engine.claims import Claimer
@@ -316,6 +317,14 @@ def test_many_claim_and_end_at_once_and_never_two_of_a_key(world: ExampleInstall
 
     with ThreadPoolExecutor(3) as threads:
         assert sum(threads.map(work, range(3))) == len(jobs)
+
+
+def test_a_waiting_job_says_what_it_waits_for(world: ExampleInstallation) -> None:
+    jobs = line(world, 2)
+    claim(world)
+    found = [world.rows("SELECT job_lacks(%s) AS lacks", job)[0]["lacks"] for job in jobs]
+    assert found == [None, "key"]
+    assert "go before it" in lacking("key", job_type="batch_invoicing", version=1, queue="cold")
 
 
 def test_a_paused_tenants_key_waits_with_it(world: ExampleInstallation) -> None:
