@@ -35,6 +35,7 @@ NAMES = (
     "flip",
     "siege",
     "admin",
+    "observed",
     "schedules",
     "import",
 )

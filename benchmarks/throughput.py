@@ -87,8 +87,11 @@ def _peers(bench: BenchEnvironment, stack: ExitStack, report: Report, jobs: int)
 class Pool:
     """The real resident worker, with as many children as there are processes."""
 
-    def __init__(self, bench: BenchEnvironment) -> None:
+    def __init__(
+        self, bench: BenchEnvironment, handlers: str = "benchmarks.noop_handlers:HANDLERS", **extra: str
+    ) -> None:
         self._bench = bench
+        self._extra = {"HANDLERS": handlers} | extra
 
     def __enter__(self) -> Self:
         environment = self._bench.environment(
@@ -96,12 +99,18 @@ class Pool:
             POOL_MIN_CHILDREN=str(PROCESSES),
             POOL_MAX_CHILDREN=str(PROCESSES),
             POOL_SESSIONS_PER_CHILD="32",
-            HANDLERS="benchmarks.noop_handlers:HANDLERS",
+            **self._extra,
         )
-        self._process = subprocess.Popen(
-            [sys.executable, str(ROOT / "cli" / "worker_pool.py")], env=environment, cwd=ROOT
-        )
+        with (self._bench.folder / "pool.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(ROOT / "cli" / "worker_pool.py")], env=environment, cwd=ROOT, stderr=log
+            )
         return self
+
+    @property
+    def pid(self) -> int:
+        """The parent's process."""
+        return self._process.pid
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.api import Caller, token
 from tests.installation import ROOT
+from tests.visitor import Visitor
 from turno.tenancy.identity.logins import Logins
 from turno.web.services import NAME
 
@@ -40,7 +41,7 @@ def monitored(service: Service) -> Iterator[None]:
     )
     yield
     service.app.extensions[NAME] = kept
-    service.rows("TRUNCATE turno.outcomes, turno.outcome_counts, turno.handlers, turno.tickets")
+    service.rows("TRUNCATE turno.outcomes, turno.outcome_counts, turno.tenant_loads, turno.handlers, turno.tickets")
 
 
 def scraped(service: Service, path: str = "/metrics") -> dict[str, float]:
@@ -119,6 +120,34 @@ def test_a_scrape_during_an_outage_is_refused_at_once(service: Service) -> None:
     service.app.extensions[NAME] = replace(kept, operator=away)
     answer = service.app.test_client().get("/metrics", headers=ASK)
     assert (answer.status_code, answer.headers["Retry-After"] > "0") == (503, True)
+    assert "database" in answer.get_json()["detail"]
+
+
+def test_ten_thousand_errors_of_as_many_types_keep_metrics_and_pages_short(service: Service) -> None:
+    eva = Visitor(service.app)
+    eva.sign_in("eva", roles=["operator"])
+    few = {name for name in scraped(service) if not name.startswith("turno_dead_tuples")}
+    service.rows(
+        "INSERT INTO turno.outcomes (tenant_id, type, outcome, wait_ms, run_ms)"
+        " SELECT id, 'made-up-' || n, 'failed', 1, 1 FROM turno.tenants, generate_series(1, 10000) AS n"
+        " WHERE slug = 'north'"
+    )
+    service.rows(
+        "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error) SELECT gen_random_uuid(), id, 'made-up-' || n,"
+        " 'Lost: order ' || n FROM turno.tenants, generate_series(1, 10000) n WHERE slug = 'north'"
+    )
+    try:
+        for _ in range(2):
+            found = scraped(service)
+            assert found["turno_dead_letters_total (other)"] == 10_000
+            assert {name for name in found if "(other)" not in name and not name.startswith("turno_dead_tuples")} == few
+            for page in ("/admin", "/admin/failures", "/admin/charts?by=type&tenant=north"):
+                answer = eva.get(page)
+                assert answer.status_code == 200
+                assert len(answer.data) < 300_000, page
+            service.rows("SELECT turno.count_outcomes(100000, true)")
+    finally:
+        service.rows("DELETE FROM turno.dead_letters")
 
 
 def test_a_scrape_does_not_wait_for_a_locked_table(service: Service) -> None:

@@ -25,6 +25,17 @@ WITH seen AS (
     WHERE n.state = 'active' AND (%(companies)s::text[] IS NULL OR c.slug = ANY (%(companies)s))
 )
 """
+# Those, each with what it has now and its share of the last quarter of an hour.
+SHARES: LiteralString = (
+    SEEN  # noqa: S608 - a constant
+    + """
+, shares AS MATERIALIZED (SELECT * FROM fairness)
+SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, coalesce(f.waiting, 0) AS waiting,
+       coalesce(f.running, 0) AS running, f.oldest_wait, coalesce(f.ended, 0) AS ended,
+       f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
+FROM seen n LEFT JOIN shares f ON f.tenant_id = n.id
+"""
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +122,8 @@ def tenants(operator: Operator, companies: Companies, wanted: TenantFilter) -> l
     """Return a page of tenants by name, each with what it has now and its share of the last quarter of an hour."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            SEEN  # noqa: S608 - a constant, see above
+            SHARES
             + """
-            , shares AS MATERIALIZED (SELECT * FROM fairness)
-            SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, coalesce(f.waiting, 0) AS waiting,
-                   coalesce(f.running, 0) AS running, f.oldest_wait, coalesce(f.ended, 0) AS ended,
-                   f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
-            FROM seen n LEFT JOIN shares f ON f.tenant_id = n.id
             WHERE starts_with(n.slug, %(q)s) AND n.slug COLLATE "C" > %(after)s
               AND CASE %(show)s WHEN 'paused' THEN n.paused_at IS NOT NULL WHEN 'waiting' THEN f.waiting > 0
                                 WHEN 'running' THEN f.running > 0 ELSE true END
@@ -131,12 +137,9 @@ def worst_tenants(operator: Operator, companies: Companies, limit: int) -> list[
     """Return the tenants that wait longest, as `tenants` does, worst first."""
     with operator.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(
-            SEEN  # noqa: S608 - a constant, see above
+            SHARES
             + """
-            , shares AS MATERIALIZED (SELECT * FROM fairness)
-            SELECT n.slug, n.company, n.weight, n.cap, n.paused_at, n.backend, f.waiting, f.running, f.oldest_wait,
-                   f.ended, f.wait_p50_ms, f.wait_p95_ms, f.share::float8 AS share, f.fair_share::float8 AS fair_share
-            FROM shares f JOIN seen n ON n.id = f.tenant_id
+            WHERE f.tenant_id IS NOT NULL
             ORDER BY greatest(f.wait_p95_ms, 1000 * extract(epoch FROM f.oldest_wait)) DESC NULLS LAST, n.slug
             LIMIT %(limit)s
             """,

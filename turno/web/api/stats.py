@@ -3,13 +3,14 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from flask import Response
 
 from turno.store.operator import present, totals
-from turno.store.operator.over_time import over_time
+from turno.store.operator.over_time import Point, over_time
+from turno.store.operator.present import Served
 from turno.web.http.json_answers import answer
 from turno.web.http.query import NOT_GIVEN, Digits, Text, described
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
@@ -46,37 +47,13 @@ class QueueStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerStats:
-    """How many workers of a backend were heard of, and how many not."""
-
-    backend: str
-    alive: int
-    silent: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatsPoint:
-    """From `at` until a step later: ended jobs and retries, and how long attempts waited and ran."""
-
-    at: datetime
-    line: str
-    completed: int
-    failed: int
-    cancelled: int
-    retried: int
-    wait_p50_ms: float | None
-    wait_p95_ms: float | None
-    run_mean_ms: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobStats:
     """Totals since the installation began, what there is now, and the points of a chart."""
 
     types: list[TypeStats]
     queues: list[QueueStats]
-    workers: list[WorkerStats]
-    over_time: list[StatsPoint]
+    workers: list[Served]
+    over_time: list[Point]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,21 +96,15 @@ def job_stats(call: OperatorCall) -> Response:
                 QueueStats(**{name: getattr(one, name) for name in QueueStats.__slots__})
                 for one in present.queued(operator, tenant=asked.tenant, companies=named)
             ],
-            workers=[
-                WorkerStats(backend=one.backend, alive=one.alive, silent=one.silent)
-                for one in present.served(operator, timedelta(seconds=services().settings.dead_after_seconds))
-            ],
-            over_time=[
-                StatsPoint(**{name: getattr(one, name) for name in StatsPoint.__slots__})
-                for one in over_time(
-                    operator,
-                    window=timedelta(minutes=asked.minutes),
-                    step=timedelta(minutes=asked.step),
-                    by="" if asked.by == "all" else asked.by,
-                    tenant=asked.tenant,
-                    companies=named,
-                )
-            ],
+            workers=present.served(operator, timedelta(seconds=services().settings.dead_after_seconds)),
+            over_time=over_time(
+                operator,
+                window=timedelta(minutes=asked.minutes),
+                step=timedelta(minutes=asked.step),
+                by="" if asked.by == "all" else asked.by,
+                tenant=asked.tenant,
+                companies=named,
+            ),
         )
     return answer(found)
 
