@@ -1,17 +1,20 @@
-"""An ERP's web application: its page of orders to invoice, and Turno's pages and API beside it."""
+"""An ERP's web application: its pages of orders, imports and reports, and Turno's pages and API beside them."""
 
 from pathlib import Path
 
 from flask import Flask
 
+from app.import_page import import_page
 from app.invoicing_page import orders_page
+from app.reports_page import reports_page
 from turno import Turno
 
+PAGES = (orders_page, import_page, reports_page)
 LOCALE = Path(__file__).parent / "locale"
 
 
 def create_app() -> Flask:
     """Return the application, on the settings of the environment; `turno serve` serves it."""
     app = Flask(__name__, static_folder=None)
-    Turno(app, pages=(orders_page,), locale=LOCALE)
+    Turno(app, pages=PAGES, locale=LOCALE)
     return app

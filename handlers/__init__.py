@@ -1,6 +1,7 @@
 """The work: one file per job type over the services it wraps."""
 
 from handlers.batch_invoicing import BatchInvoicing
+from handlers.consolidated_report import ConsolidatedReport
 from handlers.data_import import DataImport
 from handlers.services.tax_authority import TaxAuthority
 from handlers.taxpayer_sync import TaxpayerSync
@@ -9,4 +10,6 @@ from turno import Registry
 
 def build_registry() -> Registry:
     """Return every job type this installation knows, each with the services that its handler is given."""
-    return Registry.of([BatchInvoicing, DataImport, TaxpayerSync.using(TaxAuthority.of_environment())])
+    return Registry.of(
+        [BatchInvoicing, ConsolidatedReport, DataImport, TaxpayerSync.using(TaxAuthority.of_environment())]
+    )

@@ -175,8 +175,7 @@ def a_service(url: str) -> Iterator[Service]:
             open=True,
         ) as operators,
     ):
-        from app import LOCALE  # noqa: PLC0415
-        from app.invoicing_page import orders_page  # noqa: PLC0415
+        from app import LOCALE, PAGES  # noqa: PLC0415
         from turno.web import create_app  # noqa: PLC0415 - a second that only tests of the web should pay
         from turno.web import install as mount  # noqa: PLC0415
         from turno.web.api.stream_events import StreamEvents  # noqa: PLC0415
@@ -207,7 +206,7 @@ def a_service(url: str) -> Iterator[Service]:
                 "connection": pool.connection,
                 "operator": operators.connection,
                 "hub": hub,
-                "pages": (orders_page,),
+                "pages": PAGES,
                 "locale": LOCALE,
             }
             if host is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from app import LOCALE
-from app.invoicing_page import orders_page
+from app import LOCALE, PAGES
 from handlers import build_registry
 from tests.fakes import RecordingQueue
 from turno.dispatch.dispatcher import Dispatcher
@@ -38,7 +37,7 @@ def web_of(world: ExampleInstallation, registry: Registry | None = None) -> Iter
             connection=pool.connection,
             operator=operators.connection,
             hub=hub,
-            pages=(orders_page,),
+            pages=PAGES,
             locale=LOCALE,
         )
     hub.stop()

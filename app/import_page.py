@@ -1,0 +1,46 @@
+"""GET /import: a file of customers, products or orders; POST /import: keep it and have it imported."""
+
+from typing import Any
+from uuid import uuid4
+
+from flask import Response, request
+
+from app.job_pages import JobsAbove, jobs_above
+from turno.pages import Pages, Visit, asked, draw, form_is_wrong, form_key, go, keep_upload, submit, submitted_before
+
+import_page = Pages("imports", __name__, template_folder="templates")
+
+IMPORT = "data_import"
+TABLES = ("customers", "products", "orders")
+CHOICES = {
+    "separator": ("auto", "semicolon", "comma", "tab", "bar"),
+    "decimal_mark": ("auto", "comma", "point"),
+    "encoding": ("auto", "utf-8", "utf-16", "windows-1252"),
+}
+
+
+@import_page.page("/import")
+def index(visit: Visit) -> Response:
+    """Show the form, the imports under way and what became of the one just asked for."""
+    query = asked(JobsAbove)
+    context = jobs_above(visit, IMPORT, query)
+    return draw("import.html", visit=visit, asked=query, key=uuid4().hex, tables=TABLES, choices=CHOICES, **context)
+
+
+@import_page.form("/import")
+def start(visit: Visit) -> Response:
+    """Keep the file and submit its job; the form's key makes one job of it however often it is sent."""
+    form_key()
+    if earlier := submitted_before(visit, IMPORT):
+        return go(visit.to("/import", job=earlier, notice="replayed"))
+    chosen: dict[str, Any] = {name: request.form.get(name, "auto") for name in CHOICES}
+    if request.form.get("table") not in TABLES or any(chosen[name] not in CHOICES[name] for name in CHOICES):
+        raise form_is_wrong([])
+    payload = chosen | {
+        "file_id": str(keep_upload(visit)),
+        "table": request.form["table"],
+        "dry_run": "dry_run" in request.form,
+        "language": visit.localizer.language,
+    }
+    done = submit(visit, IMPORT, payload)
+    return go(visit.to("/import", job=done.job_id, notice=None if done.word == "accepted" else done.word))

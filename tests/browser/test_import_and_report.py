@@ -1,0 +1,71 @@
+"""A clerk imports a file with three bad lines and downloads a report, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from tests.site import Site
+
+LINES = 3000
+BAD = (10, 1500, 2999)
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    expect.set_options(timeout=30_000)
+
+
+def accessible(page: Page) -> None:
+    found = Axe().run(page)
+    assert not found.response["violations"], found.generate_report()
+
+
+def test_a_file_is_uploaded_with_progress_and_its_bad_lines_are_told(site: Site, tmp_path: Path) -> None:
+    rows = [f"IMP{n};Cliente {n};{'exento' if n not in BAD else 'raro'};{'x' * 190}" for n in range(LINES)]
+    file = tmp_path / "clientes.csv"
+    file.write_text("\n".join(["código;razón social;condición;dirección", *rows]), encoding="cp1252")
+    try:
+        with site.visitor("ana", "suc0001") as page:
+            page.get_by_role("link", name="Import").click()
+            accessible(page)
+            page.set_input_files("#file", file)
+            with page.expect_response(lambda answer: "/pieces/0" in answer.url) as sent:
+                page.get_by_role("button", name="Import the file").click()
+            assert sent.value.ok
+            row = page.locator("#asked-for article")
+            expect(row.locator(".state")).to_have_text("Done, 3 failed")
+            expect(row.locator(".count")).to_have_text(f"{LINES - 3:,} of {LINES:,}")
+            accessible(page)
+            page.get_by_role("link", name="See the 3 refused lines").click()
+            expect(page.locator("#items tbody")).to_contain_text("line 12, column tax_condition: 'raro' is none of")
+            expect(page.locator("#items tbody tr")).to_have_count(3)
+        (kept,) = site.world.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'")
+        assert kept["n"] == LINES - 3
+    finally:
+        site.world.forget()
+        site.world.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
+
+
+def test_a_report_is_asked_for_and_downloaded(site: Site, tmp_path: Path) -> None:
+    with site.visitor("ana", "suc0001") as page:
+        page.get_by_role("link", name="Sales of all branches").click()
+        accessible(page)
+        page.select_option("#format", "csv")
+        page.get_by_role("button", name="Write the report").click()
+        expect(page.locator("#asked-for article .state")).to_have_text("Done")
+        accessible(page)
+        with page.expect_download() as download:
+            page.locator("#asked-for .download a").click()
+        saved = tmp_path / "report.csv"
+        download.value.save_as(saved)
+        assert download.value.suggested_filename.startswith("sales ")
+        assert saved.read_text("utf-8-sig").startswith("branch,customer,name,month")
+    site.world.forget()

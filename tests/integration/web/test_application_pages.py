@@ -1,0 +1,120 @@
+"""The application's pages of imports and reports, and a job's page with its files, without a browser."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handlers import build_registry
+from tests.problems import problem_of
+from tests.visitor import OURS, Visitor
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from tests.api import Service
+
+CSV = b"id;company_name;tax_condition\nA;B;exento\n"
+
+
+@pytest.fixture(scope="module")
+def app(service: Service) -> Flask:
+    return service.build(registry=build_registry())
+
+
+@pytest.fixture
+def ana(app: Flask) -> Visitor:
+    visitor = Visitor(app)
+    visitor.sign_in()
+    return visitor
+
+
+def fields(ana: Visitor, path: str, **more: Any) -> dict[str, Any]:
+    return {name: ana.hidden(path, name) for name in ("form", "branch", "key")} | more
+
+
+def jobs(service: Service, ana: Visitor, kind: str) -> list[tuple[Any, ...]]:
+    return service.rows(
+        "SELECT id::text, payload FROM background_jobs WHERE type = %s AND user_id = %s", kind, ana.user
+    )
+
+
+def send(ana: Visitor, sent: dict[str, Any], data: bytes, name: str = "clientes.csv") -> Any:
+    return ana.post("/import", sent | {"file": (io.BytesIO(data), name)}, headers=OURS)
+
+
+def test_a_form_s_file_is_kept_and_imported_once(service: Service, ana: Visitor) -> None:
+    sent = fields(ana, "/import", table="customers", dry_run="on")
+    first, again = (send(ana, sent, CSV) for _ in range(2))
+    assert (first.status_code, again.status_code) == (303, 303)
+    assert "notice=replayed" in again.location
+    [(job_id, payload)] = jobs(service, ana, "data_import")
+    assert job_id in first.location
+    assert (payload["table"], payload["dry_run"], payload["language"]) == ("customers", True, "en")
+    [(name, size, complete)] = service.rows(
+        "SELECT name, size, complete_at IS NOT NULL FROM job_files WHERE id = %s", payload["file_id"]
+    )
+    assert (name, size, complete) == ("clientes.csv", len(CSV), True)
+    assert "Import" in ana.get(first.location).text
+
+
+def test_a_file_that_a_script_uploaded_is_named_by_its_id(service: Service, ana: Visitor) -> None:
+    api = service.caller("north", user=ana.user)
+    file_id = api.post("/api/files", json={"name": "a.csv", "size": len(CSV)}).get_json()["file_id"]
+    assert ana.post("/import", fields(ana, "/import", table="customers", file_id=file_id)).status_code == 303
+    assert jobs(service, ana, "data_import")[0][1]["file_id"] == file_id
+    stranger = service.caller().post("/api/files", json={"name": "a.csv", "size": 9}).get_json()["file_id"]
+    answer = ana.post("/import", fields(ana, "/import", table="customers", file_id=stranger))
+    assert answer.status_code == 404
+
+
+def test_a_form_that_is_too_large_or_wrong_is_refused_with_a_sentence(service: Service, ana: Visitor) -> None:
+    sent = fields(ana, "/import", table="customers")
+    answer = send(ana, sent, bytes(100_000))
+    assert answer.status_code == 413
+    assert "That is larger than this page takes at once." in answer.text
+    for wrong in (sent | {"table": "secrets"}, sent | {"encoding": "rot13"}):
+        assert send(ana, wrong, CSV).status_code == 400
+    assert send(ana, sent, CSV, "../../etc/passwd").status_code == 400
+    assert send(ana, sent, b"").status_code == 400
+    assert ana.post("/import", sent).status_code == 400
+    assert jobs(service, ana, "data_import") == []
+
+
+def test_a_report_is_asked_for_and_a_wrong_period_is_told(service: Service, ana: Visitor) -> None:
+    sent = fields(ana, "/reports", since="2026-01-01", until="2026-12-31", format="csv")
+    answer = ana.post("/reports", sent)
+    [(job_id, payload)] = jobs(service, ana, "consolidated_report")
+    assert job_id in answer.location
+    assert payload["since"] == "2026-01-01"
+    wrong = fields(ana, "/reports", since="2026-12-31", until="2026-01-01", format="csv")
+    told = ana.get(ana.post("/reports", wrong).location).text
+    assert "The period must not end before it begins" in told
+
+
+def test_a_job_s_file_is_downloaded_from_its_page_by_its_user(service: Service, ana: Visitor) -> None:
+    ana.post("/reports", fields(ana, "/reports", since="2026-01-01", until="2026-12-31", format="csv"))
+    [(job_id, _)] = jobs(service, ana, "consolidated_report")
+    service.rows(
+        "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, job_id, complete_at)"
+        " VALUES ('sales.csv', 'text/csv', 3, 1024, %s, false, %s, %s)",
+        ana.user,
+        job_id,
+        datetime.now(UTC),
+    )
+    [(file_id,)] = service.rows("SELECT id::text FROM job_files WHERE job_id = %s", job_id)
+    service.rows("INSERT INTO job_file_pieces VALUES (%s, 0, 'abc')", file_id)
+    for page in (f"/jobs/{job_id}", f"/reports?job={job_id}"):
+        assert f'href="/files/{file_id}?branch=north"' in ana.get(page).text
+    answer = ana.get(f"/files/{file_id}?branch=north")
+    assert answer.status_code == 303
+    assert ana.get(answer.location).data == b"abc"
+    other = Visitor(ana.client.application)
+    other.sign_in()
+    assert other.get(f"/files/{file_id}?branch=north").status_code == 404
+    api = service.caller("north", user=ana.user)
+    assert [one["name"] for one in api.get(f"/api/jobs/{job_id}/files").get_json()["files"]] == ["sales.csv"]
+    problem_of(service.caller().get(f"/api/jobs/{job_id}/files"), 404)
