@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION file_begin(
     p_name text, p_media_type text, p_size bigint, p_piece_bytes integer, p_user text, p_kept interval, p_most bigint)
 RETURNS TABLE (file_id uuid, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
     -- Two announcements take turns, or both would see room for one.
     PERFORM pg_advisory_xact_lock(turno.tenant_of(current_user), hashtext('job_files'));

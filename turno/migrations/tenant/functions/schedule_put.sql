@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION schedule_put(
     p_name text, p_type text, p_payload jsonb, p_priority smallint, p_user text, p_cron text, p_every integer, p_zone text,
     p_spread integer, p_missed text, p_next_at timestamptz, p_only text, p_create boolean, p_replace boolean,
     p_most integer, p_concurrency_key text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     own record;
     line turno.concurrency_key := p_concurrency_key;
