@@ -193,11 +193,16 @@ def test_a_type_s_settings_are_set_by_a_form_beside_what_the_code_says(service: 
             sent = eva.post("/admin/types/greetings", form(eva, **{name: value}))
             assert sent.headers["Location"] == "/admin/types/greetings?notice=set"
         assert service.rows(stored) == [(True, 3, 90.0, 7, 5)]
+        for name, value in (("jobs_per_day", "9"), ("alert_failure_percent", "25"), ("alert_wait_minutes", "8")):
+            eva.post("/admin/types/greetings", form(eva, **{name: value}))
+            eva.post("/admin/tenants/north", form(eva, **{name: value}))
+            assert f'name="{name}" value="{value}"' in eva.get("/admin/types/greetings").text
+            assert f'name="{name}" value="{value}"' in eva.get("/admin/tenants/north").text
         page = eva.get("/admin/types/greetings?notice=set").text
         assert "Set. It counts from now on." in page
         assert re.search(r'<dd>7 <small class="since">the code says 4</small>', page)
         assert "<b>90</b>" in of_one.get("/admin/types").text
-        assert eva.get(f"/admin/audit?actor={eva.user}").text.count("type set") == 5
+        assert eva.get(f"/admin/audit?actor={eva.user}").text.count("type set") == 8
         for wrong in ({"cap": "0"}, {"timeout": "x"}, {"retention_days": "99999"}, {"schema": "t_0"}, {}):
             assert eva.post("/admin/types/greetings", form(eva, **wrong)).headers["Location"].endswith("notice=wrong")
         for visitor in (of_one, reader):
@@ -209,6 +214,8 @@ def test_a_type_s_settings_are_set_by_a_form_beside_what_the_code_says(service: 
         assert service.rows(stored) == [(True, 3, None, 7, 5)]
     finally:
         service.rows("DELETE FROM turno.job_types")
+        service.rows("UPDATE turno.tenants SET jobs_per_day = NULL, alert_failure_percent = NULL,"
+                     " alert_wait_minutes = NULL")  # fmt: skip
 
 
 def test_who_may_not_changes_no_tenant(service: Service) -> None:

@@ -10,7 +10,7 @@ from turno.store.api.jobs import JobFilter
 from turno.store.operator.job_search import Cursor, JobsWanted, first_id
 from turno.web.admin.operator_pages import OperatorVisit
 from turno.web.http.problems import FieldProblem, invalid
-from turno.web.http.query import LONGEST_TEXT, NOT_GIVEN, Text
+from turno.web.http.query import NOT_GIVEN, Text, searchable
 from turno.web.services import services
 
 Since = Literal["1h", "24h", "7d", "all"]
@@ -58,7 +58,7 @@ class JobsAsked:
 
     def text(self, name: str) -> str:
         """Return what stands in a field, as it can be looked for."""
-        return str(getattr(self, name)).strip().replace("\0", "")[:LONGEST_TEXT]
+        return searchable(getattr(self, name))
 
     def wanted(self, visit: OperatorVisit, *, until: datetime | None = None, waiting: bool = False) -> JobsWanted:
         """Return the jobs of the visitor's companies as they are looked for in the control schema.

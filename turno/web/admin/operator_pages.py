@@ -7,18 +7,16 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
 
-from flask import Response, g, request
+from flask import Response, request
 
 from turno.store.operator.board import Operator
 from turno.web.addresses import at
-from turno.web.auth.csrf import require_same_origin
 from turno.web.auth.login import Visitor, visitor_of
 from turno.web.auth.principal import Principal
 from turno.web.auth.tenant_scope import Scope, require_change, require_operator, scope_within
 from turno.web.http.problems import Kind, Problem
-from turno.web.pages.drawing import sign_in_page
 from turno.web.pages.localizer import Localizer
-from turno.web.pages.page_routes import Pages, require_form_token
+from turno.web.pages.page_routes import Pages, or_sign_in, sender_of_form
 from turno.web.pages.visit import localizer
 from turno.web.services import lend_operator
 
@@ -69,14 +67,9 @@ class OperatorPages(Pages):
 
         def register(view: View) -> View:
             @wraps(view)
+            @or_sign_in(Kind.NOT_AUTHENTICATED.status)
             def shown(**path: str) -> Response:
-                try:
-                    visitor = visitor_of(request)
-                except Problem as problem:
-                    if problem.kind is not Kind.NOT_AUTHENTICATED:
-                        raise
-                    return sign_in_page(status=problem.kind.status)
-                return view(_visit(visitor), **path)
+                return view(_visit(visitor_of(request)), **path)
 
             self.add_url_rule(rule, view.__name__, shown, methods=["GET"], provide_automatic_options=False)
             return view
@@ -89,12 +82,8 @@ class OperatorPages(Pages):
         def register(view: View) -> View:
             @wraps(view)
             def sent(**path: str) -> Response:
-                require_same_origin(request)
-                visitor = visitor_of(request)
-                require_form_token(visitor)
-                visit = _visit(visitor)
+                visit = _visit(sender_of_form())
                 require_change(visit.principal)
-                g.turno_may_be_sent_again = True
                 return view(visit, **path)
 
             self.add_url_rule(rule, view.__name__, sent, methods=["POST"], provide_automatic_options=False)

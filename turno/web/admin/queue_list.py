@@ -6,7 +6,7 @@ from flask import Response, request
 
 from turno.store.operator import board
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.http.query import LONGEST_TEXT, read_query
+from turno.web.http.query import read_query, searchable
 from turno.web.pages.drawing import draw
 
 queue_list = OperatorPages("operator_queues", __name__)
@@ -27,9 +27,7 @@ class QueuesQuery:
 def queues(visit: OperatorVisit) -> Response:
     """List queues."""
     asked = read_query(request.args, QueuesQuery, others_ignored=True)
-    queue, job_type, tenant = (
-        text.strip().replace("\0", "")[:LONGEST_TEXT] for text in (asked.queue, asked.type, asked.tenant)
-    )
+    queue, job_type, tenant = map(searchable, (asked.queue, asked.type, asked.tenant))
     with as_operator() as operator:
         found = board.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
     return draw(

@@ -11,7 +11,7 @@ from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_oper
 from turno.web.admin.setting_forms import Refused, changes_in
 from turno.web.api.admin_tenants import TenantChanges, backend_defaults
 from turno.web.http.problems import Kind, Problem
-from turno.web.http.query import LONGEST_TEXT, Text, read_query
+from turno.web.http.query import Text, read_query, searchable
 from turno.web.pages.drawing import draw, go
 
 tenant_list = OperatorPages("operator_tenants", __name__)
@@ -33,8 +33,7 @@ class TenantsQuery:
 def tenants(visit: OperatorVisit) -> Response:
     """List tenants."""
     asked = read_query(request.args, TenantsQuery, others_ignored=True)
-    begin = asked.q.strip().replace("\0", "")[:LONGEST_TEXT]
-    wanted = board.TenantFilter(q=begin, show=asked.show, after=asked.after, limit=SHOWN + 1)
+    wanted = board.TenantFilter(q=searchable(asked.q), show=asked.show, after=asked.after, limit=SHOWN + 1)
     with as_operator() as operator:
         found = board.tenants(operator, visit.companies, wanted)
     after = found[SHOWN - 1]["slug"] if len(found) > SHOWN else None

@@ -28,6 +28,11 @@ def _storable(text: str) -> str:
     return text
 
 
+def searchable(text: str) -> str:
+    """Return what a field of a filter says, as the database can look for it; a form sends empty ones, too."""
+    return text.strip().replace("\0", "")[:LONGEST_TEXT]
+
+
 def _digits(text: str) -> str:
     """Accept digits only: pydantic alone also takes `+1`, `1_0` and `1.0` for whole numbers."""
     if not re.fullmatch("[0-9]{1,19}", text):

@@ -28,13 +28,9 @@ class Pages(Blueprint):
 
         def register(view: View) -> View:
             @wraps(view)
+            @or_sign_in(200 if rule == "/" else Kind.NOT_AUTHENTICATED.status)
             def shown(**path: str) -> Response:
-                try:
-                    visit = begin_visit(visitor_of(request), request.args.get("branch"))
-                except Problem as problem:
-                    if problem.kind is not Kind.NOT_AUTHENTICATED:
-                        raise
-                    return sign_in_page(status=200 if rule == "/" else problem.kind.status)
+                visit = begin_visit(visitor_of(request), request.args.get("branch"))
                 with place_of(visit.scope.tenant):
                     return view(visit, **path)
 
@@ -52,11 +48,7 @@ class Pages(Blueprint):
         def register(view: View) -> View:
             @wraps(view)
             def sent(**path: str) -> Response:
-                require_same_origin(request)
-                visitor = visitor_of(request)
-                require_form_token(visitor)
-                g.turno_may_be_sent_again = True
-                visit = begin_visit(visitor, request.form.get("branch"))
+                visit = begin_visit(sender_of_form(), request.form.get("branch"))
                 require_change(visit.scope.principal)
                 with place_of(visit.scope.tenant):
                     admit_command(visit.scope)
@@ -66,6 +58,33 @@ class Pages(Blueprint):
             return view
 
         return register
+
+
+def or_sign_in(status: int) -> Callable[[View], View]:
+    """Show the sign-in, with this status, in the place of a page to who is not signed in."""
+
+    def wrap(view: View) -> View:
+        @wraps(view)
+        def shown(**path: str) -> Response:
+            try:
+                return view(**path)
+            except Problem as problem:
+                if problem.kind is not Kind.NOT_AUTHENTICATED:
+                    raise
+                return sign_in_page(status=status)
+
+        return shown
+
+    return wrap
+
+
+def sender_of_form() -> Visitor:
+    """Return who sent a form; raises Problem unless a page of ours sent it, drawn in this session."""
+    require_same_origin(request)
+    visitor = visitor_of(request)
+    require_form_token(visitor)
+    g.turno_may_be_sent_again = True
+    return visitor
 
 
 def require_form_token(visitor: Visitor) -> None:
