@@ -87,6 +87,13 @@ ARROWS: dict[str, set[str]] = {
     "turno.store.operator": {"turno.jobs", "turno.store.operator", "psycopg"},
     "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.refusals", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
+    "turno.callbacks": {
+        "turno.alerts.rounds",
+        "turno.callbacks",
+        "turno.jobs",
+        "turno.store.engine",
+        "turno.store.engine_link",
+    },
     "turno.client": {"turno.client", "turno.errors"},
     "turno.files": {"turno.errors", "turno.files", "turno.store.one_row", "turno.store.refusals", "psycopg"},
     "turno.queues.exec": {

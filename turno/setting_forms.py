@@ -40,6 +40,10 @@ ORIGIN = Form(
     re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?").fullmatch,
     "addresses such as https://erp.example, lower case and without a path",
 )
+CALLEE = Form(
+    re.compile(r"(\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)*").fullmatch,
+    "names of hosts, lower case: hooks.example,*.partner.example",
+)
 ADDRESS = Form(
     re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[\w.~-]+)*", re.ASCII).fullmatch,
     "an address such as https://turno.example or https://erp.example/jobs, without a slash at its end",

@@ -7,7 +7,19 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 from turno.errors import InvalidSettings
-from turno.setting_forms import ADDRESS, HOURS, MAIL_SERVER, NETWORK, ORIGIN, PLACE, RECEIVER, ZONE, parsed, variable
+from turno.setting_forms import (
+    ADDRESS,
+    CALLEE,
+    HOURS,
+    MAIL_SERVER,
+    NETWORK,
+    ORIGIN,
+    PLACE,
+    RECEIVER,
+    ZONE,
+    parsed,
+    variable,
+)
 
 Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
@@ -135,6 +147,10 @@ class Settings:
         "", "hours in which alerts wait, such as 22:00-07:00; the log is told at once", form=HOURS
     )
     alert_time_zone: str = variable("UTC", "time zone of ALERT_QUIET_HOURS", form=ZONE)
+    callback_hosts: tuple[str, ...] = variable(
+        (), "hosts that a submission's callback_url may lead to, by comma: hooks.example,*.partner.example", form=CALLEE
+    )
+    callback_private: bool = variable(default=False, about="true lets call-backs reach private addresses, and by http")
     metrics_token: str = variable(
         "", "token that /metrics takes from a monitoring system; without it only an operator's", secret=True
     )

@@ -24,6 +24,7 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
     log_to_stderr("WARNING")
     seal(*RESIDENTS_NEED)
     from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - not twice, if it must begin anew
+    from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415
     from turno.wiring.shared import maintenance  # noqa: PLC0415
 
     settings = read_settings()
@@ -34,6 +35,7 @@ def cleanup(*, dry_run: bool, json_wanted: bool) -> None:
         passes.close()
     if not dry_run:
         run_alerts(settings)
+        run_callbacks(settings)
     if json_wanted:
         click.echo(json.dumps(counts))
     else:

@@ -26,6 +26,7 @@ def maintain(*, check: bool) -> None:
     seal(*RESIDENTS_NEED)
     from turno.maintenance.schedule import SWEEP  # noqa: PLC0415 - a probe loads no driver
     from turno.wiring.alerts import run_alerts  # noqa: PLC0415
+    from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415
     from turno.wiring.shared import liveness, maintenance  # noqa: PLC0415
 
     settings = read_settings()
@@ -40,6 +41,7 @@ def maintain(*, check: bool) -> None:
             if monotonic() >= round_due:
                 passes.run_leased()
                 run_alerts(settings)
+                run_callbacks(settings)
                 round_due = monotonic() + SWEEP.total_seconds()
             signs.ready()
             if signal.sigtimedwait(stops, max(0.0, min(round_due, signs.due) - monotonic())) is not None:

@@ -20,7 +20,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.job import JobRef, Priority
 from turno.jobs.operator_command import CommandAnswer, OperatorCommand
 from turno.queues.interface import QueueInterface
-from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, RETRY, NewJob
+from turno.store.api.commands import CANCEL, COMMAND, ENQUEUE, ENQUEUE_TOLD, RETRY, NewJob
 from turno.store.api.effect_review import DECIDE
 from turno.store.api.rate_limits import DayLimits, array
 from turno.store.refusals import named_refusals
@@ -51,6 +51,7 @@ class Submission:
     queue: str | None = None  # one of the handler's; its own if none is chosen
     correlation_id: str | None = None
     traceparent: str | None = None  # of the request
+    callback_url: str | None = None  # who is told of the job's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,10 @@ class Dispatcher:
         )
         with named_refusals(), self._connection() as connection:
             crash_points.reach("received")
-            row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
+            if wanted.callback_url is None:
+                row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
+            else:
+                row = call_as_api(connection, tenant, ENQUEUE_TOLD, (wanted.callback_url, *new.parameters()))
         verdict = _within_limits(row)
         if verdict.word == "accepted":
             # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.

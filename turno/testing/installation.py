@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 CONTROL = (
     "tickets",
     "schedules",
+    "callbacks",
     "key_looks",
     "workers",
     "exec_hosts",

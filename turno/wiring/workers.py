@@ -185,8 +185,10 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
         # One that a request launched has the web's secrets, and knows nobody to send alerts to.
         if steady:
             from turno.wiring.alerts import run_alerts  # noqa: PLC0415 - a worker that is launched for a job never asks
+            from turno.wiring.callbacks import run_callbacks  # noqa: PLC0415 - as above
 
             run_alerts(settings)
+            run_callbacks(settings)
 
     return MaintenanceProcess(sweep, every=SWEEP.total_seconds(), first=first)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.api import SETTINGS, in_an_hour
+from tests.api import SETTINGS, Caller, in_an_hour
 from tests.greetings import valid_body
 from tests.problems import problem_of
 from turno.traces import trace_id
@@ -210,3 +210,12 @@ def test_a_key_that_is_no_key_is_refused(service: Service, key: str) -> None:
 def test_a_correlation_id_that_could_not_stand_in_a_log_is_refused(service: Service, given: str) -> None:
     answer = service.caller().get("/api/jobs", headers={"X-Correlation-Id": given})
     assert problem_of(answer, 400)["errors"][0]["field"] == "X-Correlation-Id"
+
+
+def test_a_callback_leads_to_hosts_that_the_operator_names(service: Service) -> None:
+    named = service.build(settings=replace(SETTINGS, callback_hosts=("hooks.example",)))
+    for app, url in ((service.app, "https://hooks.example/"), (named, "https://elsewhere.example/")):
+        refused = Caller(app, "north").submit(callback_url=url)
+        assert [one["field"] for one in problem_of(refused, 400)["errors"]] == ["callback_url"]
+    Caller(named, "north").job(callback_url="https://hooks.example/")
+    assert service.rows("SELECT url FROM turno.callbacks") == [("https://hooks.example/",)]

@@ -66,12 +66,20 @@ class NewJob:
         )
 
 
-# Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
-ENQUEUE: LiteralString = """
-SELECT job_id, exceeded, retry_in, verdict FROM {}.job_enqueue(
+_JOB_ENQUEUE: LiteralString = """
+{0}.job_enqueue(
     %s, %s::smallint, %s, %s, %s::smallint, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::bigint[],
-    %s::interval, false, %s, %s)
+    %s::interval, false, %s, %s) AS e
 """
+
+# Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
+ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM " + _JOB_ENQUEUE  # noqa: S608 - literals
+
+# The same, and an address that is told of the end of a new job.
+ENQUEUE_TOLD: LiteralString = (
+    "SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callback_put(e.job_id, %s) END FROM "  # noqa: S608 - literals
+    + _JOB_ENQUEUE
+)
 
 # Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
 RETRY: LiteralString = """

@@ -99,6 +99,7 @@ def _drop_schema(admin: Connection[Any], tenant: Tenant) -> None:
         # After the schema, whose lock has waited for every enqueue; the policy shows the owner its own tickets only.
         admin.execute("DELETE FROM turno.tickets")
         admin.execute("DELETE FROM turno.schedules")
+        admin.execute("DELETE FROM turno.callbacks")
         admin.execute("DELETE FROM turno.dead_letters")
 
 

@@ -96,6 +96,8 @@ CONTROL = Matrix(
         "worker_orders": _roles("engine"),
         "error_group": _roles("owners"),
         "schedules_due": _roles("engine"),
+        "callbacks_take": _roles("engine"),
+        "callback_close": _roles("engine"),
     },
     relations={
         "companies": _may(web="SELECT", operator="SELECT"),
@@ -117,6 +119,7 @@ CONTROL = Matrix(
         "jobs_in_review": _may(operator="SELECT"),
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "schedules": _may(owners=_READ_WRITE),
+        "callbacks": _may(owners=_READ_WRITE),
         "schedules_listed": _may(operator="SELECT"),
         "dead_letters": _may(owners=_READ_WRITE),
         "failed_jobs": _may(operator="SELECT"),
@@ -160,6 +163,7 @@ CONTROL = Matrix(
     policies={
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("schedules", "own_schedules"): Policy("*", _OWN_ROWS, None),
+        ("callbacks", "own_callbacks"): Policy("*", _OWN_ROWS, None),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
         ("outcomes", "all_outcomes"): Policy("r", "true", None),
         ("dead_letters", "own_dead_letters"): Policy("*", _OWN_ROWS, None),
@@ -221,6 +225,9 @@ TENANT = Matrix(
         "schedule_switch": _roles("api"),
         "schedule_remove": _roles("api"),
         "schedule_fire": _roles("engine"),
+        "callback_put": _roles("api"),
+        "callback_job": _roles("engine"),
+        "callback_give_up": _roles("engine"),
     },
     relations={
         "background_jobs": _READ_JOBS,

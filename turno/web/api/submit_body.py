@@ -12,6 +12,7 @@ from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 from turno.dispatch.dispatcher import Submission
 from turno.dispatch.times import untimely
 from turno.errors import NotEnqueued, UnknownJobType
+from turno.jobs.callback_url import url_problem
 from turno.jobs.enqueue_options import queue_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
@@ -55,6 +56,10 @@ Lasting = Annotated[
 ]
 QueueName = Annotated[str, described("Another of the queues that jobs of this type may wait in.")]
 
+CallbackUrl = Annotated[
+    str, described("An address that is told, signed, of the job's end: https, and of a host that is allowed here.")
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitBody:
@@ -66,6 +71,7 @@ class SubmitBody:
     expires_at: ExpiresAt = NOT_GIVEN
     unique_for: Lasting = NOT_GIVEN
     queue: QueueName = NOT_GIVEN
+    callback_url: CallbackUrl = NOT_GIVEN
 
 
 def read_submission(request: Request, call: Call, job_type: str) -> Submission:
@@ -83,7 +89,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         raise invalid(problems)
     key = idempotency_key(request.headers)
     late = [FieldProblem(*one) for one in untimely(wanted.run_at, wanted.expires_at, services().clock())]
-    problems += _of_queue(handler, wanted.queue)
+    problems += _of_queue(handler, wanted.queue) + _of_callback(wanted.callback_url)
     if problems or (late and not _used(call, handler.type, key)):
         raise invalid(problems + late)
     return Submission(
@@ -96,6 +102,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         idempotency_key=key,
         unique_for=timedelta(seconds=wanted.unique_for) if isinstance(wanted.unique_for, int) else wanted.unique_for,
         queue=wanted.queue,
+        callback_url=wanted.callback_url,
         correlation_id=call.correlation_id,
         traceparent=request.headers.get("traceparent"),
     )
@@ -127,6 +134,12 @@ def _of_queue(handler: type[JobHandler[Any]], queue: str | None) -> list[FieldPr
     except NotEnqueued as problem:
         return [FieldProblem("queue", str(problem))]
     return []
+
+
+def _of_callback(url: str | None) -> list[FieldProblem]:
+    allowed = services().settings
+    wrong = None if url is None else url_problem(url, allowed.callback_hosts, private=allowed.callback_private)
+    return [] if wrong is None else [FieldProblem("callback_url", wrong)]
 
 
 def _used(call: Call, job_type: str, key: str | None) -> bool:

@@ -1,0 +1,97 @@
+"""One round: take what is due, post it, and note what became of it."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import monotonic
+
+from turno.alerts.rounds import in_words
+from turno.callbacks.at_once import outcomes_of
+from turno.callbacks.post import post
+from turno.callbacks.signature import headers_of
+from turno.jobs.callback_url import url_problem
+from turno.store.engine import callbacks
+from turno.store.engine.callbacks import DueCallback, EndedJob
+from turno.store.engine_link import EngineLink
+
+log = logging.getLogger(__name__)
+
+# After each try. The eleventh comes a day after the first, and is the last.
+PAUSES = tuple(timedelta(minutes=minutes) for minutes in (0.5, 2, 5, 15, 30, 60, 120, 240, 360, 600, 60))
+AT_ONCE, OF_A_TENANT = 50, 10
+ROUND_SECONDS = 8.0  # after which those that have not answered are left to a later try
+Secret = Callable[[str], str]  # of a tenant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallbackTerms:
+    """Whom a call-back may reach, and when it is tried again."""
+
+    hosts: Sequence[str]
+    private: bool
+    pauses: Sequence[timedelta] = PAUSES
+
+
+class Callbacks:
+    """Delivers at least once: what was sent and not noted is sent again, with the same id."""
+
+    def __init__(self, engine: EngineLink, *, secret: Secret, terms: CallbackTerms) -> None:
+        self._engine = engine
+        self._secret = secret
+        self._terms = terms
+
+    def run_round(self) -> int:
+        """Deliver what is due, until nothing is or the time of a round is over; returns how many were delivered."""
+        over, delivered = monotonic() + ROUND_SECONDS, 0
+        while monotonic() < over:
+            taken = self._engine.run(callbacks.take, self._terms.pauses, each=OF_A_TENANT, limit=AT_ONCE)
+            if not taken:
+                break
+            delivered += self._deliver(taken)
+        return delivered
+
+    def _deliver(self, taken: Sequence[DueCallback]) -> int:
+        calls = {}
+        for one in taken:
+            job = self._engine.run(callbacks.job_of, one)
+            if job is None:
+                self._engine.run(callbacks.close, one)
+            elif job.finished_at is not None:
+                calls[one] = partial(self._post, one, job)
+        delivered = 0
+        for one, error in outcomes_of(calls, within=ROUND_SECONDS):
+            if error is None:
+                self._engine.run(callbacks.close, one)
+                delivered += 1
+            else:
+                self._note(one, in_words(error))
+        return delivered
+
+    def _post(self, callback: DueCallback, job: EndedJob) -> None:
+        # The list may have become shorter since the job was submitted.
+        wrong = url_problem(callback.url, self._terms.hosts, private=self._terms.private)
+        if wrong is not None:
+            raise ValueError(f"the address {wrong}")
+        body = body_of(callback, job)
+        now = int(datetime.now(UTC).timestamp())
+        headers = headers_of(self._secret(callback.slug), str(callback.job_id), now, body)
+        post(callback.url, body, headers, private=self._terms.private)
+
+    def _note(self, callback: DueCallback, told: str | None) -> None:
+        about = {"tenant": callback.slug, "job_id": str(callback.job_id)}
+        if callback.attempts < len(self._terms.pauses):
+            log.warning("the end of a job was not told, it is tried again: %s", told, extra=about)
+            return
+        self._engine.run(callbacks.give_up, callback, f"call-back given up after {callback.attempts} tries: {told}")
+        log.error("the end of a job was not told, and is tried no more: %s", told, extra=about | {"alert": "callback"})
+
+
+def body_of(callback: DueCallback, job: EndedJob) -> bytes:
+    """Return what is posted: how the job ended, and nothing that it stored; its address tells the rest."""
+    assert job.finished_at is not None  # noqa: S101 - of an ended job
+    ended = job.finished_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    data = {"job_id": str(callback.job_id), "tenant": callback.slug, "type": job.type, "status": job.status}
+    return json.dumps({"type": f"job.{job.status}", "timestamp": ended, "data": data}).encode()
