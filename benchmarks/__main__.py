@@ -38,6 +38,7 @@ NAMES = (
     "observed",
     "schedules",
     "import",
+    "scaling",
 )
 # A scene whose name is no name of a module, or that of another one.
 MODULES = {"import": "import_rows", "report": "report_rows"}

@@ -1,0 +1,226 @@
+"""What jobs and tenants cost one by one, and what that makes of a hundred to ten thousand tenants."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from benchmarks import claim, processor_time
+from benchmarks.environment import KEY, open_environment
+from benchmarks.report import Report
+from benchmarks.resident import Client, children, pss_megabytes, resident
+from benchmarks.sampling import Figure
+from benchmarks.scaling_model import Costs, Load, breaks, need, simulate
+from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.operator.fairness import shares
+from turno.store.operator.present import queued
+from turno.store.operator.troubles import troubles
+from turno.tenancy.identity.logins import Logins
+from turno.tenancy.identity.session import call_as_api, service_session
+from turno.wiring.shared import maintenance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg import Connection
+
+    from benchmarks.benchmark import Options
+    from benchmarks.environment import BenchEnvironment
+    from turno.tenancy.identity.tenant import Tenant
+
+TENANTS, JOBS_A_DAY = (100, 1_000, 10_000), (100_000, 1_000_000, 10_000_000)
+HANDLERS = "benchmarks.noop_handlers:HANDLERS"
+TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
+CLAIMS = 6  # turns of eight claims each
+SCHEMAS: LiteralString = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname LIKE 't\\_%'"
+STORED: LiteralString = f"SELECT sum(pg_total_relation_size(c.oid)) {SCHEMAS} AND c.relkind = 'r'"
+COUNTED: LiteralString = f"SELECT count(*) {SCHEMAS}"
+WAL: LiteralString = "SELECT pg_current_wal_lsn() - '0/0'"
+CATALOGS: LiteralString = (
+    "SELECT sum(pg_total_relation_size(oid)) FROM pg_class"
+    " WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r'"
+)
+
+
+def run(options: Options) -> Report:
+    """Measure on a server of its own, then fill in the table of the model and run its busiest hours."""
+    report = Report("scaling", "ms a job")
+    counts, jobs = ((5, 15, 40), 500) if options.quick else ((10, 50, 150), 2_000)
+    with open_environment() as bench, ExitStack() as stack:
+        report.facts["claim, ms a job"] = claims = _claims(bench, stack)
+        report.facts["operator's look at 10,000 tenants, ms"] = _operators_look(bench)
+        # One job of each tenant: a claim takes few jobs then, and costs each of them most.
+        costs = Costs(claim_ms=claims["10,000 tenants, 10,000 waiting"], **_costs(bench, counts, jobs, report))
+    report.figures["turno, a warm job"] = Figure.of([costs.enqueue_db_ms + costs.run_db_ms])
+    report.facts["costs"] = {name: round(value, 3) for name, value in asdict(costs).items()}
+    for tenants in TENANTS:
+        for a_day in JOBS_A_DAY:
+            load = Load(tenants=tenants, jobs_a_day=a_day)
+            found = need(load, costs)
+            waits = simulate(load, costs, found.children, seconds=3_600 if a_day < JOBS_A_DAY[-1] else 600)
+            report.facts[f"{tenants:,} tenants, {a_day:,} jobs a day"] = {
+                **{name: round(value, 3) for name, value in asdict(found).items()},
+                **{f"simulated {name}": round(value, 3) for name, value in asdict(waits).items()},
+                "breaks": breaks(found),
+            }
+    return report
+
+
+def _claims(bench: BenchEnvironment, stack: ExitStack) -> dict[str, float]:
+    found = {}
+    for number, scene in enumerate(
+        (
+            claim.Scene(tenants=100, waiting=10_000),
+            claim.Scene(tenants=1_000, waiting=10_000),
+            claim.Scene(tenants=10_000, waiting=10_000),
+            claim.Scene(tenants=10_000, waiting=200_000),
+        )
+    ):
+        stage = claim.Stage(bench, stack, scene, f"scene_{number}")
+        stage.turn()
+        taken = [stage.turn()[0] for _ in range(CLAIMS)]
+        found[scene.name] = round(sum(taken) / len(taken), 4)
+    return found
+
+
+def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
+    """Return the processor time of what pages, commands and alerts ask, in the last scene's database."""
+    logins = Logins(bench.cluster.url_of("scene_3"), KEY.encode())
+    looks: dict[str, Callable[[Connection[Any]], object]] = {
+        "what is wrong": lambda operator: troubles(operator, timedelta(seconds=30)),
+        "tenants' shares": shares,
+        "queues": queued,
+    }
+    found = {}
+    with service_session(logins, logins.operator, application="bench-operator") as operator:
+        for name, look in looks.items():
+            look(operator)
+            before = processor_time.milliseconds(operator.info.backend_pid)
+            look(operator)
+            found[name] = round(processor_time.milliseconds(operator.info.backend_pid) - before, 1)
+    return found
+
+
+def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, report: Report) -> dict[str, float]:
+    """Measure with few and with more tenants; hold what that predicts of many against many."""
+    few, some, many = counts
+    empty, tenants = _one(bench, CATALOGS), _added(bench, [], few)
+    upkeep = {few: _upkeep(bench)}
+    _added(bench, tenants, some)
+    upkeep[some] = _upkeep(bench)
+    a_tenant = (upkeep[some] - upkeep[few]) / (some - few)
+    tenant_bytes = (_one(bench, STORED) + _one(bench, CATALOGS) - empty) / some
+    enqueue_ms, client_ms = _enqueue(bench, tenants[0], jobs // 4)
+    report.facts["enqueue, ms of the client"] = round(client_ms, 3)
+    with (
+        resident(bench, fewest=2, most=2, handlers=HANDLERS, POOL_SESSIONS_PER_CHILD="1") as pool,
+        Client(bench) as client,
+    ):
+        client.wait_for_rest()
+        wal, stored = _one(bench, WAL), _one(bench, STORED)
+        warm_db, warm_worker = (used / jobs for used in _drained(bench, client, pool.pid, {tenants[0]: jobs}))
+        wal, stored = _one(bench, WAL) - wal, _one(bench, STORED) - stored
+        cold_db, cold_worker = (used / some for used in _drained(bench, client, pool.pid, dict.fromkeys(tenants, 1)))
+        _added(bench, tenants, many)
+        there_db, there_worker = (used / many for used in _drained(bench, client, pool.pid, dict.fromkeys(tenants, 1)))
+        worked = children(pool)
+        child_mb = sum(map(pss_megabytes, worked)) / len(worked)
+        parent_mb = pss_megabytes(pool.pid)
+    upkeep[many] = _upkeep(bench)
+    report.facts["upkeep, ms"] = {f"{count} tenants": round(used, 1) for count, used in upkeep.items()}
+    report.facts[f"predicted and measured at {many} tenants"] = {
+        "upkeep, ms": (round(upkeep[some] + (many - some) * a_tenant, 1), round(upkeep[many], 1)),
+        "a lone job of each, database ms": (round(cold_db, 2), round(there_db, 2)),
+        "a lone job of each, worker ms": (round(cold_worker, 2), round(there_worker, 2)),
+    }
+    return {
+        "enqueue_db_ms": enqueue_ms,
+        "run_db_ms": warm_db,
+        "run_worker_ms": warm_worker,
+        "cold_db_ms": max(0.0, cold_db - warm_db),
+        "cold_worker_ms": max(0.0, cold_worker - warm_worker),
+        "upkeep_db_ms": a_tenant,
+        "wal_bytes": wal / jobs,
+        "history_bytes": stored / jobs,
+        "tenant_bytes": tenant_bytes,
+        "relations": _one(bench, COUNTED) / many,
+        "tables": _one(bench, f"SELECT count(*) {SCHEMAS} AND c.relkind = 'r'") / many,
+        "child_mb": child_mb,
+        "parent_mb": parent_mb,
+    }
+
+
+def _added(bench: BenchEnvironment, tenants: list[Tenant], up_to: int) -> list[Tenant]:
+    tenants += [bench.tenant(f"suc{n:04}") for n in range(len(tenants), up_to)]
+    # What adding them left to do in the catalogs is no part of having them.
+    bench.admin.execute("VACUUM ANALYZE pg_class, pg_attribute, pg_proc, pg_depend, turno.tickets")
+    return tenants
+
+
+def _enqueue(bench: BenchEnvironment, tenant: Tenant, times: int) -> tuple[float, float]:
+    """Return the processor time of a job's INSERTs, the database's and the client's."""
+    from benchmarks.noop_handlers import Tally  # noqa: PLC0415 - a handler is not what this module is about
+
+    new = NewJob.of(Tally, {"number": 1}, backend="pool", user_id="ana")
+    with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
+        for _ in range(20):
+            call_as_api(web, tenant, ENQUEUE, new.parameters())
+        pid, own = web.info.backend_pid, time.process_time()
+        before = processor_time.milliseconds(pid)
+        for _ in range(times - 20):
+            call_as_api(web, tenant, ENQUEUE, new.parameters())
+        used = processor_time.milliseconds(pid) - before
+        return used / (times - 20), (time.process_time() - own) * 1000 / (times - 20)
+
+
+def _drained(bench: BenchEnvironment, client: Client, pool: int, counts: dict[Tenant, int]) -> tuple[float, float]:
+    """Return the processor time that the jobs took: the database's, the pool's."""
+    from benchmarks.noop_handlers import Tally  # noqa: PLC0415
+
+    new = NewJob.of(Tally, {"number": 1}, backend="pool", user_id="ana")
+    with service_session(bench.logins, bench.logins.web, application="bench-web") as web:
+        # The pool begins at once: what the INSERTs cost is taken off, session by session.
+        inserting = processor_time.milliseconds(web.info.backend_pid)
+        database, workers = _tree(bench.cluster.pid), _tree(pool)
+        for tenant, count in counts.items():
+            for _ in range(count):
+                call_as_api(web, tenant, ENQUEUE, new.parameters())
+        inserted = processor_time.milliseconds(web.info.backend_pid) - inserting
+        looked = processor_time.milliseconds(bench.admin.info.backend_pid)
+        client.wait_for_rest()
+        looked = processor_time.milliseconds(bench.admin.info.backend_pid) - looked
+        return _tree(bench.cluster.pid) - database - inserted - looked, _tree(pool) - workers
+
+
+def _upkeep(bench: BenchEnvironment) -> float:
+    """Return the processor time of one round of every pass, when there is nothing to do; the second of two."""
+    with_nothing = 0.0
+    for _ in range(2):
+        passes = maintenance(bench.settings(QUEUE_BACKEND="pool", HANDLERS=HANDLERS))
+        try:
+            before = _tree(bench.cluster.pid)
+            passes.run_once()
+            with_nothing = _tree(bench.cluster.pid) - before
+        finally:
+            passes.close()
+    return with_nothing
+
+
+def _tree(pid: int) -> float:
+    """Return the milliseconds of processor time of a process, of its children, and of those that have ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) * TICK_MS + sum(_tree(int(child)) for child in below)
+
+
+def _one(bench: BenchEnvironment, question: LiteralString) -> float:
+    row: Any = bench.admin.execute(question).fetchone()
+    return float(row[0])
