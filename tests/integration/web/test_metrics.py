@@ -41,7 +41,8 @@ def monitored(service: Service) -> Iterator[None]:
     )
     yield
     service.app.extensions[NAME] = kept
-    service.rows("TRUNCATE turno.outcomes, turno.outcome_counts, turno.tenant_loads, turno.handlers, turno.tickets")
+    service.rows("TRUNCATE turno.outcomes, turno.outcome_counts, turno.tenant_loads, turno.tickets")
+    service.rows("DELETE FROM turno.handlers")
 
 
 def scraped(service: Service, path: str = "/metrics") -> dict[str, float]:
