@@ -25,6 +25,7 @@ def job(**columns: Any) -> dict[str, Any]:
             "successor_id",
             "message",
             "lacks",
+            "trace_context",
         )
     )
     return (
