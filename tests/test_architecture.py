@@ -88,7 +88,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.store.host": {"turno.errors", "turno.jobs", "turno.store.refusals", "psycopg"},
     "turno.store": {"turno.errors", "turno.jobs", "turno.store.outage", "psycopg"},
     "turno.callbacks": {
-        "turno.alerts.rounds",
+        "turno.alerts.at_once",
         "turno.callbacks",
         "turno.jobs",
         "turno.store.engine",

@@ -10,6 +10,7 @@ from tests.alert_receivers import hook, mail_server
 from tests.misbehaving_handlers import Odd
 from turno.commands.main import main
 from turno.servers.wait import wait_until
+from turno.store.api.commands import ENQUEUE_TOLD
 
 if TYPE_CHECKING:
     import pytest
@@ -22,15 +23,22 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
     world.backend = "pool"
     world.enqueue({"how": "ok"}, handler=Odd, tenant=world.one)
     world.enqueue({"how": "permanent"}, handler=Odd, tenant=world.other)
-    with hook() as webhook, mail_server() as mail:
+    with hook() as webhook, hook() as callback, mail_server() as mail:
+        told_of = world.new_job({"how": "ok"}, handler=Odd).parameters()
+        asked = world.call(ENQUEUE_TOLD, (callback.url, *told_of))
         world.start_pool(
+            CALLBACK_HOSTS="127.0.0.1",
+            CALLBACK_PRIVATE="true",
             ALERT_WEBHOOK_URL=webhook.url,
             ALERT_SMTP_URL=mail.url,
             ALERT_EMAIL_FROM="turno@shop.example",
             ALERT_EMAIL_TO="ops@shop.example",
         )
-        assert wait_until(lambda: bool(webhook.taken and mail.mails), within=60)
+        assert wait_until(lambda: bool(webhook.taken and mail.mails and callback.taken), within=60)
         world.stop_workers()
+        assert [(one["type"], one["data"]["job_id"]) for one in callback.taken] == [
+            ("job.completed", str(asked["job_id"]))
+        ]
         told = [event for body in webhook.taken for event in body["events"]]
         assert [(event["event"], event["kind"], event["tenant"]) for event in told] == [
             ("raised", "failures", world.other.slug)

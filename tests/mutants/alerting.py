@@ -68,9 +68,9 @@ MUTANTS = (
     Mutant(
         "a receiver that hangs is waited for",
         ALERTS,
-        ROUNDS,
-        "answers.get(timeout=max(0.0, ends - monotonic()))",
-        "answers.get(timeout=10.0)",
+        "turno/alerts/at_once.py",
+        "told.get(timeout=max(0.0, over - monotonic()))",
+        "told.get(timeout=10.0)",
         (f"{TESTS}::test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others",),
     ),
     Mutant(

@@ -5,13 +5,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from queue import Empty, SimpleQueue
-from threading import Thread
-from time import monotonic
+from functools import partial
 from typing import Any
 
 import psycopg
 
+from turno.alerts.at_once import in_words, outcomes_of
 from turno.alerts.message import Message, message_of
 from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Receiver
@@ -85,34 +84,7 @@ class Alerts:
                 log.warning("alerts were not delivered by %s, they are tried again: %s", name, in_words(error))
 
 
-def in_words(error: Exception | None) -> str | None:
-    """Return what went wrong on one line; an address, which may have a password in it, is not repeated."""
-    if error is None:
-        return None
-    said, _, _ = str(error).partition("\n")
-    return f"{type(error).__name__}: {said}"
-
-
 def _sent(messages: Sequence[tuple[Receiver, Message]]) -> list[tuple[str, Exception | None]]:
     """Send all at once; who has not answered in time is given up, whatever it waits for."""
-    answers = SimpleQueue[tuple[str, Exception | None]]()
-
-    def send(receiver: Receiver, message: Message) -> None:
-        try:
-            receiver.send(message)
-        except Exception as error:  # noqa: BLE001 - whatever a server makes of it: it is told and tried again
-            answers.put((receiver.name, error))
-        else:
-            answers.put((receiver.name, None))
-
-    for receiver, message in messages:
-        Thread(target=send, args=(receiver, message), daemon=True, name=f"alert-{receiver.name}").start()
-    ends, silent, found = monotonic() + ROUND_SECONDS, {one.name for one, _ in messages}, []
-    while silent:
-        try:
-            answer = answers.get(timeout=max(0.0, ends - monotonic()))
-        except Empty:
-            break
-        silent.discard(answer[0])
-        found.append(answer)
-    return [*found, *((name, TimeoutError(f"no answer within {ROUND_SECONDS:g} s")) for name in sorted(silent))]
+    calls = {receiver.name: partial(receiver.send, message) for receiver, message in messages}
+    return list(outcomes_of(calls, within=ROUND_SECONDS))

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
 
-from turno.alerts.rounds import in_words
-from turno.callbacks.at_once import outcomes_of
+from turno.alerts.at_once import in_words, outcomes_of
 from turno.callbacks.post import post
 from turno.callbacks.signature import headers_of
 from turno.jobs.callback_url import url_problem

@@ -22,7 +22,7 @@ def outcomes_of(calls: Mapping[K, Callable[[], object]], *, within: float) -> It
             told.put((key, None))
 
     for key, call in calls.items():
-        Thread(target=run, args=(key, call), daemon=True, name="callback").start()
+        Thread(target=run, args=(key, call), daemon=True, name="outside").start()
     over, silent = monotonic() + within, set(calls)
     while silent:
         try:
@@ -31,5 +31,13 @@ def outcomes_of(calls: Mapping[K, Callable[[], object]], *, within: float) -> It
             break
         silent.discard(key)
         yield key, error
-    for key in silent:
+    for key in sorted(silent, key=str):
         yield key, TimeoutError(f"no answer within {within:g} s")
+
+
+def in_words(error: Exception | None) -> str | None:
+    """Return what went wrong on one line; an address, which may have a password in it, is not repeated."""
+    if error is None:
+        return None
+    said, _, _ = str(error).partition("\n")
+    return f"{type(error).__name__}: {said}"
