@@ -104,7 +104,7 @@ def test_a_life_reads_no_more_beside_many_others(
 
 
 # These go through whole lists, and are rare.
-SWEEPS = {"job_repair", "job_purge"}
+SWEEPS = {"job_repair", "job_purge", "event_purge"}
 # The engine's that name tickets, or take the first of a list of them.
 OF_TICKETS = {
     "claim", "claim_job", "claim_message", "held", "mark_published", "move_unserved", "orphans",

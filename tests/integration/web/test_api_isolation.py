@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.greetings import valid_body
 from tests.problems import problem_of, without_instance
 
 if TYPE_CHECKING:
@@ -30,10 +31,15 @@ BY_ID = [
     ("GET", "/api/jobs/{}/files", "job"),
     ("GET", "/api/files/{}", "file"),
     ("PUT", "/api/files/{}/pieces/0", "file"),
+    ("GET", "/api/schedules/{}", "schedule"),
+    ("POST", "/api/schedules/{}/pause", "schedule"),
+    ("POST", "/api/schedules/{}/resume", "schedule"),
+    ("DELETE", "/api/schedules/{}", "schedule"),
     ("PATCH", "/api/notifications/{}/read", "notification"),
     ("POST", "/api/admin/dead-letters/{}/replay", "dead letter"),
+    ("GET", "/api/admin/jobs/{}/logs", "job"),
 ]
-LISTS = ["/api/jobs", "/api/notifications", "/api/admin/dead-letters"]
+LISTS = ["/api/jobs", "/api/schedules", "/api/notifications", "/api/admin/dead-letters"]
 MALFORMED = ["x", "1", "0192d3a4", "{0192d3a4-5b6c-7d8e-9f01-23456789abcd}", "0192d3a45b6c7d8e9f0123456789abcd", "%00",
              "urn:uuid:0192d3a4-5b6c-7d8e-9f01-23456789abcd", "' OR 1=1 --", "ñ", "9" * 5000, "None"]  # fmt: skip
 
@@ -50,6 +56,9 @@ class Owner:
         service.doubt(job, f"{CANARY} {user}", tenant=tenant)
         self.ids = {"waiting job": self.caller.job(), "job": job, "notification": notification, "dead letter": job}
         announced = self.caller.post("/api/files", json={"name": f"{CANARY}.csv", "size": 9})
+        self.ids["schedule"] = f"{CANARY}.{tenant}.{user}"
+        wanted = {"type": "greetings", "payload": valid_body(note=CANARY)["payload"], "every": 86_400}
+        assert self.caller.ask("PUT", f"/api/schedules/{self.ids['schedule']}", json=wanted).status_code == 201
         self.ids["file"] = str(announced.get_json()["file_id"])
 
 
@@ -67,9 +76,10 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
         # What is about many tenants takes none: test_operator_roles.py asks it as operators of one company and of all.
         if "security" in operation and any(one["name"] == "X-Schema" for one in operation["parameters"])
     }
-    named = {"notification": "{notification_id}", "file": "{file_id}"}
+    named = {"schedule": "{name}", "notification": "{notification_id}", "file": "{file_id}"}
     covered = {(method, path.format(named.get(kind, "{job_id}")).replace("/0", "/{n}")) for method, path, kind in BY_ID}
     covered |= {("GET", path) for path in LISTS} | {("POST", "/api/jobs/greetings"), ("POST", "/api/files")}
+    covered |= {("PUT", "/api/schedules/{name}")}  # for another's: test_api_schedules.py
     # tests/integration/streaming/test_streams.py asks these two for what is another's.
     covered |= {("GET", "/api/stream"), ("POST", "/api/stream-tickets")}
     assert guarded == covered
@@ -174,5 +184,6 @@ def state(service: Service) -> list[Any]:
         + service.rows("SELECT id, read_at FROM notifications ORDER BY id", tenant=tenant)
         + service.rows("SELECT job_id, replayed_at FROM background_jobs_dead_letter ORDER BY job_id", tenant=tenant)
         + service.rows("SELECT key, state FROM external_effects ORDER BY key", tenant=tenant)
+        + service.rows("SELECT name, paused_at FROM job_schedules ORDER BY name", tenant=tenant)
         for tenant in service.tenants
     ]  # fmt: skip
