@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,6 +34,7 @@ TENANTS = 20
 JOBS = 4_000
 AT_MOST = 1.03
 TOKEN = "the benchmarks' own token of the metrics"  # noqa: S105 - of a server that is gone with the benchmark
+WARM_UP, ANSWERS = 10, 50
 EVERY = {"/metrics": 1.0, "/admin": 5.0}  # seconds
 
 
@@ -71,6 +74,7 @@ def run(options: Options) -> Report:
         contestants: dict[str, Contestant] = {}
         pids = [bench.cluster.pid, web.pid]
         watcher = Watcher(web.port)
+        asking = {path: _each(partial(watcher.ask, path), pids) for path in EVERY}
         for handler, extra in ((Unwatched, {}), (Watched, loud), (Exported, exporting)):
             pool = Pool(bench, f"benchmarks.observed:{handler.type.upper()}", **extra)
             stack.enter_context(pool)
@@ -90,7 +94,11 @@ def run(options: Options) -> Report:
     for name in (Watched.type, Exported.type):
         wanted = AT_MOST if name == Watched.type else None
         report.compare(of_processor, f"{name}, processor", f"{Unwatched.type}, processor", at_most=wanted)
-    report.facts |= {"jobs a turn": jobs, "tenants": TENANTS}
+    report.facts |= {"jobs a turn": jobs, "tenants": TENANTS, "processor ms of": asking}
+    # What busy turns cannot tell apart from their neighbours: what the answers themselves take of this machine.
+    share = sum(asking[path] / every for path, every in EVERY.items()) / 1000 / (os.cpu_count() or 1)
+    report.facts["share of the machine"] = share
+    report.wanted["share of the machine"] = AT_MOST - 1
     return report
 
 
@@ -112,6 +120,16 @@ def _turn(
         return took
 
     return turn
+
+
+def _each(ask: Callable[[], None], pids: list[int]) -> float:
+    """Return the milliseconds of processor time that one answer takes, of fifty; those before it have warmed it."""
+    for _ in range(WARM_UP):
+        ask()
+    before = _processor_ms(pids)
+    for _ in range(ANSWERS):
+        ask()
+    return (_processor_ms(pids) - before) / ANSWERS
 
 
 class Watcher:
@@ -140,15 +158,19 @@ class Watcher:
                 thread.join()
             self._passed = time.monotonic() - began
 
+    def ask(self, path: str) -> None:
+        """Ask once; raises RuntimeError for an answer that is none."""
+        web = HTTPConnection("127.0.0.1", self._port, timeout=30)
+        web.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+        answer = web.getresponse()
+        answer.read()
+        web.close()
+        if answer.status != HTTPStatus.OK:
+            raise RuntimeError(f"{path}: {answer.status}")
+
     def _ask(self, path: str, began: float, over: Event) -> None:
         while not over.wait(max(0.0, began + self._due[path] - time.monotonic())):
-            web = HTTPConnection("127.0.0.1", self._port, timeout=30)
-            web.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
-            answer = web.getresponse()
-            answer.read()
-            web.close()
-            if answer.status != HTTPStatus.OK:
-                raise RuntimeError(f"{path}: {answer.status}")
+            self.ask(path)
             self._due[path] = max(self._due[path] + EVERY[path], time.monotonic() - began)
 
 
