@@ -26,6 +26,7 @@ TYPES = [("batch_invoicing", 1)]
 NOW, HOUR = timedelta(0), timedelta(hours=1)
 ANY = st.integers(0, 99)
 RULES = {"one at a time": (None, None), "two at a time": (2, None), "three an hour": (None, 3), "both": (1, 3)}
+EVERY_TIME = ("two at a time", "both")
 
 
 class KeyMachine(RuleBasedStateMachine):
@@ -147,7 +148,13 @@ class KeyMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("limits", RULES.values(), ids=RULES)
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(limits, id=name, marks=() if name in EVERY_TIME else pytest.mark.deep)
+        for name, limits in RULES.items()
+    ],
+)
 def test_any_order_of_calls_keeps_the_keys(world: ExampleInstallation, limits: tuple[int | None, int | None]) -> None:
     login = world.handler_login()
     sessions = [handler_session(world.logins, login, application="machine", kind=HandlerConnection) for _ in range(2)]
