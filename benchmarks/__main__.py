@@ -39,6 +39,7 @@ NAMES = (
     "schedules",
     "import",
     "scaling",
+    "report",
 )
 # A scene whose name is no name of a module, or that of another one.
 MODULES = {"import": "import_rows", "report": "report_rows"}

@@ -35,20 +35,31 @@ class Client:
         """Return how a job stands."""
         return self._ask("GET", f"/api/jobs/{job_id}", None, expected=(http.HTTPStatus.OK,))
 
+    def upload(self, name: str, data: bytes) -> str:
+        """Keep a small file for a job to read; return its id."""
+        made = self._ask("POST", "/api/files", {"name": name, "size": len(data)}, expected=(http.HTTPStatus.CREATED,))
+        self._ask("PUT", made["links"]["pieces"].replace("{n}", "0"), data, expected=(http.HTTPStatus.OK,))
+        return str(made["file_id"])
+
     def schedule(self, name: str, wanted: dict[str, Any]) -> str:
         """Save a schedule, new or not, and return when it fires next."""
         saved = (http.HTTPStatus.OK, http.HTTPStatus.CREATED)
         body = self._ask("PUT", f"/api/schedules/{name}", wanted, expected=saved)
         return str(body["next_runs"][0])
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None, *, expected: Collection[int]) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, body: dict[str, Any] | bytes | None, *, expected: Collection[int]
+    ) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.token}", "X-Schema": self.tenant}
-        if body is not None:
+        if isinstance(body, bytes):
+            headers["Content-Type"] = "application/octet-stream"
+        elif body is not None:
             headers |= {"Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
         # Not urllib.request, which would ask the environment's proxy for a loopback address.
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=REQUEST_SECONDS)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            sent = json.dumps(body) if isinstance(body, dict) else body
+            connection.request(method, path, sent, headers)
             response = connection.getresponse()
             text = response.read().decode()
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
+from datetime import date
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 
 DATABASE = "turno"
 USER = "ana"
+# As a spreadsheet saves it here: semicolons, Windows-1252, and three lines that somebody has to mend.
+CUSTOMERS = """\
+código;razón social;condición IVA;ciudad
+PANAD;Panadería Ñandú;Responsable inscripto;Córdoba
+KIOSC;Kiosco «El Túnel»;Monotributo;Rosario
+LIBRE;Librería Güemes;Inscripta;Salta
+;Sin código;Exento;Jujuy
+FERRE;Ferretería 9 de Julio;Exento;Mendoza
+PANAD;Panadería Ñandú (bis);Exento;Córdoba
+"""
 PATIENCE = float(GRACE_SECONDS) + 3
 
 
@@ -68,12 +79,15 @@ class Demo:
         first = BRANCHES[0]
         orders = branches.restock(self._installation, first)
         next_at = self._schedule(first)
+        imported, reported = self._import(first), self._report(first)
         here = f"-H 'X-Schema: {first}' {self.web.url}/api/jobs"
         return "\n".join(
             (
                 f"page:   {self.web.url}",
                 f"        (press “Enter the demo”: {orders} new orders wait in {first})",
                 f"        (a schedule: /schedules?branch={first}, next at {next_at}; `turno maintain` makes its jobs)",
+                f"        (an import with three bad lines: /jobs/{imported}?branch={first})",
+                f"        (a report to download: /jobs/{reported}?branch={first})",
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
@@ -82,6 +96,18 @@ class Demo:
                 "Ctrl-C ends everything; the data stays in " + self._folder.path.name,
             )
         )
+
+    def _import(self, branch: str) -> str:
+        """Import customers, three of whom are written wrongly; return the job's id."""
+        client = Client(self._port, branch, self.token)
+        file_id = client.upload("clientes.csv", CUSTOMERS.encode("cp1252"))
+        return client.submit("data_import", {"file_id": file_id, "table": "customers"})[0]
+
+    def _report(self, branch: str) -> str:
+        """Have the sales of all branches written to a workbook; return the job's id."""
+        today = date.today()  # noqa: DTZ011 - the demo's own day
+        period = {"since": f"{today.year - 1}-01-01", "until": f"{today.year + 1}-12-31"}
+        return Client(self._port, branch, self.token).submit("consolidated_report", period)[0]
 
     def _schedule(self, branch: str) -> str:
         """Save a schedule that invoices some of the new orders on working days; return when it fires next."""

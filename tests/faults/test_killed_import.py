@@ -1,0 +1,33 @@
+"""Kill -9 of the child amid an import: the file is read on, and no line twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from handlers.data_import import DataImport
+from tests.faults.test_kill_at_each_step import mend_until_ended
+from tests.integration.handlers.test_data_import import ORDERS, order, upload
+
+if TYPE_CHECKING:
+    from tests.installation import ExampleInstallation
+
+LINES = 1300  # three groups
+
+
+def test_a_killed_import_goes_on_and_reads_no_line_twice(world: ExampleInstallation) -> None:
+    text = "\n".join([ORDERS, *(order(900_000 + n) for n in range(LINES))])
+    payload = {"file_id": str(upload(world, text.encode())), "table": "orders"}
+    job_id = world.enqueue(payload, handler=DataImport, user_id="ana")
+    try:
+        world.work(job_id, crash_at="chunk_recorded:self:2")
+        mend_until_ended(world, {job_id: world.one})
+        job = world.job(job_id)
+        assert job["status"] == "completed", job
+        assert job["attempt"] > 1
+        # A line read twice would be refused the second time: its order is there already.
+        ledger = world.rows("SELECT state, count(*) AS n FROM background_job_items GROUP BY state")
+        assert ledger == [{"state": "done", "n": LINES}]
+        assert world.rows("SELECT count(*) AS n FROM order_lines WHERE order_id >= 900000") == [{"n": LINES}]
+    finally:
+        world.rows("DELETE FROM order_lines WHERE order_id >= 900000")
+        world.rows("DELETE FROM orders WHERE id >= 900000")
