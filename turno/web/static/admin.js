@@ -1,5 +1,7 @@
 /** Keep an operator's page up to date: it works without this file, and shows the same. */
 
+import { clock, tellExactly } from "./frame.js";
+
 const told = document.getElementById("turno").dataset;
 const words = JSON.parse(told.words ?? "{}");
 const link = document.getElementById("link");
@@ -79,25 +81,16 @@ document.addEventListener("visibilitychange", refresh);
 
 /* Times in the reader's own zone ------------------------------------------------------------------- */
 
-const two = (number) => String(number).padStart(2, "0");
-const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
-
 function times() {
   for (const time of document.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
     if (time.closest(".scrolls")) time.textContent = clock(at).slice(0, 5);
     else if (time.closest(".log")) time.textContent = clock(at);
-    else time.title = `${at.getDate()} ${words.months[at.getMonth()]} ${at.getFullYear()} ${clock(at)}`;
-    const beside = time.parentElement.querySelector(".exact");
-    if (beside && time.title) beside.textContent = time.title;
+    else tellExactly(time, at, words.months);
   }
 }
 
 /* Begin -------------------------------------------------------------------------------------------- */
-
-const help = document.getElementById("show-keys");
-help.hidden = false;
-help.addEventListener("click", () => document.getElementById("keys").showModal());
 
 // What a command line is to run is copied by a press; without a clipboard it can be chosen by hand.
 document.addEventListener("click", async (event) => {
@@ -109,16 +102,6 @@ document.addEventListener("click", async (event) => {
 function copies() {
   for (const button of document.querySelectorAll("[data-copies]")) button.hidden = !navigator.clipboard;
 }
-
-// A form that was just sent is on its way; it may be sent again where the browser stays on this page after all.
-const SENT_MS = 3000;
-document.addEventListener("submit", (event) => {
-  const form = event.target;
-  if (form.method !== "post") return;
-  if (form.dataset.sent) event.preventDefault();
-  form.dataset.sent = "yes";
-  setTimeout(() => delete form.dataset.sent, SENT_MS);
-});
 
 times();
 copies();

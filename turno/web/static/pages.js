@@ -1,5 +1,6 @@
 /** Make the tenant's page live: it works without this file, and shows the same. */
 
+import { day, tellExactly } from "./frame.js";
 import { Turno } from "./turno-client.js";
 
 const told = document.getElementById("turno").dataset;
@@ -188,46 +189,26 @@ function sayState(row) {
 /* Times in the reader's own zone ------------------------------------------------------------------- */
 
 const WEEK_MS = 7 * 86_400_000;
-const two = (number) => String(number).padStart(2, "0");
-const day = (at) => `${at.getDate()} ${words.months[at.getMonth()]} ${at.getFullYear()}`;
-const exact = (at) => `${day(at)} ${[at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":")}`;
 
 /** Write times as the server does, in the reader's zone. */
 function prepareTimes() {
   for (const time of document.querySelectorAll("time")) {
     const at = new Date(time.dateTime);
-    time.title = exact(at);
-    if (Math.abs(Date.now() - at) >= WEEK_MS) time.textContent = day(at);
-    const beside = time.parentElement.querySelector(".exact");
-    if (beside) beside.textContent = time.title;
+    tellExactly(time, at, words.months);
+    if (Math.abs(Date.now() - at) >= WEEK_MS) time.textContent = day(at, words.months);
   }
 }
 
 /* Begin -------------------------------------------------------------------------------------------- */
 
-const help = document.getElementById("show-keys");
-help.hidden = false;
-help.addEventListener("click", () => document.getElementById("keys").showModal());
 prepareTimes();
 for (const row of document.querySelectorAll("[data-job]")) {
   seen.add(row.dataset.job);
   sayState(row);
 }
 
-// A form that was just sent is on its way: the next press would find the same job, and so does nothing.
-const SENT_MS = 3000;
-document.addEventListener("submit", (event) => {
-  const form = event.target;
-  if (form.method !== "post") return;
-  if (form.dataset.sent) event.preventDefault();
-  form.dataset.sent = "yes";
-  // Where the browser stays on this page after all, the form is good for another press.
-  setTimeout(() => delete form.dataset.sent, SENT_MS);
-});
 addEventListener("pageshow", (event) => {
-  if (!event.persisted) return;
-  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
-  refresh();
+  if (event.persisted) refresh();
 });
 
 turno.addEventListener("job", (event) => showJob(event.detail));
