@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 WEB = "tests/integration/web/test_files.py"
 JOBS = "tests/integration/files/test_job_files.py"
 OWN = "promise 5: nobody reads what is another's"
+OWN_TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
 
 MUTANTS = (
     Mutant(
@@ -40,5 +41,37 @@ MUTANTS = (
         '        if group.state == "broken":\n',
         "        if False:\n",
         (f"{JOBS}::test_a_group_is_written_together_and_each_item_has_its_entry",),
+    ),
+    Mutant(
+        "a text of a report is a formula",
+        "a spreadsheet takes no text for a formula",
+        "handlers/services/reporting/sheets.py",
+        "if text.startswith(FORMULA) else text",
+        "if False else text",
+        ("tests/unit/handlers/test_report_sheets.py::test_no_text_begins_like_a_formula",),
+    ),
+    Mutant(
+        "a dry run of an import keeps what it read",
+        "a dry run keeps nothing",
+        "handlers/data_import.py",
+        "force_rollback=payload.dry_run",
+        "force_rollback=False",
+        ("tests/integration/handlers/test_data_import.py::test_a_dry_run_tells_everything_and_keeps_nothing",),
+    ),
+    Mutant(
+        "a workbook unpacks to anything",
+        OWN_TROUBLE,
+        "handlers/services/importing/workbook.py",
+        "len(parts) > MOST_PARTS or sum(part.file_size for part in parts) > limit",
+        "False",
+        ("tests/unit/handlers/test_import_files.py::test_workbooks_that_are_not_opened",),
+    ),
+    Mutant(
+        "a file of any size is announced",
+        OWN_TROUBLE,
+        "turno/web/files.py",
+        "    if size > settings.max_file_mb * MEGABYTE:\n",
+        "    if False:\n",
+        (f"{WEB}::test_a_file_of_a_gigabyte_is_refused_before_it_is_sent",),
     ),
 )
