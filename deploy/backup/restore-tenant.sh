@@ -47,6 +47,16 @@ INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at, closed_
 SELECT d.job_id, $id, d.type, turno.error_group(j.error), d.died_at, coalesce(d.replayed_at, d.discarded_at),
        CASE WHEN d.replayed_at IS NOT NULL THEN 'replayed' WHEN d.discarded_at IS NOT NULL THEN 'discarded' END
 FROM $schema.background_jobs_dead_letter d JOIN $schema.background_jobs j ON j.id = d.job_id;
+DELETE FROM turno.callbacks c WHERE tenant_id = $id
+    AND NOT EXISTS (SELECT FROM $schema.background_jobs j WHERE j.id = c.job_id);
+-- Its trigger copies each schedule anew; a backup of an older release has none.
+SET row_security = on;
+DELETE FROM turno.schedules WHERE tenant_id = $id;
+DO \$do\$ BEGIN
+    IF to_regclass('$schema.job_schedules') IS NOT NULL THEN
+        UPDATE $schema.job_schedules SET name = name;
+    END IF;
+END \$do\$;
 SQL
 } > "$work/all.sql"
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --file="$work/all.sql" > /dev/null

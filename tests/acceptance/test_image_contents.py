@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.deep
 
 DOCKERFILE = (ROOT / "deploy" / "container" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+# What the reference application needs besides the library.
+FURTHER = re.findall(r'titles\]"((?: [\w-]+)+)', DOCKERFILE)[0].split()
 LAST_STAGE = DOCKERFILE.rpartition("\nFROM ")[2]
 
 
@@ -70,6 +72,10 @@ def at_work(image: Path, environment: dict[str, str], programs: Path) -> Iterato
 def test_what_the_image_holds_serves_and_runs_jobs(
     image: Path, environment: dict[str, str], programs: Path, request: pytest.FixtureRequest
 ) -> None:
+    pins = programs.parent.parent / "pins.txt"
+    install = ("uv", "pip", "install", "--quiet", "--constraints", str(pins), "--python", str(programs / "python"))
+    run(*install, *FURTHER, cwd=image)
+
     def command(*words: str) -> str:
         return run(str(programs / "turno"), *words, cwd=image, env=environment)
 

@@ -190,6 +190,11 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         enqueue_invoicing(world)
         failed = world.enqueue({"how": "permanent"}, handler=Odd)
         waiting = world.enqueue({"how": "ok"}, handler=Odd, run_at=later(world))
+        world.rows(
+            "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+            " VALUES ('kept', 'odd', '{}', 1, 'ana', 3600, 'UTC', 0, 'skip', %s)",
+            later(world),
+        )
         pool = world.start_pool(**QUICK)
         assert wait_until(lambda: world.job(failed)["status"] == "failed", within=30)
         done(script(cluster, "backup.sh", backup))
@@ -200,12 +205,16 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         refused = script(cluster, "restore-tenant.sh", backup, "suc0009")
         assert refused.stderr == "there is no active tenant suc0009; nothing was changed\n"
         world.rows("DELETE FROM order_lines")  # the accident
+        world.rows("DELETE FROM job_schedules")
         follow(world, "  turno tenant set suc0001 --paused\n")
         still = "SELECT 1 FROM turno.tickets k JOIN turno.tenants n ON n.id = k.tenant_id"
         still += " WHERE n.slug = 'suc0001' AND k.state = 'running'"
         assert wait_until(lambda: world.rows(still) == [], within=30)
         told = done(script(cluster, "restore-tenant.sh", backup, "suc0001"))
         assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
+        assert world.rows("SELECT name, tenant_id FROM turno.schedules") == [
+            {"name": "kept", "tenant_id": world.one.id}
+        ]
         assert world.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
         follow(world, told)
         assert check(world.admin, world.logins) == []
