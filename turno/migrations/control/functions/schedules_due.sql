@@ -19,7 +19,7 @@ BEGIN
         (SELECT s.* FROM schedules s
          WHERE s.next_at IS NOT NULL AND s.decided_at > present + interval '2 minutes'
            AND (s.next_at, s.schedule_id) > (p_after_at, p_after_id)
-         ORDER BY s.next_at, s.schedule_id LIMIT p_limit)
+         ORDER BY s.decided_at DESC LIMIT p_limit)  -- in the order of its index: by next_at, all would be read
     )
     SELECT d.schedule_id, n.slug, n.schema, d.name, d.type::text, d.cron, d.every, d.zone, d.spread, d.missed, d.next_at,
            d.decided_at > present + interval '2 minutes', present, h.version, h.queue::text, h.max_attempts,
