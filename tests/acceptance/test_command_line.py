@@ -115,7 +115,7 @@ def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: In
 
 
 def test_migrations_go_back_and_come_again(installed: Installation) -> None:
-    newest = "0001"
+    before, newest = "0001", "0002"
     undo = ("migrate", "--application", "--rollback", "1")
     assert f"suc0001 would lose {newest}" in installed.succeed(*undo, "--dry-run")
     assert "nothing to do" in installed.succeed("migrate", "--dry-run")
@@ -124,7 +124,7 @@ def test_migrations_go_back_and_come_again(installed: Installation) -> None:
     behind = installed.run("migrate", "--status")
     assert behind.returncode == 1
     standings = [line.split()[2:5] for line in behind.stdout.splitlines() if " application " in line]
-    assert standings == [["application", newest, "nothing"], ["application", "0000", newest]]
+    assert standings == [["application", newest, "nothing"], ["application", before, newest]]
     assert f"suc0002 would get {newest}" in installed.succeed("migrate", "--dry-run")
     assert f"1/1 suc0002 got {newest}" in installed.succeed("migrate", "--canary", "suc0002", "--jobs", "2")
 
@@ -136,7 +136,7 @@ def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation
     installed.query(worker, "lost", "1 hour")
     try:
         assert "workers are alive (far 77)" in installed.refuse(*undo)
-        assert "1/1 suc0002 lost 0001" in installed.succeed(*undo, "--yes")
+        assert "1/1 suc0002 lost 0002" in installed.succeed(*undo, "--yes")
     finally:
         installed.query("DELETE FROM turno.workers")
         installed.succeed("migrate")
@@ -266,8 +266,8 @@ def test_after_a_restore_the_record_of_outside_effects_is_doubted_until_it_is_me
 
 def test_cleanup_counts_every_pass(installed: Installation) -> None:
     counts = json.loads(installed.succeed("cleanup", "--json"))
-    changing = {"counted", "rescued", "scheduled", "promoted", "repaired", "expired", "purged", "moved", "offered"}
-    assert set(counts) == changing | {"unserved"}
+    changing = {"counted", "rescued", "delivered", "scheduled", "promoted", "repaired", "expired", "purged", "moved"}
+    assert set(counts) == changing | {"offered", "unserved"}
     installed.query("INSERT INTO turno.workers (backend, host, pid, alive_at) VALUES ('exec', 'x', 1, '-infinity')")
     assert "WOULD BE" in installed.succeed("cleanup", "--dry-run")
     assert installed.query("SELECT count(*) FROM turno.workers WHERE host = 'x'") == [(1,)]
