@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CLIENTS = 4
 JUDGE_EVERY = 5.0
 READY_WITHIN = 60.0  # seconds for the web's first answer
+UNSEEN_LOOKS = 15  # in a row, a tenth of a second apart
 GONE_WITHIN = 20.0  # seconds in which the last trace must have gone after the last worker
 OPEN = "SELECT count(*) FROM turno.tickets WHERE run_at < 'infinity'"
 FIGURES = {
@@ -104,7 +105,7 @@ class Run:
                 faults.heal(everything=True)
                 if not self.verdict.violations and self._drained(environment):
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
-                    wait_until(run_processes.only_residents_are_left, within=GONE_WITHIN, every=0.1)
+                    self._wait_for_the_launched(run_processes)
                     submit_without_hint(environment, run_processes.exec_queue(), self._client_log)
                     if self._drained(environment):
                         run_processes.dismiss()
@@ -216,6 +217,17 @@ class Run:
                                              "(SELECT max(updated_at) FROM background_job_checkpoints) "
                                              "FROM background_job_events").fetchall()  # fmt: skip
         return int(left), events
+
+    def _wait_for_the_launched(self, run_processes: Processes) -> None:
+        """Wait until no worker for a single job was seen for a while: one that is being launched is not seen yet."""
+        looks = 0
+
+        def gone() -> bool:
+            nonlocal looks
+            looks = looks + 1 if run_processes.only_residents_are_left() else 0
+            return looks > UNSEEN_LOOKS
+
+        wait_until(gone, within=GONE_WITHIN, every=0.1)
 
     def _workers(self, environment: Environment) -> int:
         with environment.admin() as session:

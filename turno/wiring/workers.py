@@ -68,7 +68,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         timings=_timings(settings),
         size=PoolSize(minimum=0, maximum=1),
         maintenance_process=sweeps,
-        log_lines=settings.job_log_lines,
+        log_lines=settings.job_log_lines if settings.job_log_level != "OFF" else 0,
     )
 
 
@@ -126,7 +126,7 @@ def _resident(
         timings=_timings(settings),
         size=size,
         maintenance_process=_sweeps(settings, registry),
-        log_lines=settings.job_log_lines,
+        log_lines=settings.job_log_lines if settings.job_log_level != "OFF" else 0,
         liveness=signs,
     )
 

@@ -30,7 +30,7 @@ class JobLogs:
     """
 
     def __init__(self, engine: EngineLink, *, keep: int) -> None:
-        """`keep` is how many lines of an attempt stay: the newest."""
+        """`keep` is how many lines of an attempt stay, the newest: none with 0."""
         self._engine = engine
         self._keep = keep
         self._waiting: dict[str, list[LoggedLine]] = {}  # by the tenant's schema
@@ -49,8 +49,8 @@ class JobLogs:
 
     @property
     def look_at(self) -> float:
-        """The moment to look again for lines of jobs that are at work, on the monotonic clock."""
-        return self._looked + LOOK_SECONDS
+        """The moment to look again for lines of jobs at work, on the monotonic clock; never if none is kept."""
+        return self._looked + LOOK_SECONDS if self._keep else math.inf
 
     @property
     def due(self) -> float:

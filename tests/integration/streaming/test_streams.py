@@ -136,9 +136,9 @@ def test_only_an_operator_streams_everybody_s_jobs(world: ExampleInstallation, w
     for path in ("/api/stream?user=*", "/api/stream?user=*&schema=suc0001"):
         with StreamClient(web.port, path, headers_of(world)) as stream:
             assert stream.status == 403
-    with StreamClient(web.port, "/api/stream?user=ben", headers_of(world, operator=True)) as stream:
+    with StreamClient(web.port, "/api/stream?user=ben", headers_of(world, role="operator")) as stream:
         assert stream.status == 400
-    with StreamClient(web.port, "/api/stream?user=*", headers_of(world, operator=True)) as stream:
+    with StreamClient(web.port, "/api/stream?user=*", headers_of(world, role="operator")) as stream:
         first = stream.until("job")
         assert (first["job_id"], first["user"]) == (str(job_id), "ben")
         assert stream.until("ready") == {"unread": 0}

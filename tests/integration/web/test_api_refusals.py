@@ -88,7 +88,7 @@ def payload(**changed: Any) -> dict[str, Any]:
         (valid_body(user_id="boss"), "user_id"),
         (valid_body(attempt=3), "attempt"),
         (valid_body(max_attempts=100), "max_attempts"),
-        (valid_body(queue="hot"), "queue"),
+        (valid_body(queue="another"), "queue"),
         (valid_body(run_as="postgres"), "run_as"),
         (valid_body(parent_id="0192d3a4-5b6c-7d8e-9f01-23456789abcd"), "parent_id"),
         (valid_body(idempotency_key="k"), "idempotency_key"),
