@@ -22,11 +22,13 @@ NOTICED = Mutant(
     ("tests/unit/jobs/test_outcome.py::test_a_handler_that_is_never_retried_fails_at_its_first_error",),
 )
 TOO_SHORT = """
+from time import monotonic
 from tests.mutants import short_waits
 from turno.servers.wait import wait_until
-short_waits.LEAST_SECONDS = 0.1
+short_waits.LEAST_SECONDS = short_waits.SHARE = 0.1
 def test_what_takes_longer():
-    assert wait_until(lambda: False, within=0.5)
+    end = monotonic() + 0.3
+    assert wait_until(lambda: monotonic() > end, within=1)
 """
 UNNOTICED = ("tests/unit/jobs/test_outcome.py::test_running_again_at_a_time_needs_the_clock",)
 
@@ -84,8 +86,7 @@ def test_a_wait_that_was_too_short_kills_nothing(prepared_checkout: PreparedChec
         verdict = hunt(dataclasses.replace(NOTICED, tests=("tests/unit/test_too_short.py",)), prepared_checkout)
     finally:
         file.unlink()
-    assert verdict.fate is Fate.BROKEN
-    assert "with its guard in place the test fails, too" in verdict.output
+    assert verdict.fate is Fate.SURVIVED
 
 
 def test_a_guard_is_back_after_its_hunt(prepared_checkout: PreparedCheckout) -> None:

@@ -97,10 +97,11 @@ class PreparedCheckout:
             path.write_text(whole, encoding="utf-8")
             os.utime(path, ns=(written, written))
 
-    def run(self, tests: Sequence[str], *, patience: float = PATIENCE) -> Ended:
+    def run(self, tests: Sequence[str], *, patience: float = PATIENCE, whole_waits: bool = False) -> Ended:
         """Run these tests on the copy until the first failure; what does not end in `patience` seconds is killed."""
         output = self.tree.with_name("output.txt")
         arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", f"--server={self._cluster.url}", *tests]
+        arguments += ["--whole-waits"] if whole_waits else []
         requests, answers = cast("IO[bytes]", self._forks.stdin), cast("IO[bytes]", self._forks.stdout)
         requests.write(json.dumps({"arguments": arguments, "output": str(output)}).encode() + b"\n")
         pid = int(answers.readline())

@@ -3,7 +3,8 @@
 The waits of a test allow for a crowded machine, and without its guard a test often waits to the end of one. Here a
 wait is a quarter of that, and longer the more crowded the machine is: importing and collecting needs the processor
 alone, so what it takes more than its own processor time is what others have. A run in which a wait was cut short says
-so: its failure counts only if the same test, with the same waits, passes while the guard is in place.
+so: its failure counts only if the same test, with the same waits, passes while the guard is in place, or else if it
+fails with whole waits, too.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _wait_until = wait.wait_until
 _began = monotonic(), process_time()
 _crowded = [1.0]
 _cut_short = [False]
+_whole = [False]
 
 
 def shortened(within: float, *, crowded: float) -> float:
@@ -35,7 +37,7 @@ def shortened(within: float, *, crowded: float) -> float:
 
 def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0.02) -> bool:
     """Return whether `condition` holds before the shortened time has passed."""
-    seconds = shortened(within, crowded=_crowded[0])
+    seconds = within if _whole[0] else shortened(within, crowded=_crowded[0])
     held = _wait_until(condition, within=seconds, every=every)
     _cut_short[0] |= not held and seconds < within
     return held
@@ -45,6 +47,16 @@ def wait_until(condition: Callable[[], bool], *, within: float, every: float = 0
 def pytest_load_initial_conftests() -> None:
     """Replace `wait_until` before a test module, or a plugin that a conftest.py names, takes it from there."""
     wait.wait_until = wait_until
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take whether to wait as long as the tests say."""
+    parser.addoption("--whole-waits", action="store_true")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note it."""
+    _whole[0] = config.getoption("--whole-waits")
 
 
 def pytest_collection_finish() -> None:
