@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 from tests.attempt_here import attempt
 from tests.installation import ExampleInstallation
@@ -96,7 +97,8 @@ def test_it_must_not_end_its_transaction(
 def test_both_objects_at_once_are_refused_by_name(run: Callable[[Deed], dict[str, Any]]) -> None:
     async def deed(job: JobContext, _payload: object) -> dict[str, Any]:
         task = asyncio.create_task(job.async_connection.execute("SELECT pg_sleep(0.2)"))
-        await asyncio.sleep(0.05)
+        while job.connection.info.transaction_status != TransactionStatus.ACTIVE:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0)
         try:
             job.checkpoint("half")
         finally:
