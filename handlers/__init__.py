@@ -3,7 +3,7 @@
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.consolidated_report import ConsolidatedReport
 from handlers.data_import import DataImport
-from handlers.services.tax_authority import TaxAuthority
+from handlers.services.old_tax_authority import TaxAuthority
 from handlers.taxpayer_sync import TaxpayerSync
 from turno import Registry
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from handlers.services.tax_authority import (
+from handlers.services.old_tax_authority import (
     URL_VARIABLE,
     AuthorityRefused,
     AuthorityUnclear,

@@ -12,7 +12,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from handlers.services.tax_authority import TaxAuthority
+from handlers.services.old_tax_authority import TaxAuthority
 from handlers.taxpayer_sync import TaxpayerSync
 from tests.misdeeds.deed import DEEDS, OddPayload, write
 from tests.misdeeds.processes import (

@@ -1,0 +1,37 @@
+"""What went wrong with a request, by what is known of its effect."""
+
+
+class AuthorityRefused(Exception):
+    """The authority understood the request and did nothing; `codes` are the numbers of its reasons."""
+
+    def __init__(self, message: str, codes: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.codes = codes
+
+
+class AuthorityBusy(AuthorityRefused):
+    """The authority did nothing now; the same request may be granted later."""
+
+
+class TicketHeldElsewhere(AuthorityBusy):
+    """No login: a ticket that is not in the store is still valid, and the authority gives no second one beside it."""
+
+
+class NotNext(AuthorityRefused):
+    """The voucher's number is past the next one, which is `expected`, or its date is before the last one's."""
+
+    def __init__(self, message: str, codes: tuple[int, ...] = (), *, expected: int = 0) -> None:
+        super().__init__(message, codes)
+        self.expected = expected
+
+
+class NotThere(AuthorityRefused):
+    """The authority has no record of it."""
+
+
+class AuthorityUnreachable(Exception):
+    """Nothing was asked: no connection came about, or no login before it."""
+
+
+class AuthorityUnclear(Exception):
+    """The request was sent, and its reply did not come or made no sense: whether it was done, nobody here knows."""
