@@ -42,12 +42,4 @@ MUTANTS = (
         "NULL",
         (f"{TESTS}::test_each_subscriber_has_one_job_once_the_business_has_committed",),
     ),
-    Mutant(
-        "whoever lost the claim publishes",
-        "promise 3: a worker that lost its claim can write nothing",
-        PUBLISH,
-        "WHERE t.job_id = p_job AND t.token = p_token;",
-        "WHERE t.job_id = p_job;",
-        (f"{TESTS}::test_whoever_lost_the_claim_publishes_nothing",),
-    ),
 )

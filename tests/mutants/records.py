@@ -139,12 +139,15 @@ MUTANTS = (
         (f"{TESTS}::test_a_slug_added_again_starts_as_any_other",),
     ),
     Mutant(
-        "a handler enqueues by any job",
+        "a handler enqueues or publishes by any job",
         FENCED,
-        "turno/migrations/tenant/functions/job_enqueue_child.sql",
+        "turno/migrations/tenant/functions/claimed_job.sql",
         "WHERE t.job_id = p_job AND t.token = p_token;",
         "WHERE t.job_id = p_job;",
-        (f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",),
+        (
+            f"{TESTS}::test_a_handler_enqueues_for_its_own_job_s_user_only",
+            "tests/integration/dispatch/test_events.py::test_whoever_lost_the_claim_publishes_nothing",
+        ),
     ),
     Mutant(
         "jobs that enqueue jobs like themselves have no end",

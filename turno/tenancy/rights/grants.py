@@ -26,9 +26,17 @@ _KEY_STEPS = frozenset({"key_admit", "key_lock", "key_look", "keys_look"})
 # Called by `command_take` and `submission_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})
 
-# Called by `enqueue` and `enqueue_many` alone.
+# Called by `enqueue`, `enqueue_many` and `publish` alone.
 _ENQUEUE_STEPS = frozenset(
-    {"enqueue_target", "refuse_verdict", "hint_at_commit", "not_enqueued", "backend_now", "caller_may_use"}
+    {
+        "enqueue_target",
+        "tenant_for_caller",
+        "refuse_verdict",
+        "hint_at_commit",
+        "not_enqueued",
+        "backend_now",
+        "caller_may_use",
+    }
 )
 
 # Put into the operator's own statements, and into `count_outcomes`, which has pinned the path.
@@ -265,7 +273,7 @@ TENANT = Matrix(
     },
     invokers=frozenset(
         {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire", "continued"}
-        | {"schedule_copy", "schedule_take_back", "event_deliver"}
+        | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job"}
     ),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),

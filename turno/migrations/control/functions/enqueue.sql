@@ -45,18 +45,10 @@ LANGUAGE plpgsql AS $$
 DECLARE
     own record;
 BEGIN
-    SELECT n.id, n.slug, n.schema, n.adopted_schema, h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit,
-           h.other_queues, h.keyed, backend_now(n.id) AS backend
-    INTO own FROM tenants n LEFT JOIN handlers h ON h.type = p_type WHERE n.slug = p_tenant AND n.state = 'active';
+    SELECT a.schema, a.backend INTO schema, backend FROM tenant_for_caller(p_tenant) AS a;
+    SELECT h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit, h.other_queues, h.keyed
+    INTO own FROM handlers h WHERE h.type = p_type;
     IF NOT FOUND THEN
-        PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(p_tenant, 60)),
-                             'make it by `turno tenant add`, or see `turno tenant list`');
-    END IF;
-    IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN
-        PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
-                             format('GRANT USAGE ON SCHEMA %I to who enqueues for %s', own.adopted_schema, own.slug));
-    END IF;
-    IF own.version IS NULL THEN
         PERFORM not_enqueued('TU011', format('no handler has the type %L', left(p_type, 60)),
             format('known are: %s; `turno migrate` and every worker tell the database what HANDLERS names',
                    coalesce((SELECT string_agg(h.type, ', ' ORDER BY h.type) FROM handlers h), 'none')));
@@ -88,12 +80,30 @@ BEGIN
         PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
                              'choose another key');
     END IF;
-    schema := own.schema;
     version := own.version;
     queue := coalesce(p_queue, own.queue);
-    backend := own.backend;
     max_attempts := own.max_attempts;
     pending_limit := own.pending_limit;
+END $$;
+
+-- Where jobs of this tenant go, if there is one that the caller may use. Called by those alone who have pinned the path.
+CREATE OR REPLACE FUNCTION tenant_for_caller(p_tenant text, OUT schema text, OUT backend text) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    own record;
+BEGIN
+    SELECT n.slug, n.schema, n.adopted_schema, backend_now(n.id) AS backend
+    INTO own FROM tenants n WHERE n.slug = p_tenant AND n.state = 'active';
+    IF NOT FOUND THEN
+        PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(p_tenant, 60)),
+                             'make it by `turno tenant add`, or see `turno tenant list`');
+    END IF;
+    IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN
+        PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
+                             format('GRANT USAGE ON SCHEMA %I to who asks for jobs of %s', own.adopted_schema, own.slug));
+    END IF;
+    schema := own.schema;
+    backend := own.backend;
 END $$;
 
 -- Refuse what the tenant's function would not make.

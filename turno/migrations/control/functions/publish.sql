@@ -7,7 +7,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
 #variable_conflict use_column
 DECLARE
-    own record;
+    target record;
 BEGIN
     IF jsonb_typeof(data) IS DISTINCT FROM 'object' THEN
         PERFORM not_enqueued('TU012', 'the data of an event is a JSON object', 'name its fields: {"order_id": 7}');
@@ -20,18 +20,9 @@ BEGIN
         PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
                              'choose another key');
     END IF;
-    SELECT n.slug, n.schema, n.adopted_schema, backend_now(n.id) AS backend
-    INTO own FROM tenants n WHERE n.slug = tenant AND n.state = 'active';
-    IF NOT FOUND THEN
-        PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(tenant, 60)),
-                             'make it by `turno tenant add`, or see `turno tenant list`');
-    END IF;
-    IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN
-        PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
-                             format('GRANT USAGE ON SCHEMA %I to who publishes for %s', own.adopted_schema, own.slug));
-    END IF;
-    EXECUTE format('SELECT event_id, jobs FROM %I.event_publish($1,$2,$3,$4,$5,NULL,NULL,NULL)', own.schema)
-        INTO event_id, jobs USING event, key, data, coalesce(user_id, 'application'), own.backend;
+    target := tenant_for_caller(tenant);
+    EXECUTE format('SELECT event_id, jobs FROM %I.event_publish($1,$2,$3,$4,$5,NULL,NULL,NULL)', target.schema)
+        INTO event_id, jobs USING event, key, data, coalesce(user_id, 'application'), target.backend;
     IF jobs > 0 THEN
         PERFORM hint_at_commit();
     END IF;

@@ -84,16 +84,10 @@ CREATE OR REPLACE FUNCTION event_publish_child(p_job uuid, p_token uuid, p_name 
 RETURNS TABLE (event_id uuid, jobs integer)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    own_backend text;
-    parent background_jobs;
+    parent record := claimed_job(p_job, p_token);
 BEGIN
-    SELECT t.backend INTO own_backend FROM turno.tickets t WHERE t.job_id = p_job AND t.token = p_token;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
-    END IF;
-    SELECT * INTO parent FROM background_jobs WHERE id = p_job;
     RETURN QUERY SELECT e.event_id, e.jobs FROM event_publish(
-        p_name, p_key, p_data, parent.user_id, own_backend, parent.correlation_id, parent.trace_context, p_job) AS e;
+        p_name, p_key, p_data, parent.user_id, parent.backend, parent.correlation_id, parent.trace_context, p_job) AS e;
 END $$;
 
 -- Remove events that were published longer ago than that, up to p_limit of them; returns how many.

@@ -1,5 +1,4 @@
--- A job that a running attempt asks for: of its own user, on its own backend, and only while the user has few enough. A plain
--- look at the token: to hold the ticket for as long as the handler works would keep everybody else from it.
+-- A job that a running attempt asks for: of its own user, on its own backend, and only while the user has few enough.
 CREATE OR REPLACE FUNCTION job_enqueue_child(
     p_job uuid, p_token uuid, p_type text, p_version smallint, p_queue text, p_priority smallint, p_max_attempts integer,
     p_payload jsonb, p_run_at timestamptz, p_expires_at timestamptz, p_idempotency_key text,
@@ -7,14 +6,8 @@ CREATE OR REPLACE FUNCTION job_enqueue_child(
 RETURNS TABLE (job_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    parent background_jobs;
-    own_backend text;
+    parent record := claimed_job(p_job, p_token);
 BEGIN
-    SELECT t.backend INTO own_backend FROM turno.tickets t WHERE t.job_id = p_job AND t.token = p_token;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'the claim on job % was lost; this attempt must stop', p_job USING ERRCODE = 'TU001';
-    END IF;
-    SELECT * INTO parent FROM background_jobs WHERE id = p_job;
     -- The user's, not the job's: jobs that ask for jobs like themselves would have as many as there are of them. Without
     -- a lock, which a handler would hold for as long as it works: jobs that run at once may each see the same room.
     IF (SELECT count(*) FROM (SELECT FROM background_jobs j
@@ -24,7 +17,7 @@ BEGIN
             USING ERRCODE = 'TU003';
     END IF;
     RETURN QUERY SELECT e.job_id, e.verdict FROM job_enqueue(
-        p_type, p_version, p_queue, own_backend, p_priority, p_max_attempts, p_payload, parent.user_id, p_run_at,
+        p_type, p_version, p_queue, parent.backend, p_priority, p_max_attempts, p_payload, parent.user_id, p_run_at,
         p_expires_at, p_idempotency_key, parent.correlation_id, parent.trace_context, p_job, NULL, NULL, p_unique_for, false,
         p_unique_while, p_concurrency_key) AS e;
 END $$;
