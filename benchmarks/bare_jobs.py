@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
 from turno.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from turno.jobs.job_context import JobContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
+from turno.jobs.job_context import JobContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from turno.jobs.handler import JobHandler
 
 if TYPE_CHECKING:
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 @dataclass(frozen=True, slots=True)

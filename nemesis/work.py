@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from handlers.batch_invoicing import BatchInvoicing
 from nemesis.effects import THE_END
 from turno.errors import PermanentFailure
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
 from turno.jobs.outcome import Reschedule
 from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from turno.jobs.job_context import JobContext
 
 SOON = RetryPolicy(max_attempts=4, first=0.2, longest=1.0)
 PAUSE = 0.05

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
+from turno.jobs.job_context import JobContext
 from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
 

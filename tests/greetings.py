@@ -12,7 +12,7 @@ from turno.jobs.handler import JobHandler
 from turno.jobs.registry import Registry
 
 if TYPE_CHECKING:
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     )
     from turno.jobs.effect import Absent, Done, Effect, Finding, Unknown
     from turno.jobs.enqueue_options import Enqueued
-    from turno.jobs.handler import JobContext, JobHandler
+    from turno.jobs.handler import JobHandler
+    from turno.jobs.job_context import JobContext
     from turno.jobs.outcome import Cancel, Reschedule
     from turno.jobs.payload import AtMost
     from turno.jobs.registry import Registry
@@ -42,7 +43,7 @@ _PLACES = {
     "Finding": "turno.jobs.effect",
     "Unknown": "turno.jobs.effect",
     "Enqueued": "turno.jobs.enqueue_options",
-    "JobContext": "turno.jobs.handler",
+    "JobContext": "turno.jobs.job_context",
     "JobHandler": "turno.jobs.handler",
     "Cancel": "turno.jobs.outcome",
     "Reschedule": "turno.jobs.outcome",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import psycopg
     from sqlalchemy import Engine
 
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 __all__ = ["orm_session"]
 

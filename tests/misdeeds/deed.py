@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable

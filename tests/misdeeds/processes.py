@@ -15,7 +15,7 @@ import psycopg
 
 from tests.misdeeds.deed import DEEDS, OddPayload, write
 from tests.misdeeds.steps import wait_for_cancel
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 from turno.runner import leftover_processes
 
 HOARD: list[bytearray] = []

@@ -10,7 +10,7 @@ from psycopg.types.string import TextLoader
 
 from tests.misdeeds.deed import OddPayload
 from turno.errors import PermanentFailure
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 
 def who(job: JobContext, _payload: OddPayload) -> dict[str, Any]:

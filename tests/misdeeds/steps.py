@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.misdeeds.deed import DEEDS, OddPayload
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 
 def resume(job: JobContext, payload: OddPayload) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from tests.misdeeds.deed import OddPayload, write
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable

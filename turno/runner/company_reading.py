@@ -13,7 +13,7 @@ SNAPSHOT: LiteralString = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class CompanyReading:
-    """A job's view of its company; implements `turno.jobs.handler.Company`.
+    """A job's view of its company; implements `turno.jobs.job_context.Company`.
 
     The session ends with the attempt: another company's job may come next to this process.
     """

@@ -34,7 +34,7 @@ PROGRESS_EVERY = 0.25  # seconds between two progress writes, and between two ch
 
 
 class AttemptContext:
-    """One attempt's view of its job; implements `turno.jobs.handler.JobContext`."""
+    """One attempt's view of its job; implements `turno.jobs.job_context.JobContext`."""
 
     def __init__(
         self,

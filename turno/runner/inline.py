@@ -51,7 +51,7 @@ class InlineRunner:
 
 
 class InlineContext:
-    """The context of work done inside a request; implements `turno.jobs.handler.JobContext`."""
+    """The context of work done inside a request; implements `turno.jobs.job_context.JobContext`."""
 
     attempt = 1
     correlation_id: str | None = None

@@ -17,7 +17,8 @@ from tests.misbehaving_handlers import Odd, OddBatched
 from tests.misdeeds.deed import OddPayload
 from tests.misdeeds.transactions import TRIES
 from turno.errors import NotStarted
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
+from turno.jobs.job_context import JobContext
 from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.registry import Registry
 from turno.runner.executor import COLLISIONS

@@ -15,7 +15,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import HOOKS, RUNS, OddAlone, OddBatched
 from tests.misdeeds.processes import LEFT_OPEN
 from turno import crash_points
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 from turno.runner import executor, transaction
 from turno.runner.session import CLEAN, HandlerConnection
 from turno.store.pipeline import Statement, run_pipeline

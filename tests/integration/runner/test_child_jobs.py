@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 @pytest.fixture

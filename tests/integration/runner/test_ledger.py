@@ -11,7 +11,7 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Odd
 from tests.misdeeds.deed import DEEDS
 from tests.misdeeds.steps import write_counted
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 AtThird = Callable[[JobContext], object]
 

@@ -13,7 +13,8 @@ import pytest
 from tests.web_here import web_of
 from turno.commands.development_token import development_token
 from turno.errors import EffectInDoubt, HandlerMisuse, InvalidPayload, PermanentFailure, UserError
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
+from turno.jobs.job_context import JobContext
 from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
 from turno.testing.in_process_worker import InProcessWorker

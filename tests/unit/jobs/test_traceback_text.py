@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from turno.jobs.handler import JobContext, JobHandler
+from turno.jobs.handler import JobHandler
+from turno.jobs.job_context import JobContext
 from turno.jobs.redaction import LEFT_OUT, Redaction, redacted
 from turno.jobs.traceback_text import without_our_frames
 

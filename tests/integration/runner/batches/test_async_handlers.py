@@ -9,7 +9,7 @@ from tests.batch_here import execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim
 from tests.misbehaving_handlers import OddBatched
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 INSERT = "INSERT INTO customers (id, company_name, tax_condition, country) VALUES (%s, 'Odd', 'registered', 'batched')"
 

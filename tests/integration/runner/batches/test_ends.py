@@ -8,7 +8,7 @@ from tests.batch_here import claim_batches_here, execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, run, written
 from tests.misbehaving_handlers import HOOKS, RUNS, OddAlone, OddBatched
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 from turno.runner import executor
 
 

@@ -15,7 +15,7 @@ from tests.batch_here import execute_batch_here
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, start_by_another, written
 from tests.misbehaving_handlers import HOOKS, RUNS
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 from turno.runner.executor import LOST
 from turno.runner.session import HandlerConnection
 from turno.runner.shared_state import SharedState

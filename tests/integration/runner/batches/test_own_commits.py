@@ -7,7 +7,7 @@ from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, run, written
 from tests.integration.runner.batches.test_lost_claims import take_away
 from tests.misbehaving_handlers import HOOKS, RUNS
-from turno.jobs.handler import JobContext
+from turno.jobs.job_context import JobContext
 
 
 def test_one_that_leaves_another_transaction_in_its_place_is_found_out(world: ExampleInstallation) -> None:

@@ -20,7 +20,7 @@ from turno.store.engine import recovery
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 KEY = "cae:1:B:7"

@@ -14,7 +14,7 @@ from turno.testing.build import FOREVER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 def batch(place: Place, *, write_first: bool = False) -> Callable[[JobContext], dict[str, Any]]:

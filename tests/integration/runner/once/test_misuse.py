@@ -14,7 +14,7 @@ from tests.misbehaving_handlers import OddHurried
 from turno.jobs.effect import Effect
 
 if TYPE_CHECKING:
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 @pytest.mark.parametrize(

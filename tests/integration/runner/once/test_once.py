@@ -18,7 +18,7 @@ from turno.store.handler import effects
 from turno.testing.build import FOREVER
 
 if TYPE_CHECKING:
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
 
 
 def test_a_second_job_gets_the_stored_result_without_a_call(world: ExampleInstallation, place: Place) -> None:

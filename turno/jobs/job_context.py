@@ -1,0 +1,191 @@
+"""What a handler may use while its job runs: interfaces, which `turno.runner` keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from datetime import datetime, timedelta
+    from io import BufferedIOBase, BufferedReader
+    from logging import LoggerAdapter
+    from types import TracebackType
+    from typing import Self
+    from uuid import UUID
+
+    import psycopg
+
+    from turno.files.kept_file import KeptFile
+    from turno.jobs.effect import Effect, Finding
+    from turno.jobs.enqueue_options import Enqueued, Published
+    from turno.jobs.handler import JobHandler
+    from turno.jobs.job import Priority
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Item(Protocol[T]):
+    """One item of a batch: `with` runs it in a savepoint and keeps its error in the ledger."""
+
+    value: T
+    ref: str | None  # what the work made of it, such as an invoice's number; kept in the ledger
+
+    def __enter__(self) -> Self:
+        """Open the item's savepoint."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Release the savepoint, or roll back to it; say whether the error was kept."""
+
+
+class GroupedItem(Protocol[T_co]):
+    """One item of a group that is written together."""
+
+    @property
+    def value(self) -> T_co:
+        """The item."""
+
+    ref: str | None  # as an Item's
+
+    def fail(self, error: Exception) -> None:
+        """Enter this item as failed while the rest of the group goes on; write nothing of it."""
+
+
+class BatchCounts(Protocol):
+    """How a batch stands, in items; `skipped` were done by the job that this one continues."""
+
+    @property
+    def done(self) -> int:
+        """Items whose work is committed or about to be."""
+
+    @property
+    def failed(self) -> int:
+        """Items whose error is in the ledger."""
+
+    @property
+    def skipped(self) -> int:
+        """Items that an earlier job did."""
+
+    @property
+    def total(self) -> int:
+        """Items of this job, without the skipped ones."""
+
+
+class Batch(Protocol[T]):
+    """The items still to do: `for step in batch: with step as item: ...`."""
+
+    @property
+    def counts(self) -> BatchCounts:
+        """How the batch stands now."""
+
+    def __iter__(self) -> Iterator[Item[T]]:
+        """Yield each item that the ledger does not know yet."""
+
+    def groups(self, size: int = 50) -> Iterator[AbstractContextManager[Sequence[GroupedItem[T]]]]:
+        """Yield those items `size` at a time, at most 500, for `with group as items:` to write in few statements.
+
+        A group whose block raises is undone, and comes again with each item by itself.
+        """
+
+
+class Company(Protocol):
+    """The branches of a job's company, as one moment shows them; read, and never written."""
+
+    @property
+    def branches(self) -> Mapping[str, str]:
+        """The branches' schemas, by slug."""
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """A session that reads the business tables of these schemas, and of no other."""
+
+
+class Files(Protocol):
+    """The tenant's files as a job sees them, as streams: no file is whole in memory."""
+
+    def open(self, file_id: UUID) -> AbstractContextManager[tuple[KeptFile, BufferedReader]]:
+        """Lend an upload of the job's user to read and to seek in; it is kept as long as the job from now on.
+
+        Raises an error that ends the job for good if there is none, or none any more.
+        """
+
+    def create(self, name: str, media_type: str | None = None) -> AbstractContextManager[BufferedIOBase]:
+        """Lend a stream into a new file of at most 64 MB, which is there once the job's work is committed."""
+
+
+class JobContext(Protocol):
+    """What a handler may use while its job runs."""
+
+    job_id: UUID
+    tenant: str
+    user_id: str
+    attempt: int
+    correlation_id: str | None
+    checkpoint_state: Any  # what the last attempt gave to `checkpoint`, or None
+    log: LoggerAdapter[Any]
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The tenant's session, inside the job's transaction; the executor commits it."""
+
+    @property
+    def async_connection(self) -> psycopg.AsyncConnection[Any]:
+        """The same session in the same transaction, for a handler whose `handle` is asynchronous."""
+
+    @property
+    def company(self) -> Company:
+        """What a consolidated report reads; only for a handler whose class says `reads_company = True`."""
+
+    @property
+    def files(self) -> Files:
+        """The tenant's files: what was uploaded for this job, and what it writes for people to download."""
+
+    def progress(self, done: int, total: int, message: str | None = None) -> None:
+        """Show how far the job is, at once and outside its transaction; never goes back."""
+
+    def checkpoint(self, state: Any) -> None:
+        """Commit the work so far together with `state`; a later attempt starts from it."""
+
+    def each(self, items: Iterable[T], *, key: Callable[[T], str] = str, chunk: int = 50) -> Batch[T]:
+        """Run a batch through the ledger: an item's own error is recorded and does not stop the rest."""
+
+    def once(
+        self,
+        key: str,
+        call: Callable[[Effect], Any],
+        reconcile: Callable[[Effect], Finding | Awaitable[Finding]] | None = None,
+        *,
+        idempotent: bool = False,
+    ) -> Any:
+        """Have an outside effect happen once in this tenant, and return what its call returned, plain JSON.
+
+        Commits the work so far. `key` names the effect, within the tenant and for ever. After a call whose end nobody
+        knows, `reconcile` looks it up; `idempotent` says that the other side refuses a second use of
+        `Effect.outside_key`, or answers it as it did the first. A handler whose `handle` is asynchronous awaits it, and
+        may give it asynchronous functions.
+        """
+
+    def enqueue(
+        self,
+        job_type: str | type[JobHandler[Any]],
+        payload: Any = None,
+        /,
+        *,
+        run_at: datetime | None = None,
+        priority: Priority | str = "normal",
+        key: str | None = None,
+        unique_for: timedelta | float | str | None = None,
+        concurrency_key: str | None = None,
+        queue: str | None = None,
+        **fields: Any,
+    ) -> Enqueued:
+        """Enqueue a job of this one's user, which is there once this one's work commits; as `turno.enqueue` does."""
+
+    def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
+        """Publish an event, which is there once this job's work commits; as `turno.publish` does."""
+
+    def check_cancelled(self) -> None:
+        """Raise CancelRequested if somebody asked this job to stop."""
