@@ -194,7 +194,7 @@ def a_service(url: str) -> Iterator[Service]:
             dispatcher = Dispatcher(
                 connection=changed.get("connection", pool.connection),
                 queue=queue,
-                pending_limit=changed.pop("pending_limit", SETTINGS.max_pending_jobs_per_user),
+                pending_limit=changed.pop("pending_limit", changed.get("settings", SETTINGS).pending_limit),
                 day_limits=changed.get("settings", SETTINGS).day_limits,
                 announce=hub.announce,
             )

@@ -74,7 +74,9 @@ class Settings:
     )
     rabbitmq_relay_url: str = variable("", "the same for the user that publishes; by default RABBITMQ_URL", secret=True)
     rabbitmq_window: int = variable(8, "messages of one tenant that wait in the broker", within=(1, 10_000))
-    max_pending_jobs_per_user: int = variable(20, "waiting and running jobs one user may have", within=(1, 1_000_000))
+    max_pending_jobs_per_user: int = variable(
+        20, "waiting and running jobs one user may have; 0 for no limit", within=(0, 1_000_000)
+    )
     max_commands_per_minute_per_user: int = variable(
         300, "requests that change something one user may send to one tenant; 0 for no limit", within=(0, 1_000_000)
     )
@@ -238,6 +240,11 @@ class Settings:
         if missing:
             raise InvalidSettings(missing)
         return self
+
+    @property
+    def pending_limit(self) -> int | None:
+        """Return how many waiting and running jobs a user may have, or None for no limit, as the database has it."""
+        return self.max_pending_jobs_per_user or None
 
     @property
     def day_limits(self) -> tuple[int, int, int, int]:

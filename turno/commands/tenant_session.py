@@ -77,7 +77,7 @@ def _web_session() -> Iterator[tuple[Connection[Any], Directory, Dispatcher]]:
         dispatcher = Dispatcher(
             connection=lend,
             queue=choice.queue_of,
-            pending_limit=settings.max_pending_jobs_per_user,
+            pending_limit=settings.pending_limit,
             day_limits=settings.day_limits,
         )
         yield connection, Directory(lend), dispatcher

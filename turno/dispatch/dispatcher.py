@@ -70,7 +70,7 @@ class Dispatcher:
         *,
         connection: WebConnection,
         queue: QueueInterface | Callable[[Tenant], QueueInterface],
-        pending_limit: int,
+        pending_limit: int | None,
         day_limits: DayLimits | None = None,
         announce: Announce = lambda _tenant, _job: None,
         clock: Callable[[], float] = monotonic,

@@ -51,14 +51,14 @@ class Passes:
         queue: QueueInterface,
         registry: Registry,
         terms: Terms,
-        pending_limit: int = 20,
+        pending_limit: int | None = 20,
         dry_run: bool = False,
         at_each_step: Callable[[], None] = lambda: None,
     ) -> None:
         """`at_each_step` is called between any two statements that may take long, as a sign of life.
 
-        `pending_limit` is how many open jobs a user may have, for whoever enqueues by SQL. A pass that works in batches
-        counts one in a `dry_run`.
+        `pending_limit` is how many open jobs a user may have, or None for any number, for whoever enqueues by SQL. A
+        pass that works in batches counts one in a `dry_run`.
         """
         self._dry_run = dry_run
         self._at_each_step = at_each_step

@@ -67,8 +67,6 @@ def build_installation(
         ):
             installation = kind(url, folder, logins, tenants, admin, web, engine)
             if installation.registry:
-                announce(
-                    admin, of(named_handlers(installation.registry)), installation.settings.max_pending_jobs_per_user
-                )
+                announce(admin, of(named_handlers(installation.registry)), installation.settings.pending_limit)
             yield installation
             installation.stop_workers()

@@ -38,7 +38,9 @@ def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
 
 def over_limit(reached: RateLimited) -> Problem:
     """Return the 429 for a limit that is earned back with time."""
-    most = getattr(services().settings, f"max_{reached.name}", None)  # None: it is set while everything runs
+    # A tenant's and a type's jobs a day are also set while everything runs: the settings have another number, or none.
+    of_settings = None if reached.name == "jobs_per_day_per_tenant" else f"max_{reached.name}"
+    most = of_settings and getattr(services().settings, of_settings, None)
     what = reached.name.replace("_", " ").replace(" mb ", " MB ")
     what = what if most is None else f"{most:,} {what}"
     return Problem(

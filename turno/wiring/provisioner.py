@@ -36,7 +36,7 @@ def announce_handlers(admin: psycopg.Connection[Any], settings: Settings) -> Non
     """Tell the database all that HANDLERS names, for whoever enqueues by SQL; raises InvalidSettings if it cannot."""
     if settings.handlers:
         handlers = of(named_handlers(settings.handlers))
-        announce(admin, handlers, settings.max_pending_jobs_per_user, all_of_them=True)
+        announce(admin, handlers, settings.pending_limit, all_of_them=True)
 
 
 def migrations(settings: Settings) -> Migrations:

@@ -132,7 +132,7 @@ def maintenance(
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
             retention=timedelta(days=settings.retention_days),
         ),
-        pending_limit=settings.max_pending_jobs_per_user,
+        pending_limit=settings.pending_limit,
     )
 
 

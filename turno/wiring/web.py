@@ -89,7 +89,7 @@ class Turno:
         dispatcher = Dispatcher(
             connection=pool.connection,
             queue=choice.queue_of,
-            pending_limit=settings.max_pending_jobs_per_user,
+            pending_limit=settings.pending_limit,
             day_limits=settings.day_limits,
             announce=hub.announce,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +23,9 @@ from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.installation import ExampleInstallation
 from tests.integration.store.test_lookups import tuples
 from turno.errors import UnknownJobType
+from turno.jobs.named_handlers import named_handlers
 from turno.servers.wait import wait_until
+from turno.store.engine.announcements import announce, of
 from turno.tenancy.rights.host_rights import hosts, join_host
 
 ORDERS = {"order_ids": [1], "point_of_sale": 1}
@@ -230,6 +233,18 @@ def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any])
         )
         with full, erp.transaction():
             enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
+
+
+def test_a_user_may_have_any_number_of_open_jobs_where_the_limit_is_off(
+    world: ExampleInstallation, erp: psycopg.Connection[Any]
+) -> None:
+    handlers, off = of(named_handlers(world.registry)), replace(world.settings, max_pending_jobs_per_user=0)
+    announce(world.engine, handlers, off.pending_limit)
+    payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(21)]
+    turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
+    assert turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana").is_new
+    erp.rollback()
+    announce(world.engine, handlers, world.settings.pending_limit)
 
 
 def test_a_user_s_turn_is_not_held_until_the_caller_commits(

@@ -56,7 +56,11 @@ def _of_handler(one: Handler) -> Announcement:
 
 
 def announce(
-    session: psycopg.Connection[Any], handlers: Sequence[Announcement], pending_limit: int, *, all_of_them: bool = False
+    session: psycopg.Connection[Any],
+    handlers: Sequence[Announcement],
+    pending_limit: int | None,
+    *,
+    all_of_them: bool = False,
 ) -> None:
     """Tell it, as the engine or the provisioner; `all_of_them` takes back what was told of other types."""
     columns = [list(column) for column in zip(*(one[:-2] for one in handlers), strict=True)] or [[]] * STAMPS
