@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from turno.servers.system_packages import WANTED
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -29,7 +31,7 @@ settings.register_profile("soak", max_examples=40_000, deadline=None)
 # A project of its own, whose tests test_example_project.py runs as somebody else would.
 collect_ignore = ["example_project"]
 
-MARKED_BY_FIXTURE = ("rabbitmq", "chromium", "typescript", "php", "postgres15", "pgbouncer")
+MARKED_BY_FIXTURE = tuple(package.marker for package in WANTED)
 
 
 @pytest.hookimpl(tryfirst=True)

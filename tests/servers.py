@@ -10,7 +10,7 @@ import pytest
 
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.private_rabbitmq import Node
-from turno.servers.system_packages import CHROMIUM, PGBOUNCER, POSTGRES_15
+from turno.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SYSTEMD_ANALYZE
 from turno.testing.servers import fresh_database, template_of
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 @pytest.fixture(scope="session")
 def postgres15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A server of PostgreSQL 15, the oldest that is supported, for this test process."""
-    program = POSTGRES_15.find()
-    if program is None:
-        pytest.fail("PostgreSQL 15 is not installed: install postgresql-15, or let `turno test` do it")
+    program = POSTGRES_15.require()
     cluster = Cluster(data=tmp_path_factory.mktemp("postgres15") / "data", durable=False, binaries=program.parent)
     cluster.files.clone_from(template_of(program.parent))
     with cluster:
@@ -57,10 +55,25 @@ def postgres15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def pgbouncer() -> Path:
     """The program of the pooler that many applications have before their database."""
-    program = PGBOUNCER.find()
-    if program is None:
-        pytest.fail("PgBouncer is not installed: install pgbouncer, or let `turno test` do it")
-    return program
+    return PGBOUNCER.require()
+
+
+@pytest.fixture
+def nginx() -> Path:
+    """The proxy that deploy/nginx configures."""
+    return NGINX.require()
+
+
+@pytest.fixture
+def promtool() -> Path:
+    """What reads rules and queries as Prometheus does."""
+    return PROMTOOL.require()
+
+
+@pytest.fixture
+def systemd_analyze() -> Path:
+    """What reads units as systemd does."""
+    return SYSTEMD_ANALYZE.require()
 
 
 @pytest.fixture(scope="module", params=["cluster", pytest.param("postgres15", marks=pytest.mark.postgres15)])
@@ -82,9 +95,7 @@ def a_browser() -> Iterator[Browser]:
     """Give a headless Chromium."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - half a second that only browser tests should pay
 
-    program = CHROMIUM.find()
-    if program is None:
-        pytest.fail("Chromium is not installed: install chromium, or let `turno test` do it")
+    program = CHROMIUM.require()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM_ARGUMENTS))
         yield browser

@@ -14,7 +14,7 @@ from turno.servers import system_packages
 # What the fast ring runs: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
 FAST_RING = ("tests/test_architecture.py", "tests/unit", "tests/integration", "tests/acceptance/test_worker.py")
 # And what it leaves to the deep one, by marker: what needs a package of the system, or root, or takes long.
-DEEP = ("rabbitmq", "chromium", "typescript", "php", "postgres15", "pgbouncer", "root", "deep")
+DEEP = (*(package.marker for package in system_packages.WANTED), "root", "deep")
 
 
 @click.command("test", context_settings={"ignore_unknown_options": True})

@@ -142,10 +142,7 @@ class pool_of:  # noqa: N801 - read as the words `with pool of`
 
 @pytest.fixture(scope="session")
 def php() -> Path:
-    program = PHP.find()
-    if program is None:
-        pytest.fail("PHP is not installed: install php-cli and php-pgsql, or let `turno test` do it")
-    return program
+    return PHP.require()
 
 
 @pytest.mark.deep

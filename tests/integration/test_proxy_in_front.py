@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
 import subprocess
@@ -82,7 +81,7 @@ def web() -> Iterator[Web]:
 
 
 @contextmanager
-def nginx_before(program: str, upstream: int, folder: Path) -> Iterator[int]:
+def nginx_before(program: Path, upstream: int, folder: Path) -> Iterator[int]:
     """Run nginx with the configuration as it stands, but for its ports and places; give its port."""
     port = free_port()
     certificate = make_certificate(make_authority(folder, "authority"), "turno.example", address="127.0.0.1")
@@ -128,11 +127,8 @@ def dial(port: int) -> ssl.SSLSocket:
     return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10))
 
 
-def test_requests_are_held_and_streams_are_not(tmp_path: Path) -> None:
-    program = shutil.which("nginx")
-    if program is None:
-        return
-    with web() as upstream, nginx_before(program, upstream.port, tmp_path) as port:
+def test_requests_are_held_and_streams_are_not(nginx: Path, tmp_path: Path) -> None:
+    with web() as upstream, nginx_before(nginx, upstream.port, tmp_path) as port:
         with dial(port) as client:
             client.sendall(b"POST /api/jobs/a?x=1 HTTP/1.1\r\nHost: turno.example\r\nContent-Length: 6\r\n")
             client.sendall(b"X-Forwarded-Proto: http\r\n\r\nabc")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -30,6 +30,7 @@ COMPOSE = yaml.safe_load((CONTAINER / "compose.yml").read_text(encoding="utf-8")
 OURS = {name: service for name, service in COMPOSE.items() if service["image"] == "turno"}
 # What whoever deploys puts there; none of it may be committed.
 BROUGHT = ("turno.env", "provisioner.env", "rabbitmq.env", "postgres_password", "tls/")
+KUBERNETES = "1.37"
 GRACE = Settings().shutdown_grace_seconds
 
 
@@ -182,22 +183,29 @@ def test_what_selects_finds_what_it_names() -> None:
             assert one["spec"]["scaleTargetRef"]["name"] in labels
 
 
-def test_a_scaler_asks_for_the_oldest_wait_of_the_queue_that_its_workers_serve(tmp_path: Path) -> None:
+def scalers() -> Iterator[tuple[str, str]]:
+    """The query of each scaler, and the queue that its workers serve."""
     queues = {name: pod["containers"][0]["args"][-1] for name, pod in pods() if name.startswith("pool")}
-    scalers = [one for one in objects() if one["kind"] == "ScaledObject"]
-    assert len(scalers) == len(queues) == 2
+    found = [one for one in objects() if one["kind"] == "ScaledObject"]
+    assert len(found) == len(queues) == 2
+    for one in found:
+        (trigger,) = one["spec"]["triggers"]
+        yield trigger["metadata"]["query"], queues[one["metadata"]["name"]]
+
+
+def test_a_scaler_asks_for_the_oldest_wait_of_the_queue_that_its_workers_serve() -> None:
     told = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
     assert "`turno_oldest_wait_seconds{backend,queue,type}`" in told
-    for one in scalers:
-        (trigger,) = one["spec"]["triggers"]
-        query, queue = trigger["metadata"]["query"], queues[one["metadata"]["name"]]
-        wanted = f'max(turno_oldest_wait_seconds{{backend="pool",queue="{queue}"}}) or vector(0)'
-        assert query == wanted
-        if promtool := shutil.which("promtool"):
-            assert evaluated(promtool, tmp_path, query, queue) == ""
+    for query, queue in scalers():
+        assert query == f'max(turno_oldest_wait_seconds{{backend="pool",queue="{queue}"}}) or vector(0)'
 
 
-def evaluated(promtool: str, folder: Path, query: str, queue: str) -> str:
+def test_prometheus_answers_a_scaler(promtool: Path, tmp_path: Path) -> None:
+    for query, queue in scalers():
+        assert evaluated(promtool, tmp_path, query, queue) == ""
+
+
+def evaluated(promtool: Path, folder: Path, query: str, queue: str) -> str:
     """What Prometheus says against the query: it answers the oldest of the queue's waits, and 0 where none waits."""
     series = [
         {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{one}",type="{kind}"}}', "values": values}
@@ -215,11 +223,27 @@ def evaluated(promtool: str, folder: Path, query: str, queue: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("folder", ["base", "keda"])
-def test_kustomize_builds_it(folder: str) -> None:
-    if kubectl := shutil.which("kubectl"):
-        done = subprocess.run(
-            [kubectl, "kustomize", ROOT / "deploy" / "kubernetes" / folder], capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "image: registry.example/turno" in done.stdout
+def test_kubernetes_knows_every_kind_and_field() -> None:
+    ours = [
+        one for one in objects() if one["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh"}
+    ]
+    assert {one["kind"] for one in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
+    for one in ours:
+        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+
+
+def test_a_kustomization_takes_every_file_and_changes_what_there_is() -> None:
+    known = {one["metadata"]["name"]: one for one in objects() if one["kind"] == "Deployment"}
+    for file in (one for one in MANIFESTS if one.name == "kustomization.yaml"):
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        files = {one.name for one in file.parent.glob("*.yaml")} - {file.name}
+        assert files == {name for name in told["resources"] if name.endswith(".yaml")}
+        assert all((file.parent / name).exists() for name in told["resources"])
+        for patch in told.get("patches", []):
+            changed = [one for name, one in known.items() if re.fullmatch(patch["target"]["name"], name)]
+            (operation,) = yaml.safe_load(patch["patch"])
+            assert operation == {"op": "remove", "path": "/spec/replicas"}
+            assert len(changed) == 2
+            assert all("replicas" in one["spec"] for one in changed)
+    (base,) = [one for one in objects() if "images" in one]
+    assert {pod["containers"][0]["image"] for _, pod in pods()} == {image["name"] for image in base["images"]}

@@ -30,6 +30,13 @@ class SystemPackage:
         found = (shutil.which(program) for program in self.programs)
         return next((Path(program) for program in found if program), None)
 
+    def require(self) -> Path:
+        """Return the program; raises LookupError where it is not installed."""
+        program = self.find()
+        if program is None:
+            raise LookupError(f"{self.programs[-1]} is missing: install {self.name}, or let `turno test --deep` do it")
+        return program
+
 
 RABBITMQ = SystemPackage(
     name="rabbitmq-server",
@@ -47,7 +54,21 @@ POSTGRES_15 = SystemPackage(
 )
 # A pooler as an application has it between itself and its database.
 PGBOUNCER = SystemPackage(name="pgbouncer", marker="pgbouncer", programs=("/usr/sbin/pgbouncer", "pgbouncer"))
-WANTED = (RABBITMQ, CHROMIUM, TYPESCRIPT, PHP, POSTGRES_15, PGBOUNCER)
+# What reads the files of deploy/ where they are used.
+NGINX = SystemPackage(name="nginx-light", marker="nginx", programs=("/usr/sbin/nginx", "nginx"))
+PROMTOOL = SystemPackage(name="prometheus", marker="promtool", programs=("promtool",))
+SYSTEMD_ANALYZE = SystemPackage(name="systemd", marker="systemd_analyze", programs=("systemd-analyze",))
+WANTED = (
+    RABBITMQ,
+    CHROMIUM,
+    TYPESCRIPT,
+    PHP,
+    POSTGRES_15,
+    PGBOUNCER,
+    NGINX,
+    PROMTOOL,
+    SYSTEMD_ANALYZE,
+)
 
 
 def missing(packages: Sequence[SystemPackage] = WANTED) -> list[SystemPackage]:

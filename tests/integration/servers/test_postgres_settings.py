@@ -65,8 +65,7 @@ def test_a_server_starts_with_it_and_has_every_value(file: Path, tmp_path: Path,
 @pytest.mark.deep
 @pytest.mark.postgres15
 def test_the_oldest_server_knows_every_name(tmp_path: Path) -> None:
-    program = POSTGRES_15.find()
-    assert program is not None, "PostgreSQL 15 is not installed: install postgresql-15, or let `turno test` do it"
+    program = POSTGRES_15.require()
     assert start(tmp_path / "data", FILES[0], template_of(program.parent), program.parent) == []
 
 

@@ -39,6 +39,9 @@ def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_package_is_missing_when_none_of_its_programs_is_found() -> None:
     assert missing([SHELL, ABSENT]) == [ABSENT]
+    assert SHELL.require().name == "sh"
+    with pytest.raises(LookupError, match=r"no-such-program is missing: install absent"):
+        ABSENT.require()
 
 
 def test_a_machine_without_apt_get_or_root_cannot_install(apt_get: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,10 +51,7 @@ export {};
 @pytest.fixture(scope="module")
 def typescript() -> Path:
     """The compiler; its name marks the tests that need it."""
-    program = TYPESCRIPT.find()
-    if program is None:
-        pytest.fail("The TypeScript compiler is not installed: install node-typescript, or let `turno test` do it")
-    return program
+    return TYPESCRIPT.require()
 
 
 def test_the_library_and_its_users_are_strictly_typed(typescript: Path, tmp_path: Path) -> None:
