@@ -44,9 +44,7 @@ ASKED = {
         "items do not ask for the claim",
         "a checkpoint does not ask for the claim",
         "completion does not ask for the claim",
-        "failure does not ask for the claim",
-        "release does not ask for the claim",
-        "abandoning does not ask for the claim",
+        "an end without success does not ask for the claim",
         "a rescue does not compare the token",
     },
     "low-water mark": {

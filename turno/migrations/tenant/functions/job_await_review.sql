@@ -2,10 +2,7 @@
 CREATE OR REPLACE FUNCTION job_await_review(p_job uuid, p_token uuid, p_key text, p_reason text, p_error jsonb) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM claim_hold(p_job, p_token);
-    PERFORM attempt_end(p_job, 'released', p_error);
-    IF job_cancel_requested(p_job) THEN
-        PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
+    IF attempt_close(p_job, p_token, 'released', p_error) THEN
         RETURN 'cancelled';
     END IF;
     PERFORM outcome_put(p_job, 'released');

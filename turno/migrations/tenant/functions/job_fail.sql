@@ -5,10 +5,7 @@ CREATE OR REPLACE FUNCTION job_fail(p_job uuid, p_token uuid, p_reason text, p_e
 RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM claim_hold(p_job, p_token);
-    PERFORM attempt_end(p_job, 'error', p_error);
-    IF job_cancel_requested(p_job) THEN
-        PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, p_error);
+    IF attempt_close(p_job, p_token, 'error', p_error) THEN
         RETURN 'cancelled';
     END IF;
     IF p_reset_errors THEN

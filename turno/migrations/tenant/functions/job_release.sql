@@ -3,10 +3,7 @@
 CREATE OR REPLACE FUNCTION job_release(p_job uuid, p_token uuid, p_outcome text, p_reason text, p_run_at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    PERFORM claim_hold(p_job, p_token);
-    PERFORM attempt_end(p_job, p_outcome, NULL);
-    IF job_cancel_requested(p_job) THEN
-        PERFORM job_end(p_job, 'cancelled', 'cancelled on request', NULL, NULL);
+    IF attempt_close(p_job, p_token, p_outcome, NULL) THEN
         RETURN 'cancelled';
     END IF;
     IF p_outcome = 'rescheduled' THEN

@@ -50,7 +50,7 @@ BEGIN
     END IF;
     -- Its session is not known by number. What it died of stands in the history all the same.
     PERFORM attempt_open(p_job, p_token, ticket.worker_id::text, 0, clock_timestamp());
-    -- Not attempt_end: a rescue mends what it finds and refuses nothing.
+    -- Not attempt_close: a rescue mends what it finds and refuses nothing.
     UPDATE background_job_attempts
     SET finished_at = clock_timestamp(), outcome = CASE WHEN counts THEN 'crashed' ELSE 'released' END, error = crash
     WHERE job_id = p_job AND finished_at IS NULL;
