@@ -272,7 +272,7 @@ TENANT = Matrix(
         for column in columns.split()
     },
     invokers=frozenset(
-        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_expire", "continued"}
+        {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_holder", "key_expire", "continued"}
         | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job"}
     ),
     others={

@@ -29,18 +29,12 @@ BEGIN
         hashes := ARRAY(SELECT asked_hash(p.payload, p_priority, p_run_at, NULL)
                         FROM unnest(p_payloads) WITH ORDINALITY AS p (payload, n) ORDER BY p.n);
         PERFORM key_expire(p_user, p_type, keys, p_unique_for, p_unique_while);
-        -- Key by key, each as a range in the order of its own index: by equality, a plan that was made while the table was
-        -- empty would take the index of users, and read all that one has.
         SELECT array_agg(w.n ORDER BY w.n) AS n, array_agg(w.payload ORDER BY w.n) AS payloads,
                array_agg(w.key ORDER BY w.n) AS keys, array_agg(w.hash ORDER BY w.n) AS hashes,
                array_agg(w.line ORDER BY w.n) AS lines
         INTO fresh
         FROM unnest(p_payloads, keys, hashes, p_concurrency_keys) WITH ORDINALITY AS w (payload, key, hash, line, n)
-        WHERE (SELECT j.id FROM background_jobs j
-               WHERE j.user_id = p_user AND j.type = p_type AND j.idempotency_key BETWEEN w.key AND w.key
-               ORDER BY j.idempotency_key LIMIT 1) IS NULL
-          AND NOT EXISTS (SELECT FROM background_job_keys k
-                          WHERE k.user_id = p_user AND k.type = p_type AND k.idempotency_key = w.key);
+        WHERE NOT EXISTS (SELECT FROM key_holder(p_user, p_type, w.key));
         wanted := coalesce(cardinality(fresh.n), 0);
     END IF;
     IF wanted > 0 THEN
@@ -71,16 +65,10 @@ BEGIN
     RETURN QUERY
     SELECT m.n, m.job_id, 'accepted' FROM unnest(made_n, made_id) AS m (n, job_id)
     UNION ALL
-    SELECT w.n, j.id, CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END
+    SELECT w.n, j.job_id, CASE WHEN j.payload_hash = w.hash THEN 'replayed' ELSE 'conflict' END
     FROM unnest(keys, hashes) WITH ORDINALITY AS w (key, hash, n)
     LEFT JOIN unnest(made_n) AS m (n) ON m.n = w.n
-    CROSS JOIN LATERAL ((SELECT b.id, b.payload_hash FROM background_jobs b
-                         WHERE b.user_id = p_user AND b.type = p_type AND b.idempotency_key BETWEEN w.key AND w.key
-                         ORDER BY b.idempotency_key LIMIT 1)
-                        UNION ALL
-                        SELECT k.job_id, k.payload_hash FROM background_job_keys k
-                        WHERE k.user_id = p_user AND k.type = p_type AND k.idempotency_key = w.key
-                        LIMIT 1) AS j
+    CROSS JOIN LATERAL key_holder(p_user, p_type, w.key) AS j
     WHERE m.n IS NULL
     ORDER BY 1;
 END $$;
