@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FIRST_PARTY = ("app", "cli", "handlers", "nemesis", "tenants", "turno")
+FIRST_PARTY = ("app", "cli", "handlers", "nemesis", "tax_authority_stub", "tenants", "turno")
 # The composition roots, and what is built on them.
 ABOVE = (
     "cli",
@@ -221,9 +221,11 @@ ARROWS: dict[str, set[str]] = {
         "werkzeug",
     },
     "turno": set(),
+    "handlers.services.tax_authority": {"handlers.services.tax_authority", "cryptography", "lxml", "zeep"},
     "handlers.services": {"handlers.services", "psycopg", "python_calamine", "xlsxwriter"},
     "handlers": {"turno", "handlers", "psycopg"},
     "app": {"app", "turno", "flask", "psycopg", "pydantic"},
+    "tax_authority_stub": {"tax_authority_stub", "cryptography", "lxml"},
     "tenants": {"tenants", "handlers.services", "psycopg"},
     "turno.pages": {"turno.files", "turno.web"},
 }

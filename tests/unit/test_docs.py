@@ -14,7 +14,9 @@ from turno.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SHOWN_FILE = re.compile(r"<!-- file: (\S+) -->\n```\w*\n(.*?)```", re.DOTALL)
-OUR_FILE = re.compile(r"(?<![\w/.])(?:app|turno|cli|handlers|nemesis|tenants|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b")
+OUR_FILE = re.compile(
+    r"(?<![\w/.])(?:app|turno|cli|handlers|nemesis|tax_authority_stub|tenants|tests|benchmarks)(?:/\w+)+\.(?:py|sql)\b"
+)
 CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 # Names in capitals that are no settings of ours: what tests and launchers use, and other programs' own.
 OTHER_NAMES = {

@@ -1,5 +1,8 @@
 """What went wrong with a request, by what is known of its effect."""
 
+# The number is not the next one, or the date is before the last one's.
+NUMBER_OR_DATE = 10016
+
 
 class AuthorityRefused(Exception):
     """The authority understood the request and did nothing; `codes` are the numbers of its reasons."""
@@ -35,3 +38,7 @@ class AuthorityUnreachable(Exception):
 
 class AuthorityUnclear(Exception):
     """The request was sent, and its reply did not come or made no sense: whether it was done, nobody here knows."""
+
+
+class TicketRefused(AuthorityRefused):
+    """The ticket was not accepted, so nothing was done; another ticket may be."""

@@ -1,0 +1,32 @@
+"""The command `turno tax-authority-stub`."""
+
+from __future__ import annotations
+
+import signal
+from threading import Event
+
+import click
+
+
+@click.command("tax-authority-stub")
+@click.option("--port", type=click.IntRange(1, 65535), default=8099, show_default=True, help="Where it listens.")
+def tax_authority_stub(*, port: int) -> None:
+    """Stand in for the tax authority (AFIP) on this machine, until Ctrl-C or SIGTERM.
+
+    It speaks the login, the authorisation of vouchers and the registry of taxpayers, keeps everything in memory, and
+    fails as it is told to at its control address. Its page at / says how, and lists what was granted.
+    """
+    from tax_authority_stub.server import serving  # noqa: PLC0415 - lxml and cryptography, for this command alone
+
+    stopped = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        with serving(port=port) as stub:
+            click.echo(f"{stub.url} stands in for the tax authority:")
+            for service, address in stub.addresses.items():
+                click.echo(f"  {service:<7} {address}")
+            click.echo("What it grants is worth nothing. Ctrl-C stops it.")
+            stopped.wait()
+    except OSError as error:
+        raise click.ClickException(f"port {port} of 127.0.0.1 cannot be used: {error.strerror}") from error

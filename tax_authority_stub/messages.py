@@ -1,0 +1,113 @@
+"""SOAP messages: what was asked, and the replies, as bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from lxml import etree
+
+ENVELOPE = "http://schemas.xmlsoap.org/soap/envelope/"
+
+# A reply's content: text, or elements in their order; None is left out.
+Content = str | list[tuple[str, "Content | None"]]
+
+
+class NotRead(Exception):
+    """The request is no SOAP message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer over HTTP."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/xml; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The element in a request's body, read by names whatever their namespaces."""
+
+    element: Any
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Return what the body of an envelope holds."""
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_blank_text=True)
+        try:
+            envelope = etree.fromstring(body, parser)
+        except (etree.XMLSyntaxError, ValueError) as error:
+            raise NotRead(str(error)) from error
+        held = envelope.find(f"{{{ENVELOPE}}}Body")
+        if held is None or len(held) != 1:
+            raise NotRead("the message has no body")
+        return cls(held[0])
+
+    @property
+    def name(self) -> str:
+        """What the element is called: the operation, or a field."""
+        return str(etree.QName(self.element).localname)
+
+    def text(self, path: str) -> str:
+        """Return the text below these elements, empty where there is none."""
+        return (self.element.findtext(_anywhere(path)) or "").strip()
+
+    def has(self, path: str) -> bool:
+        """Return whether there is such an element."""
+        return self.element.find(_anywhere(path)) is not None
+
+    def each(self, path: str) -> list[Question]:
+        """Return the elements below these."""
+        return [Question(one) for one in self.element.findall(_anywhere(path))]
+
+    def fields(self) -> list[tuple[str, Content | None]]:
+        """Return what is in the element, to be said again in a reply."""
+        return [(one.name, one.fields() or one.element.text or "") for one in map(Question, self.element)]
+
+
+def soap(namespace: str, name: str, content: Content, *, qualified: bool = True) -> Reply:
+    """Return an answer 200; the content's elements are in the namespace where it is qualified."""
+    envelope, body = _envelope()
+    answer = etree.SubElement(body, f"{{{namespace}}}{name}", nsmap={None if qualified else "ns2": namespace})
+    _fill(answer, content, f"{{{namespace}}}" if qualified else "")
+    return Reply(200, etree.tostring(envelope, xml_declaration=True, encoding="utf-8"))
+
+
+def fault(code: str, text: str, detail: str = "") -> Reply:
+    """Return a SOAP fault, which is answered with 500."""
+    envelope, body = _envelope()
+    answer = etree.SubElement(body, f"{{{ENVELOPE}}}Fault", nsmap={"ns1": "http://xml.apache.org/axis/"})
+    etree.SubElement(answer, "faultcode").text = code
+    etree.SubElement(answer, "faultstring").text = text
+    if detail:
+        etree.SubElement(etree.SubElement(answer, "detail"), "{http://xml.apache.org/axis/}" + detail)
+    return Reply(500, etree.tostring(envelope, xml_declaration=True, encoding="utf-8"))
+
+
+def document(name: str, content: Content) -> str:
+    """Return a document of its own, as text."""
+    root = etree.Element(name, version="1")
+    _fill(root, content, "")
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def _envelope() -> tuple[Any, Any]:
+    envelope = etree.Element(f"{{{ENVELOPE}}}Envelope", nsmap={"soap": ENVELOPE})
+    header = etree.SubElement(envelope, f"{{{ENVELOPE}}}Header")
+    etree.SubElement(header, "ambiente").text = "stub"
+    return envelope, etree.SubElement(envelope, f"{{{ENVELOPE}}}Body")
+
+
+def _fill(element: Any, content: Content, namespace: str) -> None:
+    if isinstance(content, str):
+        element.text = content
+        return
+    for name, inner in content:
+        if inner is not None:
+            _fill(etree.SubElement(element, namespace + name), inner, namespace)
+
+
+def _anywhere(path: str) -> str:
+    return "/".join(f"{{*}}{name}" for name in path.split("/"))
