@@ -162,8 +162,8 @@ MUTANTS = (
         "an item is blamed for what the database did",
         BLAME,
         "turno/runner/item_savepoint.py",
-        "if isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
-        "if isinstance(error, NOT_THE_ITEMS_FAULT):",
+        "isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):",
+        "isinstance(error, NOT_THE_ITEMS_FAULT):",
         (f"{LEDGER}::test_an_item_is_not_blamed_for_what_the_database_did",),
     ),
     Mutant(

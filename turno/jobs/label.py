@@ -1,7 +1,7 @@
 """The one word that people see for a job, the same in the API, the pages, the command line and notifications."""
 
-from datetime import datetime
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from turno.jobs.job import Status
 
@@ -21,37 +21,26 @@ Label = Literal[
 ]
 
 
-def label(
-    status: Status,
-    *,
-    now: datetime,
-    run_at: datetime | None,
-    failing: bool,
-    stopping: bool,
-    reason: str | None,
-    done: int,
-    failed: int,
-) -> Label:
-    """Return the word for a job.
+def label(job: Mapping[str, Any]) -> Label:
+    """Return the word for a job as it is stored, with the counts of its items and the database's clock.
 
-    `run_at` is None for a job that waits until a person decides, `failing` says that its last attempt ended in
-    an error, `stopping` that somebody asked it to stop; `done` and `failed` count its items.
+    Its `run_at` is None while it waits until a person decides.
     """
-    match status:
-        case Status.PENDING if run_at is None:
+    match Status(job["status"]):
+        case Status.PENDING if job["run_at"] is None:
             return "needs review"
-        case Status.PENDING if run_at is not None and run_at > now:
-            return "retrying" if failing else "scheduled"
+        case Status.PENDING if job["run_at"] > job["now"]:
+            return "scheduled" if job["error"] is None else "retrying"
         case Status.PENDING:
             return "waiting"
         case Status.RUNNING:
-            return "cancelling" if stopping else "running"
+            return "running" if job["cancel_requested_at"] is None else "cancelling"
         case Status.COMPLETED:
-            return completed(done, failed)
+            return completed(job["done"] or 0, job["failed"] or 0)
         case Status.FAILED:
             return "failed"
         case Status.CANCELLED:
-            return "expired" if reason == "expired" else "cancelled"
+            return "expired" if job["reason"] == "expired" else "cancelled"
 
 
 def completed(done: int, failed: int) -> Label:

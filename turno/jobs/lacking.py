@@ -1,5 +1,15 @@
 """What is missing for waiting jobs to be run, in a sentence: the database finds out, by the workers that are alive."""
 
+from collections.abc import Mapping
+from typing import Any
+
+
+def waiting_for(job: Mapping[str, Any]) -> str | None:
+    """Say what a stored job waits for before any worker may take it; None if one could."""
+    if job["lacks"] is None:
+        return None
+    return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
+
 
 def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
     """Say what `turno.lacking` or `job_lacks` found missing for a job of this type, version and queue."""

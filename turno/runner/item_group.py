@@ -4,7 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from turno.errors import HandlerMisuse
-from turno.runner.item_savepoint import settle, undo
+from turno.runner.item_savepoint import leave
 from turno.runner.transaction import BatchTransaction
 
 if TYPE_CHECKING:
@@ -37,22 +37,15 @@ class Group(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None:
-            error = settle(self._transaction)
-        if error is None:
-            self.state = "done"
+        failure = leave(self._transaction, error)
+        self.state = "done"
+        if failure is None:
             for step in self._steps:
                 step.pass_on()
-            return True
-        if not isinstance(error, Exception) or not undo(self._transaction, error):
-            if trace is None:
-                raise error
-            return False
-        if len(self._steps) > 1:
+        elif len(self._steps) == 1:
+            self._steps[0].fail(failure)
+        else:
             self.state = "broken"
-            return True
-        self.state = "done"
-        self._steps[0].fail(error)
         return True
 
     def entries(self) -> list[dict[str, Any]]:

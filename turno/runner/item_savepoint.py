@@ -18,8 +18,19 @@ IN_DOUBT = (EffectInDoubt, NeedsReview, CalledElsewhere, InvalidResult)
 NOT_THE_ITEMS_FAULT = (ClaimLost, CancelRequested, HandBack, HandlerMisuse, MemoryError, *IN_DOUBT)
 
 
-def settle(transaction: BatchTransaction) -> Exception | None:
-    """Check an item's deferred constraints and release its savepoint; return the error, if there is one."""
+def leave(transaction: BatchTransaction, error: BaseException | None) -> Exception | None:
+    """End an item's savepoint: return its own error if there is one, then nothing of it stays; raise any other."""
+    error = error or _settle(transaction)
+    if error is None:
+        return None
+    if not isinstance(error, Exception) or isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):
+        raise error
+    transaction.connection.execute("ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item")
+    return error
+
+
+def _settle(transaction: BatchTransaction) -> Exception | None:
+    """Check its deferred constraints and release it; return the error, if there is one."""
     try:
         transaction.connection.execute(
             "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED; RELEASE SAVEPOINT item"
@@ -27,11 +38,3 @@ def settle(transaction: BatchTransaction) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - whose fault it is, is decided by the caller
         return error
     return None
-
-
-def undo(transaction: BatchTransaction, error: Exception) -> bool:
-    """Roll back to an item's savepoint, and return True, unless the error is no item's fault."""
-    if isinstance(error, NOT_THE_ITEMS_FAULT) or transient(error):
-        return False
-    transaction.connection.execute("ROLLBACK TO SAVEPOINT item; RELEASE SAVEPOINT item")
-    return True

@@ -9,7 +9,7 @@ from turno import crash_points
 from turno.errors import HandlerMisuse
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.item_group import Group
-from turno.runner.item_savepoint import settle, undo
+from turno.runner.item_savepoint import leave
 from turno.runner.transaction import BatchTransaction
 from turno.store.handler import attempts
 
@@ -164,16 +164,10 @@ class Step(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if error is None:
-            error = settle(self._transaction)
-        if error is None:
+        if (failure := leave(self._transaction, error)) is None:
             self._state = "done"
-            return True
-        if not isinstance(error, Exception) or not undo(self._transaction, error):
-            if trace is None:
-                raise error
-            return False
-        self.fail(error)
+        else:
+            self.fail(failure)
         return True
 
     def fail(self, error: Exception) -> None:

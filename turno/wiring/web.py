@@ -25,6 +25,7 @@ from turno.streaming.hub import Hub
 from turno.streaming.stream_loop import StreamLoop
 from turno.tenancy.identity.answer_timeout import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, WEB_TIMEOUTS
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.readiness import what_is_pending
@@ -184,40 +185,29 @@ def allow_descriptors(wanted: int) -> None:
 def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
     """Return an open pool of sessions as the web's role, in autocommit, at most one for each thread."""
     logins = logins_of(settings)
-    pool: ConnectionPool[TimeoutConnection] = ConnectionPool(
-        logins.conninfo(logins.web, search_path="turno,pg_temp", application="turno-web", timeouts=WEB_TIMEOUTS),
-        connection_class=TimeoutConnection,
-        kwargs={"autocommit": True, "connect_timeout": 3},
-        # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
-        check=ConnectionPool.check_connection,
-        min_size=min(2, settings.web_threads),
-        max_size=settings.web_threads,
-        timeout=POOL_TIMEOUT_SECONDS,
-        reconnect_timeout=POOL_RECONNECT_SECONDS,
-        name="web",
-        open=True,
-    )
-    # Its threads must end before the interpreter does, or they are found waiting for it.
-    atexit.register(pool.close)
-    return pool
+    return _pool(logins, logins.web, "web", min_size=min(2, settings.web_threads), max_size=settings.web_threads)
 
 
 def operator_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:
     """Return a pool of sessions as the operator's role, in autocommit; none is opened before somebody asks."""
-    known = logins_of(settings)
+    logins = logins_of(settings)
+    return _pool(logins, logins.operator, "admin", min_size=0, max_size=MOST_OPERATORS, max_idle=30.0)
+
+
+def _pool(logins: Logins, role: str, name: str, **sizes: Any) -> ConnectionPool[TimeoutConnection]:
     pool: ConnectionPool[TimeoutConnection] = ConnectionPool(
-        known.conninfo(known.operator, search_path="turno,pg_temp", application="turno-admin", timeouts=WEB_TIMEOUTS),
+        logins.conninfo(role, search_path="turno,pg_temp", application=f"turno-{name}", timeouts=WEB_TIMEOUTS),
         connection_class=TimeoutConnection,
         kwargs={"autocommit": True, "connect_timeout": 3},
+        # After a restart every session in the pool is dead; a ping is cheaper than as many failed requests.
         check=ConnectionPool.check_connection,
-        min_size=0,
-        max_size=MOST_OPERATORS,
-        max_idle=30.0,
         timeout=POOL_TIMEOUT_SECONDS,
         reconnect_timeout=POOL_RECONNECT_SECONDS,
-        name="operator",
+        name=name,
         open=True,
+        **sizes,
     )
+    # Its threads must end before the interpreter does, or they are found waiting for it.
     atexit.register(pool.close)
     return pool
 

@@ -12,7 +12,7 @@ from handlers import build_registry
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
 from turno.commands.main import main
-from turno.jobs.lacking import lacking
+from turno.jobs.lacking import waiting_for
 from turno.maintenance.passes import Terms
 from turno.maintenance.schedule import Maintenance
 from turno.store.api import jobs
@@ -48,7 +48,7 @@ def lacks(world: ExampleInstallation, job_id: UUID) -> str | None:
     with as_api(world.web, world.one) as reader:
         job = jobs.find(reader, job_id, None)
     assert job
-    return job["lacks"] and lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
+    return waiting_for(job)
 
 
 def test_a_job_says_what_it_lacks_until_somebody_can_take_it(world: ExampleInstallation) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import label
-from turno.jobs.lacking import lacking
+from turno.jobs.lacking import waiting_for
 from turno.traces import trace_id
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def list_row(job: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         job["id"],
         job["type"],
-        word(job),
+        label(job),
         progress(job),
         job["user_id"],
         job["created_at"],
@@ -36,7 +36,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
     lines = [
         ("job", job["id"]),
         ("type", job["type"]),
-        ("state", word(job)),
+        ("state", label(job)),
         ("reason", job["reason"]),
         ("waiting for", waiting_for(job)),
         ("progress", " ".join(filter(None, (progress(job), job["message"])))),
@@ -57,27 +57,6 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("result", None if job["result"] is None else json.dumps(job["result"])),
     ]
     return [(name, value) for name, value in lines if value not in (None, "")]
-
-
-def word(job: Mapping[str, Any]) -> str:
-    """Return the job's state in the word that the pages use too."""
-    return label(
-        Status(job["status"]),
-        now=job["now"],
-        run_at=job["run_at"],
-        failing=job["error"] is not None,
-        stopping=job["cancel_requested_at"] is not None,
-        reason=job["reason"],
-        done=job["done"] or 0,
-        failed=job["failed"] or 0,
-    )
-
-
-def waiting_for(job: Mapping[str, Any]) -> str:
-    """Return what is missing for a waiting job to be run; nothing if a worker could take it."""
-    if job["lacks"] is None:
-        return ""
-    return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
 
 
 def progress(job: Mapping[str, Any]) -> str:

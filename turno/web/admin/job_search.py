@@ -6,11 +6,11 @@ from flask import Response, request
 
 from turno.dispatch.search_tenants import search_tenants
 from turno.jobs.job import Status
+from turno.jobs.label import label
 from turno.store.operator.job_search import SearchTooLong, find_quickly
 from turno.web.admin.job_changes import changes_of
 from turno.web.admin.jobs_asked import JobsAsked
 from turno.web.admin.operator_pages import OperatorPages, OperatorVisit, as_operator
-from turno.web.api.job_body import label_of
 from turno.web.http.problems import Kind, Problem
 from turno.web.http.query import read_query
 from turno.web.pages.drawing import draw
@@ -84,5 +84,5 @@ def _of_tenants(visit: OperatorVisit, asked: JobsAsked) -> tuple[list[dict[str, 
         error = services().redaction.error(row["error"]) if visit.principal.role != "admin" else row["error"]
         at = row["finished_at"] or row["created_at"]
         said = None if error is None else f"{error.get('class')}: {error.get('message')}"
-        rows.append(row | {"job_id": row["id"], "label": label_of(row), "at": at, "error": said, "closed_as": None})
+        rows.append(row | {"job_id": row["id"], "label": label(row), "at": at, "error": said, "closed_as": None})
     return rows, found.not_asked + len(found.troubles)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, label
-from turno.jobs.lacking import lacking
+from turno.jobs.lacking import waiting_for
 from turno.traces import trace_id
 from turno.web.http.json_answers import from_row
 
@@ -102,8 +102,8 @@ def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
         row,
         job_id=row["id"],
         status=Status(row["status"]),
-        label=label_of(row),
-        waiting_for=_waiting_for(row),
+        label=label(row),
+        waiting_for=waiting_for(row),
         priority=Priority(row["priority"]).word,
         user=row["user_id"],
         progress=_progress(row),
@@ -141,26 +141,6 @@ def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | N
 def for_users(error: Mapping[str, Any]) -> bool:
     """Say whether a stored error's message was written for whoever asked for the job, by its handler or by Turno."""
     return error.get("for_users") is True or (error.get("class") == CRASH and "traceback" not in error)
-
-
-def label_of(row: Mapping[str, Any]) -> Label:
-    """Return a stored job's word for people."""
-    return label(
-        Status(row["status"]),
-        now=row["now"],
-        run_at=row["run_at"],
-        failing=row["error"] is not None,
-        stopping=row["cancel_requested_at"] is not None,
-        reason=row["reason"],
-        done=row["done"] or 0,
-        failed=row["failed"] or 0,
-    )
-
-
-def _waiting_for(row: dict[str, Any]) -> str | None:
-    if row["lacks"] is None:
-        return None
-    return lacking(row["lacks"], job_type=row["type"], version=row["version"], queue=row["queue"])
 
 
 def _progress(row: dict[str, Any]) -> Progress:
