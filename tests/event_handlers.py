@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from turno.errors import PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
+from turno.jobs.outcome import Cancel, Reschedule
 from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
 
@@ -62,5 +64,40 @@ class Pay(JobHandler[Paid]):
         return {"jobs": published.jobs}
 
 
-REGISTRY = Registry.of((SendReceipt, Ledger, Pay))
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Stock was moved; `how` says how a subscriber's jobs go."""
+
+    number: int
+    how: str = ""
+
+
+class Stock(JobHandler[Moved]):
+    """Hears the movements of one article one after another."""
+
+    type = "stock"
+    subscribes = ("stock.moved",)
+    ordered = True
+
+    def handle(self, job: JobContext, payload: Moved) -> dict[str, Any] | Cancel | Reschedule:
+        """Go well, or as the event says."""
+        match payload.how:
+            case "error" if job.attempt == 1:
+                raise ValueError("not yet")
+            case "later" if job.attempt == 1:
+                return Reschedule(after=300)
+            case "skip":
+                return Cancel("is of no account")
+            case "never" if self.type == "stock":
+                raise PermanentFailure("cannot be")
+        return {}
+
+
+class StockBoard(Stock):
+    """Hears the same in an order of its own."""
+
+    type = "stock_board"
+
+
+REGISTRY = Registry.of((SendReceipt, Ledger, Pay, Stock, StockBoard))
 PLACE = "tests.event_handlers:REGISTRY"

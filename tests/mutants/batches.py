@@ -102,8 +102,8 @@ MUTANTS = (
         "a repaired ticket forgets that a worker died with its job",
         ALONE,
         "turno/migrations/tenant/functions/job_repair.sql",
-        "p_backend, j.attempt, j.crashes, j.concurrency_key\n",
-        "p_backend, j.attempt, 0, j.concurrency_key\n",
+        "p_backend, j.attempt, j.crashes, j.concurrency_key, ",
+        "p_backend, j.attempt, 0, j.concurrency_key, ",
         (f"{CLAIMS}::test_a_repaired_ticket_still_says_that_its_job_runs_alone",),
     ),
     Mutant(

@@ -7,6 +7,9 @@ from tests.mutants.mutant import Mutant
 PUBLISH = "turno/migrations/tenant/functions/event_publish.sql"
 SUBSCRIBE = "turno/migrations/control/functions/subscribe.sql"
 TESTS = "tests/integration/dispatch/test_events.py"
+ORDERED = "tests/integration/dispatch/test_ordered_events.py"
+MOVED = "turno/migrations/control/functions/key_moved.sql"
+ORDER = "issue 17.5: order per key where asked"
 ONE_JOB = "issue 17.5: exactly one job per subscriber and event"
 
 MUTANTS = (
@@ -36,10 +39,42 @@ MUTANTS = (
     ),
     Mutant(
         "a subscriber with keys does not take the event's",
-        "issue 17.5: order per key where asked",
+        ORDER,
         PUBLISH,
-        "CASE WHEN one.keyed THEN one.key END",
-        "NULL",
+        "WHEN h.keyed THEN e.key END AS line",
+        "END AS line",
         (f"{TESTS}::test_each_subscriber_has_one_job_once_the_business_has_committed",),
+    ),
+    Mutant(
+        "an event overtakes one before it whose job is tried again",
+        ORDER,
+        MOVED,
+        "AND t.key_position IS NOT NULL\n",
+        "AND t.key_position IS NOT NULL AND t.state = 'waiting'\n",
+        (f"{ORDERED}::test_a_job_that_is_tried_again_is_not_overtaken",),
+    ),
+    Mutant(
+        "an event overtakes one before it whose job failed for good",
+        ORDER,
+        MOVED,
+        "AND d.key_position < first.key_position) THEN",
+        "AND false) THEN",
+        (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_discarded]",),
+    ),
+    Mutant(
+        "a cancelled job keeps those behind it in an order waiting for ever",
+        ORDER,
+        MOVED,
+        " OR TG_OP = 'DELETE' AND OLD.key_position IS NOT NULL THEN",
+        " THEN",
+        (f"{ORDERED}::test_a_cancelled_one_is_left_out",),
+    ),
+    Mutant(
+        "the job that takes the place of a dead letter goes to the end of its order",
+        ORDER,
+        "turno/migrations/tenant/functions/job_retry.sql",
+        "old.concurrency_key,\n                old.key_position);\n        -- With",
+        "old.concurrency_key,\n                old.key_position + 100);\n        -- With",
+        (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_retried]",),
     ),
 )

@@ -25,9 +25,7 @@ def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
     for name in LISTS:
         if isinstance(getattr(handler, name), str):
             yield f"{name} must be a list of names, not one text"
-    for event in handler.subscribes:
-        if not EVENT_NAME.fullmatch(event):
-            yield f"subscribes: {event!r} is no name of an event, such as order.paid"
+    yield from _problems_of_subscriber(handler)
     if handler.key_limit is not None and not 1 <= handler.key_limit <= MOST_PER_KEY:
         yield f"key_limit must be from 1 to {MOST_PER_KEY}"
     if handler.key_rate is not None:
@@ -36,3 +34,13 @@ def problems_of_class(handler: type[JobHandler[Any]]) -> Iterator[str]:
             yield f"key_rate must be from 1 to {MOST_PER_KEY} jobs, in at most {LONGEST_PERIOD} s"
     if unknown := unknown_names(handler.words):
         yield f"words: no page asks for {', '.join(unknown)}"
+
+
+def _problems_of_subscriber(handler: type[JobHandler[Any]]) -> Iterator[str]:
+    for event in handler.subscribes:
+        if not EVENT_NAME.fullmatch(event):
+            yield f"subscribes: {event!r} is no name of an event, such as order.paid"
+    if handler.ordered and not handler.subscribes:
+        yield "ordered is for a handler that subscribes to events: their keys are what it has in order"
+    if handler.ordered and (handler.key_limit or sum("concurrency_key" in vars(one) for one in handler.__mro__) > 1):
+        yield "ordered takes the keys of events, one job at a time: leave out concurrency_key and key_limit"

@@ -40,6 +40,7 @@ class JobHandler(ABC, Generic[P]):
     other_queues: ClassVar[tuple[str, ...]] = ()  # what a submission may choose instead
     subscribes: ClassVar[tuple[str, ...]] = ()  # the events that get a job each, with their data as payload
     subscribes_from: ClassVar[Literal["now", "beginning"]] = "now"  # "beginning": also those from before
+    ordered: ClassVar[bool] = False  # of one key one after another, each once the job of the one before has ended well
     retry: ClassVar[RetryPolicy] = RetryPolicy()
     timeout: ClassVar[float] = 600.0  # seconds an attempt may take
     longest_transaction: ClassVar[float | None] = None  # seconds one of its transactions may stay open

@@ -20,6 +20,10 @@ def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
             return f"no living worker knows version {version} of {job_type}: they know another"
         case "key":
             return "other jobs of its concurrency key go before it"
+        case "order":
+            return "the job of an earlier event of its key has not ended"
+        case "dead letter":
+            return "the job of an earlier event of its key failed for good: replay or discard its dead letter"
         case "queue":
             return f"no living worker that knows {job_type} serves the queue {queue}"
         case _:

@@ -42,7 +42,7 @@ RULES: dict[str, LiteralString] = {
            OR (j.queue, j.type, j.version, j.priority) <> (t.queue, t.type, t.version, t.priority)
            -- Later by half a minute at most where it was given back because no process could be had for it.
            OR t.run_at NOT BETWEEN j.run_at AND greatest(j.run_at, clock_timestamp() + '1 min')
-           OR j.concurrency_key IS DISTINCT FROM t.concurrency_key
+           OR (j.concurrency_key, j.key_position) IS DISTINCT FROM (t.concurrency_key, t.key_position)
            OR t.state IN ('ready', 'waiting') AND t.run_at > clock_timestamp()
            OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
                    WHEN t.state = 'running' THEN t.attempt <= j.attempt
@@ -170,13 +170,37 @@ RULES: dict[str, LiteralString] = {
     "I9: the next of a key is forgotten": """
         SELECT t.concurrency_key FROM turno.tickets t LEFT JOIN turno.handlers h ON h.type = t.type
         WHERE t.tenant_id = (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
-          AND t.concurrency_key IS NOT NULL AND t.state <> 'scheduled'
+          AND t.concurrency_key IS NOT NULL AND t.key_position IS NULL AND t.state <> 'scheduled'
           AND NOT EXISTS (SELECT FROM turno.key_looks k WHERE k.tenant_id = t.tenant_id AND k.key = t.concurrency_key)
         GROUP BY t.concurrency_key
         HAVING count(*) FILTER (WHERE t.state = 'waiting') > 0
            AND count(*) FILTER (WHERE t.state IN ('ready', 'running')) < min(
                coalesce(h.key_limit, CASE WHEN h.key_rate IS NULL THEN 1 ELSE h.key_rate END))
                FILTER (WHERE t.state = 'waiting')
+    """,
+    "I9: the next in an order is forgotten": """
+        SELECT t.concurrency_key FROM turno.tickets t
+        WHERE t.tenant_id = (SELECT n.id FROM turno.tenants n WHERE n.schema = current_schema())
+          AND t.key_position IS NOT NULL AND t.state = 'waiting'
+          AND NOT EXISTS (SELECT FROM turno.key_looks k WHERE k.tenant_id = t.tenant_id AND k.key = t.concurrency_key)
+          AND NOT EXISTS (SELECT FROM turno.tickets o
+                          WHERE (o.tenant_id, o.concurrency_key) = (t.tenant_id, t.concurrency_key)
+                            AND o.job_id <> t.job_id
+                            AND (o.state IN ('ready', 'running') OR o.key_position <= t.key_position))
+          AND NOT EXISTS (SELECT FROM turno.dead_letters d
+                          WHERE d.tenant_id = t.tenant_id AND d.concurrency_key = t.concurrency_key
+                            AND d.closed_at IS NULL AND d.key_position < t.key_position)
+    """,
+    "I9: a job in an order overtook the one before it": """
+        SELECT l.id
+        FROM background_jobs e
+        JOIN background_jobs l ON l.concurrency_key = e.concurrency_key AND l.key_position > e.key_position
+        JOIN background_job_attempts a ON a.job_id = l.id
+        LEFT JOIN background_jobs_dead_letter d ON d.job_id = e.id
+        -- Until the earlier one has begun, the transaction that published it may have been open.
+        WHERE a.started_at > (SELECT min(b.started_at) FROM background_job_attempts b WHERE b.job_id = e.id)
+          AND a.started_at < CASE WHEN e.status = 'failed' THEN coalesce(d.replayed_at, d.discarded_at, 'infinity')
+                                  ELSE coalesce(e.finished_at, 'infinity') END
     """,
     "I9: two jobs of a key ran at once": """
         SELECT j.concurrency_key
@@ -199,7 +223,12 @@ RULES: dict[str, LiteralString] = {
 # Once whatever could go wrong is over and there was time to mend it.
 SETTLED: dict[str, LiteralString] = {
     "I6: a job did not end": """
-        SELECT id FROM background_jobs WHERE status IN ('pending', 'running') AND run_at < 'infinity'
+        SELECT id FROM background_jobs j WHERE status IN ('pending', 'running') AND run_at < 'infinity'
+          -- Some wait for a person who decides about the job before them in an order.
+          AND NOT EXISTS (SELECT FROM background_jobs e LEFT JOIN turno.dead_letters d ON d.job_id = e.id
+                          WHERE e.concurrency_key = j.concurrency_key AND e.key_position < j.key_position
+                            AND (e.status = 'pending' AND e.run_at = 'infinity'
+                                 OR d.job_id = e.id AND d.closed_at IS NULL))
     """,
 }
 

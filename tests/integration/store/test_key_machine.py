@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
@@ -36,6 +36,10 @@ class KeyMachine(RuleBasedStateMachine):
         super().__init__()
         self.world, self.judge, self.sessions = world, judge, sessions
         world.forget()
+        world.rows(
+            "INSERT INTO turno.subscriptions (event, type, backlog, ordered)"
+            " VALUES ('told', 'batch_invoicing', false, true) ON CONFLICT DO NOTHING"
+        )
         self.worker = tickets.start_worker(world.engine, backend="exec", host="test", pid=1)
         self.jobs: list[UUID] = []
         self.claims: list[Claim] = []
@@ -53,6 +57,12 @@ class KeyMachine(RuleBasedStateMachine):
         run_at = datetime.now(UTC) + HOUR if later else None
         work = {"order_ids": [1]}
         self.jobs.append(self.world.enqueue(work, concurrency_key=key, priority=band, run_at=run_at))
+
+    @rule(key=st.sampled_from(["a", "a", "b"]))
+    def publish(self, key: str) -> None:
+        (event,) = self.world.rows("SELECT * FROM turno.publish('suc0001', 'told', '{\"order_ids\": [1]}', %s)", key)
+        (job,) = self.world.rows("SELECT job_id FROM background_event_jobs WHERE event_id = %s", event["event_id"])
+        self.jobs.append(job["job_id"])
 
     @rule()
     def promote(self) -> None:
@@ -118,6 +128,11 @@ class KeyMachine(RuleBasedStateMachine):
     def cancel(self, which: int) -> None:
         self.world.cancel(self.jobs[which % len(self.jobs)])
 
+    @precondition(lambda self: self.jobs and self.ending is None)
+    @rule(which=ANY, how=st.sampled_from(["job_retry(%s, NULL, 'exec', NULL, NULL, NULL)", "job_discard(%s, 'ana')"]))
+    def settle(self, which: int, how: LiteralString) -> None:
+        self.world.rows(f"SELECT {how}", self.jobs[which % len(self.jobs)])
+
     @precondition(lambda self: self.ending is None)
     @rule()
     def time_passes(self) -> None:
@@ -177,3 +192,4 @@ def test_any_order_of_calls_keeps_the_keys(world: ExampleInstallation, limits: t
             for session in sessions:
                 psycopg.Connection.close(session)
             world.rows("UPDATE turno.handlers SET key_limit = NULL, key_rate = NULL, key_period = NULL")
+            world.rows("DELETE FROM turno.subscriptions")

@@ -1,7 +1,10 @@
+from typing import Any
+
 import pytest
 
 from handlers import build_registry
 from turno.errors import InvalidSettings, UnknownJobType
+from turno.jobs.handler import JobHandler
 from turno.jobs.registry import Registry
 
 
@@ -13,3 +16,12 @@ def test_an_unknown_type_names_those_that_are_known() -> None:
 def test_a_handler_registered_under_a_foreign_name_is_refused() -> None:
     with pytest.raises(InvalidSettings, match=r"the type billing cannot be loaded .* it serves 'batch_invoicing'"):
         Registry({"billing": "handlers.batch_invoicing:BatchInvoicing"})
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [({}, "ordered is for a handler that subscribes"), ({"subscribes": ("a",), "key_limit": 2}, "leave out")],
+)
+def test_an_order_that_cannot_be_had_is_refused(said: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        type("Ordered", (JobHandler,), {"type": "ordered_one", "ordered": True} | said)

@@ -29,9 +29,10 @@ class Announcement(NamedTuple):
     key_period: float | None = None
     subscribes: tuple[str, ...] = ()
     backlog: bool = False
+    ordered: bool = False
 
 
-STAMPS = len(Announcement._fields) - 2  # of a type; what follows is for its events
+STAMPS = len(Announcement._fields) - 3  # of a type; what follows is for its events
 
 
 def of(registry: Registry) -> list[Announcement]:
@@ -52,6 +53,7 @@ def _of_handler(one: Handler) -> Announcement:
         key_period=one.key_rate[1] if one.key_rate else None,
         subscribes=one.subscribes,
         backlog=one.subscribes_from == "beginning",
+        ordered=one.ordered,
     )
 
 
@@ -63,7 +65,7 @@ def announce(
     all_of_them: bool = False,
 ) -> None:
     """Tell it, as the engine or the provisioner; `all_of_them` takes back what was told of other types."""
-    columns = [list(column) for column in zip(*(one[:-2] for one in handlers), strict=True)] or [[]] * STAMPS
+    columns = [list(column) for column in zip(*(one[:STAMPS] for one in handlers), strict=True)] or [[]] * STAMPS
     session.execute(
         "SELECT turno.announce(%s::text[], %s::smallint[], %s::text[], %s::integer[], %s, %s, %s::jsonb[],"
         " %s::boolean[], %s::integer[], %s::integer[], %s::double precision[])",
@@ -73,11 +75,11 @@ def announce(
 
 
 def _subscribe(session: psycopg.Connection[Any], handlers: Sequence[Announcement]) -> None:
-    rows = [(event, one.type, one.backlog) for one in handlers for event in one.subscribes]
-    subscriptions = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    rows = [(event, one.type, one.backlog, one.ordered) for one in handlers for event in one.subscribes]
+    subscriptions = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
     try:
         session.execute(
-            "SELECT turno.subscribe(%s::text[], %s::smallint[], %s::text[], %s::text[], %s::boolean[])",
+            "SELECT turno.subscribe(%s::text[], %s::smallint[], %s::text[], %s::text[], %s::boolean[], %s::boolean[])",
             ([one.type for one in handlers], [one.version for one in handlers], *subscriptions),
         )
     except psycopg.errors.LockNotAvailable:

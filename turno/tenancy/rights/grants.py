@@ -21,7 +21,7 @@ _CLAIM_STEPS = frozenset(
 )
 
 # Called by those, and by the trigger `key_moved`, which has pinned the path.
-_KEY_STEPS = frozenset({"key_admit", "key_lock", "key_look", "keys_look"})
+_KEY_STEPS = frozenset({"key_admit", "key_lock", "key_look", "key_next", "keys_look"})
 
 # Called by `command_take` and `submission_take` alone.
 _RATE_STEPS = frozenset({"rate_cost", "rate_take"})

@@ -1,5 +1,5 @@
 -- A ticket with a key has changed its state, or is gone. A start counts for its key's rate from now on; and whoever no
--- longer holds a place lets the next one have it, in this transaction.
+-- longer holds a place lets the next one have it, in this transaction; in an order, whoever leaves it in any state.
 CREATE OR REPLACE FUNCTION key_moved() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -13,7 +13,7 @@ BEGIN
             RETURN NULL;
         END IF;
     END IF;
-    IF OLD.state IN ('ready', 'running') THEN
+    IF OLD.state IN ('ready', 'running') OR TG_OP = 'DELETE' AND OLD.key_position IS NOT NULL THEN
         PERFORM key_look(OLD.tenant_id, OLD.concurrency_key);
     END IF;
     RETURN NULL;
@@ -35,8 +35,7 @@ END $$;
 CREATE OR REPLACE FUNCTION key_lock(p_tenant integer, p_key text) RETURNS boolean LANGUAGE sql
 RETURN pg_try_advisory_xact_lock(p_tenant, hashtext('key ' || p_key));
 
--- Make ready as many of a key's waiting jobs as have room, the best band first and the oldest in it; returns how many. The
--- caller has the key's lock. A place is a ticket that is ready or running, so a crash cannot leave one taken; and of the
+-- Make ready as many of a key's waiting jobs as have room; returns how many. The caller has the key's lock. A place is a ticket that is ready or running, so a crash cannot leave one taken; and of the
 -- starts that a rate allows, each ticket that is ready has one in reserve.
 CREATE OR REPLACE FUNCTION key_admit(p_tenant integer, p_key text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -53,13 +52,9 @@ BEGIN
     WHERE k.tenant_id = p_tenant AND k.key = p_key AND k.at > clock_timestamp() AND k.start;
     LOOP
         SELECT w.job_id, h.key_rate,
-               CASE WHEN h.key_rate IS NULL THEN coalesce(h.key_limit, 1) ELSE h.key_limit END AS key_limit INTO next
-        FROM unnest('{0,1,2}'::smallint[]) AS b (band) CROSS JOIN LATERAL (
-            SELECT t.job_id, t.type FROM tickets t
-            WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.state = 'waiting' AND t.priority = b.band
-            ORDER BY t.run_at, t.job_id LIMIT 1) AS w
-        LEFT JOIN handlers h ON h.type = w.type
-        ORDER BY b.band LIMIT 1;
+               CASE WHEN w.in_order THEN 1
+                    WHEN h.key_rate IS NULL THEN coalesce(h.key_limit, 1) ELSE h.key_limit END AS key_limit INTO next
+        FROM key_next(p_tenant, p_key) AS w LEFT JOIN handlers h ON h.type = w.type;
         EXIT WHEN NOT FOUND OR here >= next.key_limit OR to_start + started >= next.key_rate;
         PERFORM FROM tickets t WHERE t.job_id = next.job_id AND t.state = 'waiting' FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN  -- somebody changes it at this moment
@@ -72,6 +67,40 @@ BEGIN
         to_start := to_start + 1;
     END LOOP;
     RETURN admitted;
+END $$;
+
+-- Which of a key's waiting jobs is next: the best band first and the oldest in it. Of jobs in an order it is the first of
+-- all, or nobody: the first may wait to be tried again, and one that failed for good is waited for until its dead letter
+-- is replayed or discarded.
+CREATE OR REPLACE FUNCTION key_next(p_tenant integer, p_key text)
+RETURNS TABLE (job_id uuid, type text, in_order boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    first record;
+BEGIN
+    SELECT t.job_id, t.type, t.state, t.key_position INTO first FROM tickets t
+    WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.key_position IS NOT NULL
+    ORDER BY t.key_position, t.job_id LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN QUERY
+        SELECT w.job_id, w.type::text, false FROM unnest('{0,1,2}'::smallint[]) AS b (band) CROSS JOIN LATERAL (
+            SELECT t.job_id, t.type FROM tickets t
+            WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.state = 'waiting' AND t.priority = b.band
+            ORDER BY t.run_at, t.job_id LIMIT 1) AS w
+        ORDER BY b.band LIMIT 1;
+    ELSIF first.state = 'waiting' AND NOT EXISTS (
+        SELECT FROM dead_letters d
+        WHERE d.tenant_id = p_tenant AND d.concurrency_key = p_key AND d.closed_at IS NULL
+          AND d.key_position < first.key_position) THEN
+        RETURN QUERY SELECT first.job_id, first.type::text, true;
+    END IF;
+END $$;
+
+-- A dead letter was replayed or discarded: those behind it may go on.
+CREATE OR REPLACE FUNCTION key_unblocked() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM key_look(NEW.tenant_id, NEW.concurrency_key);
+    RETURN NULL;
 END $$;
 
 -- Look at the keys whose time for it has come, at most so many; returns how many jobs became ready.

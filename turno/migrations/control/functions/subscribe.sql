@@ -2,7 +2,8 @@
 -- that is at least as new as the version that is known. A change waits until no transaction is open that has published:
 -- so each event is either given to the new type by that transaction, or seen by its backlog.
 CREATE OR REPLACE FUNCTION subscribe(
-    p_types text[], p_versions smallint[], p_events text[], p_subscribers text[], p_backlogs boolean[]) RETURNS void
+    p_types text[], p_versions smallint[], p_events text[], p_subscribers text[], p_backlogs boolean[],
+    p_ordered boolean[] DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '5s' AS $$
 DECLARE
     own text[] := ARRAY(SELECT h.type FROM unnest(p_types, p_versions) AS t (type, version)
@@ -10,10 +11,13 @@ DECLARE
     known text[];
     wanted text[];
 BEGIN
-    SELECT array_agg(s.event || ' ' || s.type ORDER BY s.event, s.type) INTO known
+    SELECT array_agg(concat_ws(' ', s.event, s.type, s.ordered) ORDER BY s.event, s.type) INTO known
     FROM subscriptions s WHERE s.type = ANY (own);
-    SELECT array_agg(w.event || ' ' || w.type ORDER BY w.event, w.type) INTO wanted
-    FROM unnest(p_events, p_subscribers) AS w (event, type) WHERE w.type = ANY (own);
+    -- A process of the release before says nothing of an order.
+    SELECT array_agg(concat_ws(' ', w.event, w.type, coalesce(w.ordered, s.ordered, false)) ORDER BY w.event, w.type) INTO wanted
+    FROM unnest(p_events, p_subscribers, p_ordered) AS w (event, type, ordered)
+    LEFT JOIN subscriptions s ON (s.event, s.type) = (w.event, w.type)
+    WHERE w.type = ANY (own);
     IF known IS NOT DISTINCT FROM wanted THEN
         RETURN;
     END IF;
@@ -21,10 +25,11 @@ BEGIN
     DELETE FROM subscriptions s
     WHERE s.type = ANY (own) AND NOT EXISTS (SELECT FROM unnest(p_events, p_subscribers) AS w (event, type)
                                              WHERE (w.event, w.type) = (s.event, s.type));
-    INSERT INTO subscriptions (event, type, backlog)
-    SELECT w.event, w.type, w.backlog FROM unnest(p_events, p_subscribers, p_backlogs) AS w (event, type, backlog)
+    INSERT INTO subscriptions (event, type, backlog, ordered)
+    SELECT w.event, w.type, w.backlog, coalesce(w.ordered, false)
+    FROM unnest(p_events, p_subscribers, p_backlogs, p_ordered) AS w (event, type, backlog, ordered)
     WHERE w.type = ANY (own)
-    ON CONFLICT DO NOTHING;
+    ON CONFLICT (event, type) DO UPDATE SET ordered = excluded.ordered WHERE p_ordered IS NOT NULL;
 END $$;
 
 -- The subscriptions that have not been given what was published before they were there.

@@ -18,29 +18,46 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Make the job of an event for a type; null if it has one. Called by those alone who have pinned the path.
+-- Make the job of an event for a type; null if it has one. A subscriber that asks for order has its jobs of a key in an
+-- order of their own, so that no other subscriber waits with it. Called by those alone who have pinned the path.
 CREATE OR REPLACE FUNCTION event_deliver(
     p_event uuid, p_type text, p_backend text, p_correlation_id text DEFAULT NULL, p_trace_context text DEFAULT NULL,
     p_parent uuid DEFAULT NULL, p_again boolean DEFAULT false) RETURNS uuid
 LANGUAGE plpgsql AS $$
 DECLARE
+    due timestamptz := clock_timestamp();
     one record;
     made uuid;
 BEGIN
-    SELECT e.data, e.user_id, e.key, h.version, h.queue, h.max_attempts, h.keyed INTO one
-    FROM background_events e, turno.handlers h WHERE e.id = p_event AND h.type = p_type;
-    IF NOT FOUND OR NOT p_again AND EXISTS (SELECT FROM background_event_jobs j
-                                            WHERE j.event_id = p_event AND j.type = p_type) THEN
+    SELECT e.data, e.user_id, h.version, h.queue, h.max_attempts, j.job_id AS former,
+           CASE WHEN s.ordered AND e.key IS NOT NULL THEN p_type || ' in order: ' || e.key
+                WHEN h.keyed THEN e.key END AS line,
+           CASE WHEN s.ordered AND e.key IS NOT NULL THEN e.number END AS key_position INTO one
+    FROM background_events e
+    JOIN turno.handlers h ON h.type = p_type
+    LEFT JOIN turno.subscriptions s ON s.event = e.name AND s.type = h.type
+    LEFT JOIN background_event_jobs j ON j.event_id = e.id AND j.type = h.type
+    WHERE e.id = p_event;
+    IF NOT FOUND OR one.former IS NOT NULL AND NOT p_again THEN
         RETURN NULL;
     END IF;
-    SELECT q.job_id INTO made
-    FROM job_enqueue(p_type, one.version, one.queue, p_backend, 1::smallint, one.max_attempts, one.data, one.user_id, NULL, NULL,
-                     NULL, p_correlation_id, p_trace_context, p_parent, NULL, NULL, NULL, true, NULL,
-                     CASE WHEN one.keyed THEN one.key END) AS q;
+    INSERT INTO background_jobs (type, version, queue, priority, payload, user_id, correlation_id, trace_context,
+                                 max_attempts, run_at, parent_id, concurrency_key, key_position)
+    VALUES (p_type, one.version, one.queue, 1, one.data, one.user_id, p_correlation_id, p_trace_context,
+            one.max_attempts, due, p_parent, one.line, one.key_position)
+    RETURNING id INTO made;
+    INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
+                               concurrency_key, key_position)
+    VALUES (made, turno.tenant_of(current_user), one.queue, p_type, one.version, 1, due,
+            CASE WHEN one.line IS NULL THEN 'ready' ELSE 'scheduled' END, p_backend, 0, one.line, one.key_position);
     INSERT INTO background_event_jobs AS j (event_id, type, job_id) VALUES (p_event, p_type, made)
     ON CONFLICT (event_id, type) DO UPDATE SET job_id = excluded.job_id WHERE p_again;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the event % was given to % by somebody else meanwhile', p_event, p_type USING ERRCODE = '40001';
+    END IF;
+    -- The new job stands for one that failed: nobody behind it in an order waits for that one's dead letter.
+    IF one.former IS NOT NULL THEN
+        PERFORM job_discard(one.former, 'a replay of its event');
     END IF;
     RETURN made;
 END $$;

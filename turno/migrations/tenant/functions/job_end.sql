@@ -18,8 +18,10 @@ BEGIN
                coalesce(jsonb_agg(to_jsonb(a) - 'token' - 'job_id' ORDER BY a.attempt), '[]')
         FROM (SELECT * FROM background_job_attempts
               WHERE job_id = p_job ORDER BY attempt DESC LIMIT 100) AS a;
-        INSERT INTO turno.dead_letters (job_id, tenant_id, type, error)
-        VALUES (p_job, turno.tenant_of(current_user), job.type, turno.error_group(job.error));
+        -- Before the ticket goes: those behind it in an order wait for one of the two.
+        INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, concurrency_key, key_position)
+        VALUES (p_job, turno.tenant_of(current_user), job.type, turno.error_group(job.error), job.concurrency_key,
+                job.key_position);
     END IF;
     INSERT INTO notifications (job_id, user_id, kind, data)
     SELECT job.id, job.user_id, p_status,

@@ -20,10 +20,10 @@ BEGIN
     FROM lost WHERE j.id = lost.id AND j.status = 'running';
     GET DIAGNOSTICS changed = ROW_COUNT;
     INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
-                               crashes, concurrency_key)
+                               crashes, concurrency_key, key_position)
     SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
            CASE WHEN j.run_at > clock_timestamp() OR j.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
-           p_backend, j.attempt, j.crashes, j.concurrency_key
+           p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position
     FROM background_jobs j
     WHERE j.finished_at IS NULL AND j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
     -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.

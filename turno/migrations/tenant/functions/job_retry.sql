@@ -39,10 +39,10 @@ BEGIN
             END IF;
         END IF;
         INSERT INTO background_jobs (type, version, queue, priority, payload, payload_hash, user_id, correlation_id,
-                                     trace_context, max_attempts, run_at, parent_id, concurrency_key)
+                                     trace_context, max_attempts, run_at, parent_id, concurrency_key, key_position)
         VALUES (old.type, old.version, old.queue, old.priority, old.payload, old.payload_hash,
                 old.user_id, coalesce(p_correlation_id, old.correlation_id), old.trace_context, old.max_attempts, due, p_job,
-                old.concurrency_key)
+                old.concurrency_key, old.key_position)
         RETURNING id INTO job_id;
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
@@ -50,11 +50,16 @@ BEGIN
         -- What the old job committed with its checkpoint is not done again.
         INSERT INTO background_job_checkpoints (job_id, state)
         SELECT job_retry.job_id, c.state FROM background_job_checkpoints c WHERE c.job_id = p_job;
+        INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
+                                   concurrency_key, key_position)
+        VALUES (job_retry.job_id, own_tenant, old.queue, old.type, old.version, old.priority, due,
+                CASE WHEN old.concurrency_key IS NULL THEN 'ready' ELSE 'scheduled' END, p_backend, 0, old.concurrency_key,
+                old.key_position);
+        -- With its ticket there, those behind it in an order wait for it, and no longer for the dead letter.
         UPDATE background_jobs SET successor_id = job_retry.job_id WHERE id = p_job;
         UPDATE background_jobs_dead_letter d SET replayed_at = clock_timestamp(), replayed_as = job_retry.job_id
         WHERE d.job_id = p_job AND d.replayed_at IS NULL;
         UPDATE turno.dead_letters d SET closed_at = clock_timestamp(), closed_as = 'replayed' WHERE d.job_id = p_job;
-        PERFORM ticket_put(job_id, old.queue, old.type, old.version, old.priority, due, p_backend, 0, old.concurrency_key);
         verdict := 'accepted';
     END IF;
     RETURN NEXT;

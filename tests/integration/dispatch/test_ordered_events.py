@@ -1,0 +1,222 @@
+"""A subscriber that asks for order has the events of a key one after another, whatever becomes of one's job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+import turno
+from tests.event_handlers import PLACE, REGISTRY
+from tests.installation import ExampleInstallation
+from turno.jobs.claim import Claim
+from turno.store.api import events as stored
+from turno.store.api.events import Page
+from turno.store.engine import recovery, tickets
+from turno.store.engine.announcements import announce, of
+from turno.tenancy.identity.session import as_api
+from turno.testing.in_process_worker import InProcessWorker
+from turno.testing.invariants import judge_of
+
+STARTS = """
+SELECT j.payload ->> 'number' AS number FROM background_job_attempts a JOIN background_jobs j ON j.id = a.job_id
+WHERE j.type = %s ORDER BY a.started_at
+"""
+
+
+@pytest.fixture(autouse=True)
+def subscribed(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("HANDLERS", PLACE)
+    world.registry, world.backend = PLACE, "exec"
+    announce(world.engine, of(REGISTRY), 20)
+    yield
+    with judge_of(world.url, world.one) as judge:
+        assert judge.broken() == []
+    world.rows("DELETE FROM turno.subscriptions")
+
+
+@pytest.fixture
+def business(world: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(world.url) as session:
+        yield session
+        session.rollback()
+
+
+@pytest.fixture
+def worker(world: ExampleInstallation) -> InProcessWorker:
+    return InProcessWorker(world, REGISTRY)
+
+
+def move(session: psycopg.Connection[Any], number: int, how: str = "", key: str | None = "article-3") -> None:
+    turno.publish(session, "suc0001", "stock.moved", number=number, how=how, key=key)
+    session.commit()
+
+
+def starts(world: ExampleInstallation, job_type: str = "stock") -> str:
+    return "".join(row["number"] for row in world.rows(STARTS, job_type))
+
+
+def job_of(world: ExampleInstallation, number: int) -> UUID:
+    query = "SELECT id FROM background_jobs WHERE type = 'stock' AND payload ->> 'number' = %s ORDER BY id DESC LIMIT 1"
+    (row,) = world.rows(query, str(number))
+    job_id: UUID = row["id"]
+    return job_id
+
+
+def lacks(world: ExampleInstallation, number: int) -> str | None:
+    (row,) = world.rows("SELECT job_lacks(%s) AS lacks", job_of(world, number))
+    lacks: str | None = row["lacks"]
+    return lacks
+
+
+def test_a_job_that_is_tried_again_is_not_overtaken(
+    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+) -> None:
+    for number, how in enumerate(("error", "", "later", "", "skip", ""), start=1):
+        move(business, number, how)
+    move(business, 7, key="article-4")
+    move(business, 8, key=None)
+    worker.drain()
+    # The other key's, the one without and the other subscriber's go on; of this key none does.
+    assert sorted(starts(world)) == ["1", "7", "8"]
+    assert lacks(world, 2) == "order"
+    world.make_due()
+    worker.drain()
+    assert starts(world)[-3:] == "123"
+    world.make_due()
+    worker.drain()
+    assert starts(world)[-4:] == "3456"
+    assert {row["status"] for row in world.rows("SELECT status FROM background_jobs")} == {"completed", "cancelled"}
+
+
+def _retried(world: ExampleInstallation) -> str:
+    world.rows("SELECT job_retry(%s, NULL, 'exec', NULL, NULL, NULL)", job_of(world, 1))
+    return "112"  # it fails again, and again they wait
+
+
+def _discarded(world: ExampleInstallation) -> str:
+    world.rows("SELECT job_discard(%s, 'ana')", job_of(world, 1))
+    return "12"
+
+
+def _replayed(world: ExampleInstallation) -> str:
+    now = datetime.now(UTC)
+    world.rows('UPDATE background_events SET data = data || \'{"how": ""}\'')
+    with as_api(world.web, world.one) as reader:
+        asked = (reader, "stock", now - timedelta(hours=1), now + timedelta(hours=1), Page(None, 500))
+        assert stored.replay(*asked, backend="exec", dry_run=False)[0] == 3
+    return "112233"
+
+
+@pytest.mark.parametrize("settle", [_retried, _discarded, _replayed])
+def test_one_that_failed_for_good_is_waited_for_until_somebody_decides(
+    world: ExampleInstallation,
+    business: psycopg.Connection[Any],
+    worker: InProcessWorker,
+    settle: Callable[[ExampleInstallation], str],
+) -> None:
+    for number, how in enumerate(("never", "", ""), start=1):
+        move(business, number, how)
+    worker.drain()
+    assert (starts(world), starts(world, "stock_board"), lacks(world, 2)) == ("1", "123", "dead letter")
+    with judge_of(world.url, world.one) as judge:
+        assert judge.unsettled() == []  # they wait for a person
+    expected = settle(world)
+    worker.drain()
+    if settle is _retried:
+        assert starts(world) == "11"
+        world.rows("SELECT job_discard(%s, 'ana')", job_of(world, 1))
+        worker.drain()
+    assert starts(world) == (expected if settle is _replayed else f"{expected}3")
+
+
+def _crashed(world: ExampleInstallation, one: Claim) -> None:
+    schema = one.login.schema
+    recovery.rescue(world.engine, schema, one.job_id, one.token, cause="killed", retry_in=timedelta(0), counted=True)
+
+
+def _put_off(world: ExampleInstallation, one: Claim) -> None:
+    tickets.unclaim(world.engine, one.job_id, one.token, timedelta(seconds=20))
+
+
+def _rescheduled(world: ExampleInstallation, one: Claim) -> None:
+    tickets.unclaim(world.engine, one.job_id, one.token, timedelta(0))
+    world.rows("SELECT job_reorder(%s, 2::smallint, %s)", one.job_id, datetime.now(UTC) + timedelta(hours=1))
+
+
+def _repaired(world: ExampleInstallation, one: Claim) -> None:
+    _rescheduled(world, one)
+    world.rows("DELETE FROM turno.tickets")
+    assert recovery.repair(world.engine, world.one.schema, "exec") > 0
+
+
+@pytest.mark.parametrize("end", [_crashed, _put_off, _rescheduled, _repaired])
+def test_whoever_takes_the_first_away_lets_nobody_pass(
+    world: ExampleInstallation,
+    business: psycopg.Connection[Any],
+    worker: InProcessWorker,
+    end: Callable[[ExampleInstallation, Claim], None],
+) -> None:
+    move(business, 1)
+    move(business, 2)
+    tickets.promote(world.engine, 10)
+    one = worker.claim(job_of(world, 1))
+    assert one is not None
+    end(world, one)
+    tickets.promote(world.engine, 10)
+    assert worker.claim(job_of(world, 2)) is None
+    world.make_due()
+    worker.drain()
+    assert starts(world)[-2:] == "12"
+
+
+def test_a_cancelled_one_is_left_out(
+    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+) -> None:
+    move(business, 1, "error")
+    move(business, 2)
+    worker.drain()
+    world.cancel(job_of(world, 1))
+    worker.drain()
+    assert starts(world) == "12"
+
+
+def test_the_order_is_that_of_publication_whatever_the_clock_says(
+    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+) -> None:
+    for number in range(4):
+        move(business, number)
+    # As if the clock had been set back between them.
+    world.rows("UPDATE turno.tickets SET run_at = now() - key_position * interval '1 minute'")
+    world.rows("UPDATE background_jobs j SET run_at = t.run_at FROM turno.tickets t WHERE t.job_id = j.id")
+    worker.drain()
+    assert starts(world) == "0123"
+
+
+def test_one_that_was_published_before_and_committed_after_comes_as_soon_as_it_may(
+    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+) -> None:
+    turno.publish(business, "suc0001", "stock.moved", number=1, key="article-3")
+    with psycopg.connect(world.url) as other:
+        for number in (2, 3):
+            move(other, number)
+    tickets.promote(world.engine, 10)
+    two = worker.claim(job_of(world, 2))
+    assert two is not None
+    business.commit()
+    tickets.promote(world.engine, 10)
+    assert worker.claim(job_of(world, 1)) is None  # the second is at work
+    worker.execute(two)
+    worker.drain()
+    assert starts(world) == "213"
+
+
+def test_a_handler_begins_and_ceases_to_ask_for_order(world: ExampleInstallation) -> None:
+    asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock'"
+    assert world.rows(asked) == [{"ordered": True}]
+    announce(world.engine, [one._replace(ordered=False) for one in of(REGISTRY)], 20)
+    assert world.rows(asked) == [{"ordered": False}]
