@@ -32,6 +32,7 @@ from tests.mutants import (
     steering,
     streams,
     supervising,
+    tax_authority,
     tickets,
     upgrades,
     values,
@@ -72,4 +73,5 @@ MUTANTS = (
     *records.MUTANTS,
     *deploying.MUTANTS,
     *schedules.MUTANTS,
+    *tax_authority.MUTANTS,
 )

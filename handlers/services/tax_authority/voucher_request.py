@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from handlers.services.tax_authority.errors import AuthorityRefused
@@ -59,7 +59,10 @@ def _document(number: str) -> int:
 
 
 def _cents(amount: Decimal) -> Decimal:
-    whole = amount.quantize(CENT)
+    try:
+        whole = amount.quantize(CENT)
+    except InvalidOperation as error:
+        raise AuthorityRefused(f"{amount} is no amount, and nothing was sent") from error
     if whole != amount:
-        raise AuthorityRefused(f"{amount} has fractions of a cent, and nothing was sent")
+        raise AuthorityRefused(f"{amount} is not whole cents, and nothing was sent")
     return whole

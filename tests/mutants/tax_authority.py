@@ -1,0 +1,63 @@
+"""Guards of the tax authority's client: what was granted is never taken for refused, nor what is unknown for absent."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SERVICE = "handlers/services/tax_authority"
+CLIENT, WSFE = f"{SERVICE}/client.py", f"{SERVICE}/wsfe.py"
+WITH_STUB = "tests/integration/tax_authority_stub/test_client_and_stub.py"
+REPLIES = "tests/unit/handlers/test_tax_authority_replies.py"
+WORK = f"{WITH_STUB}::test_what_is_said_of_an_authorisation_agrees_with_what_was_done"
+NEVER_BLIND = "section 6: nothing is ever issued blind"
+
+MUTANTS = (
+    Mutant(
+        "the refusal of a repeated request is taken for the voucher's",
+        NEVER_BLIND,
+        CLIENT,
+        "if last >= voucher.number:",
+        "if False:",
+        (f"{WORK}[twice]",),
+    ),
+    Mutant(
+        "an error of the authority's own is taken for a refusal",
+        NEVER_BLIND,
+        WSFE,
+        "if any(code < FIRST_REFUSAL for code in codes):",
+        "if False:",
+        (f"{WORK}[internal]", f"{REPLIES}::test_whatever_else_it_answers_says_nothing"),
+    ),
+    Mutant(
+        "an answer about another voucher is taken for this one's",
+        NEVER_BLIND,
+        WSFE,
+        "if _number(element, path + name) != value:",
+        "if False:",
+        (f"{WORK}[other]", f"{REPLIES}::test_a_look_up_that_says_something_else_says_nothing"),
+    ),
+    Mutant(
+        "a look-up that could not be made says that nothing is there",
+        NEVER_BLIND,
+        WSFE,
+        "if not found and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:",
+        "if not found:",
+        (f"{REPLIES}::test_a_look_up_that_says_something_else_says_nothing",),
+    ),
+    Mutant(
+        "a login without an answer leaves a voucher in doubt that was never sent",
+        "section 6: unknown parks the job for a person, so what is known must not be unknown",
+        f"{SERVICE}/wsaa.py",
+        'raise AuthorityUnreachable(f"the tax authority\'s login gave no ticket: {error}") from error',
+        "raise",
+        (f"{REPLIES}::test_a_login_that_gives_no_ticket_leaves_no_doubt",),
+    ),
+    Mutant(
+        "a ticket that is refused is kept",
+        "promise 9: one tenant's trouble stays that tenant's",
+        CLIENT,
+        "self.tickets.ticket(service, renew, refused=ticket)",
+        "self.tickets.ticket(service, renew)",
+        (f"{WITH_STUB}::test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused",),
+    ),
+)
