@@ -11,7 +11,7 @@ import pytest
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.private_rabbitmq import Node
 from turno.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SYSTEMD_ANALYZE
-from turno.testing.servers import fresh_database, template_of
+from turno.testing.servers import fresh_database, quick_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,14 +42,10 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture(scope="session")
-def postgres15(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def postgres15() -> Iterator[Cluster]:
     """A server of PostgreSQL 15, the oldest that is supported, for this test process."""
-    program = POSTGRES_15.require()
-    cluster = Cluster(data=tmp_path_factory.mktemp("postgres15") / "data", durable=False, binaries=program.parent)
-    cluster.files.clone_from(template_of(program.parent))
-    with cluster:
-        yield cluster
-    cluster.files.remove()
+    with quick_server(POSTGRES_15.require().parent) as server:
+        yield server
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from tests.mutants.copied_tree import copied_tree
-from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
 from turno.testing import processes
-from turno.testing.servers import template_of
+from turno.testing.servers import quick_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,9 +57,7 @@ class PreparedCheckout:
         self._moments = count(1)
         with ExitStack() as stack:
             self.tree = stack.enter_context(copied_tree())
-            self._cluster = Cluster(data=self.tree.with_name("server") / "data", durable=False)
-            self._cluster.files.clone_from(template_of(find_binaries()))
-            stack.enter_context(self._cluster)
+            self._cluster = stack.enter_context(quick_server(find_binaries()))
             self._forks = stack.enter_context(
                 subprocess.Popen(
                     [sys.executable, str(Path(__file__).with_name("fork_server.py"))],

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries, version_of
+from turno.testing.quick_folder import SMALL_LOG, quick_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,13 +38,20 @@ def template_of(binaries: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory, postgres_template: Path) -> Iterator[Cluster]:
+def cluster() -> Iterator[Cluster]:
     """A PostgreSQL server for this test process; SCRAM always, not durable."""
-    cluster = Cluster(data=tmp_path_factory.mktemp("cluster") / "data", durable=False)
-    cluster.files.clone_from(postgres_template)
-    with cluster:
-        yield cluster
-    cluster.files.remove()
+    with quick_server(find_binaries()) as server:
+        yield server
+
+
+@contextmanager
+def quick_server(binaries: Path) -> Iterator[Cluster]:
+    """Run a server of these programs that is not durable, with its data in memory where there is room."""
+    with quick_folder("postgres") as folder:
+        server = Cluster(data=folder / "data", durable=False, settings=SMALL_LOG, binaries=binaries)
+        server.files.clone_from(template_of(binaries))
+        with server:
+            yield server
 
 
 class Server(Protocol):

@@ -1,0 +1,30 @@
+"""The folder in memory of a server for tests: one of its own for each, and none stays of those that were killed."""
+
+from pathlib import Path
+
+from turno.servers.folder_lock import FolderLock
+from turno.testing.quick_folder import quick_folder
+
+
+def test_each_has_its_own_and_leaves_nothing(tmp_path: Path) -> None:
+    with quick_folder("one", memory=tmp_path) as one, quick_folder("two", memory=tmp_path) as two:
+        assert one != two
+        (one / "data").mkdir()
+        place = one.parent
+    assert [left.name for left in place.iterdir()] == []
+
+
+def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    with quick_folder("used", memory=tmp_path) as used:
+        left = used.with_name("killed")
+        (left / "data").mkdir(parents=True)
+        FolderLock(left).path.touch()
+        with quick_folder("next", memory=tmp_path):
+            assert used.is_dir()
+            assert not left.exists()
+            assert not FolderLock(left).path.exists()
+
+
+def test_without_room_in_memory_it_is_on_the_disk(tmp_path: Path) -> None:
+    with quick_folder("here", memory=tmp_path / "absent") as folder:
+        assert not folder.is_relative_to(tmp_path)
