@@ -10,7 +10,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from ipaddress import ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from handlers.services.tax_authority.errors import (
     AuthorityBusy,
@@ -55,12 +55,14 @@ class HttpExchange:
 
     def _connection(self, address: str) -> tuple[HTTPConnection, str]:
         url = urlsplit(address)
-        host = url.hostname or ""
-        if url.scheme == "https":
-            encrypted = HTTPSConnection(host, url.port, timeout=self.connect_seconds, context=_tls())
-            return encrypted, url.path or "/"
-        if url.scheme == "http" and _is_loopback(host):
-            return HTTPConnection(host, url.port, timeout=self.connect_seconds), url.path or "/"
+        host, path = url.hostname or "", quote(url.path or "/", safe="/%")
+        try:
+            if url.scheme == "https":
+                return HTTPSConnection(host, url.port, timeout=self.connect_seconds, context=_tls()), path
+            if url.scheme == "http" and _is_loopback(host):
+                return HTTPConnection(host, url.port, timeout=self.connect_seconds), path
+        except (HTTPException, ValueError) as error:
+            raise AuthorityUnreachable(f"the tax authority's address is none: {error}") from error
         raise AuthorityUnreachable(
             f"{url.scheme}://{host} is no tax authority's address: use https://, or http:// for a stub on this machine"
         )

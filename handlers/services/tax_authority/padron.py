@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from handlers.services.tax_authority.errors import AuthorityRefused, AuthorityUnclear, NotThere, TicketRefused
-from handlers.services.tax_authority.soap import LONGEST_TEXT, SoapFault, all_at, text_at
+from handlers.services.tax_authority.soap import LONGEST_TEXT, SoapFault, all_at, sentence_at, text_at
 from handlers.services.tax_authority.values import Taxpayer
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def condition(person: Any) -> int:
 
 def _name(person: Any) -> str:
     general = "datosGenerales/"
-    company = text_at(person, f"{general}razonSocial")
-    return company or f"{text_at(person, f'{general}apellido')} {text_at(person, f'{general}nombre')}".strip()
+    company, surname, name = (sentence_at(person, general + part) for part in ("razonSocial", "apellido", "nombre"))
+    return company or f"{surname} {name}".strip()
 
 
 def _refusal(text: str, *, understood: bool = True) -> Exception:

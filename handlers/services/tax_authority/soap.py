@@ -73,6 +73,11 @@ def text_at(element: Any, path: str) -> str:
     return (element.findtext(_in_any_namespace(path)) or "").strip()
 
 
+def sentence_at(element: Any, path: str) -> str:
+    """Return the same of a text for people, which is cut where it is no sentence any more."""
+    return text_at(element, path)[:LONGEST_TEXT]
+
+
 def all_at(element: Any, path: str) -> list[Any]:
     """Return the elements below these, whatever their namespaces."""
     return list(element.findall(_in_any_namespace(path)))
@@ -91,7 +96,7 @@ def _content(reply: bytes) -> Any:
     if content.tag == f"{ENVELOPE}Fault":
         details = tuple(etree.QName(one).localname for one in all_at(content, "detail/*"))
         code = text_at(content, "faultcode").rpartition(":")[2]
-        raise SoapFault(code, text_at(content, "faultstring")[:LONGEST_TEXT], details)
+        raise SoapFault(code, sentence_at(content, "faultstring"), details)
     return content
 
 

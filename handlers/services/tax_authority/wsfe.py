@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from handlers.services.tax_authority.errors import AuthorityRefused, AuthorityUnclear, TicketRefused
-from handlers.services.tax_authority.soap import LONGEST_TEXT, SoapFault, all_at, text_at
+from handlers.services.tax_authority.soap import LONGEST_TEXT, SoapFault, all_at, sentence_at, text_at
 from handlers.services.tax_authority.values import Authorisation
 from handlers.services.tax_authority.voucher_request import DATE, detail
 
@@ -143,7 +143,7 @@ def refusal(reasons: Reasons) -> Exception:
 
 
 def _reasons(element: Any, path: str) -> Reasons:
-    return tuple((_number(one, "Code"), text_at(one, "Msg")) for one in all_at(element, path))
+    return tuple((_number(one, "Code"), sentence_at(one, "Msg")) for one in all_at(element, path))
 
 
 def _texts(reasons: Reasons) -> tuple[str, ...]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,12 +30,15 @@ from handlers.services.tax_authority import (
     VatLine,
     VoucherId,
 )
+from handlers.services.tax_authority.http_exchange import HttpExchange
 from tax_authority_stub.books import Taxpayer
 from tax_authority_stub.certificates import make_certificate
 from tax_authority_stub.faults import FAULTS
 from tax_authority_stub.server import serving
 from tax_authority_stub.stub import TaxAuthorityStub
 from tests.tax_authority import CREDIT_NOTE_A, INVOICE_C, MemoryTickets, client, credentials, voucher
+from tests.tls import make_authority
+from tests.tls import make_certificate as make_certificate_for
 from turno.servers.wait import wait_until
 
 SHORT = 0.25
@@ -240,7 +248,7 @@ def test_an_authority_that_nobody_reaches_was_asked_nothing(stub: TaxAuthoritySt
     client(stub, tickets).last_authorised(1, 1)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         gone = f"http://127.0.0.1:{closed.getsockname()[1]}/"
-    for address in (gone, "http://example.test/", "ftp://127.0.0.1/", "nonsense"):
+    for address in (gone, "http://example.test/", "ftp://127.0.0.1/", "https://127.0.0.1:port/", "nonsense"):
         authority = TaxAuthority(Addresses(address, address, address), credentials(), tickets)
         with pytest.raises(AuthorityUnreachable):
             authority.authorise(voucher(1))
@@ -254,6 +262,66 @@ def test_a_service_that_is_not_at_its_address_did_nothing(stub: TaxAuthorityStub
     elsewhere = TaxAuthority(Addresses(**stub.addresses | {"wsfe": f"{stub.url}/wsfev1"}), credentials(), tickets)
     with pytest.raises(AuthorityRefused, match="404"):
         elsewhere.authorise(voucher(1))
+
+
+def test_a_server_that_cannot_prove_who_it_is_is_sent_nothing(tmp_path: Path) -> None:
+    certificate = make_certificate_for(make_authority(tmp_path, "authority"), "server", address="127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    received: list[bytes] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as encrypted:
+            received.append(encrypted.recv(1))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving_thread = Thread(target=serve)
+        serving_thread.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises(AuthorityUnreachable, match="certificate verify failed"):
+            HttpExchange(connect_seconds=5, read_seconds=5).post(url, b"a secret", "")
+        serving_thread.join(10)
+    assert not any(received)
+
+
+def test_two_who_ask_for_the_same_number_get_it_once(stub: TaxAuthorityStub) -> None:
+    tickets = MemoryTickets()
+    client(stub, tickets).last_authorised(1, 1)
+
+    def ask(_: int) -> str:
+        try:
+            return client(stub, tickets).authorise(voucher(1)).cae
+        except AuthorityUnclear as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(ask, range(8)))
+    (granted,) = stub.books.granted
+    assert answers.count(granted.cae) == 1
+    assert sum("granted already" in answer for answer in answers) == len(answers) - 1
+
+
+def test_whoever_looks_up_after_doubt_gets_each_number_once_whatever_fails(stub: TaxAuthorityStub) -> None:
+    tickets = MemoryTickets()
+    patient, hurried = client(stub, tickets), client(stub, tickets, read_seconds=0.05)
+    patient.last_authorised(1, 1)
+    stub.faults.set("FECAESolicitar", *sorted(set(FAULTS) - {"drip"}), seed=20261123)
+    vouchers = 20
+    known: dict[int, str] = {}
+    while len(known) < vouchers:
+        number = len(known) + 1
+        try:
+            known[number] = hurried.authorise(voucher(number)).cae
+        except AuthorityRefused:
+            assert patient.consult(1, 1, number) is None
+        except AuthorityUnclear:
+            assert wait_until(lambda: stub.under_way == 0, within=5)
+            found = patient.consult(1, 1, number)
+            if found is not None:
+                known[number] = found.cae
+    assert known == {one.number: one.cae for one in stub.books.granted}
+    assert sum(stub.faults.asked.values()) > 2 * vouchers
 
 
 def test_the_service_says_that_it_is_well(authority: TaxAuthority) -> None:
