@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ TENANTS, ENDED, WAITING, DEAD = 1000, 1_000_000, 20_000, 100_000
 TYPES, COUNT_BATCH = 5, 20_000
 DEAD_AFTER = timedelta(seconds=30)
 SCRAPE_MS, PAGE_MS = 20.0, 200.0
+AS_BEA = "X-Bea"
 FLOOR = "floor: count to 100,000"
 SCRAPES = {"/metrics": "/metrics", "stats": "/api/admin/jobs/stats"}
 PAGES = {
@@ -59,6 +61,13 @@ PAGES = {
     "/admin/failures": "/admin/failures",
     "/admin/workers": "/admin/workers",
     "/admin/audit": "/admin/audit",
+}
+# Asked by an operator of one company, who here has all the tenants.
+OF_COMPANY = {
+    "/admin of a company": "/admin",
+    "/admin/charts of a company, 1 h": "/admin/charts",
+    "/admin/charts of a company, 24 h": "/admin/charts?window=24h",
+    "/admin/charts of a company, 24 h by type": "/admin/charts?window=24h&by=type",
 }
 # Rows that scans of tables and of indexes gave, as the server counts them.
 ROWS_READ = """
@@ -140,7 +149,8 @@ def run(options: Options) -> Report:
         with service_session(bench.logins, bench.logins.operator, application="bench-admin") as operator:
             costs = _ask(_questions(bench, operator), bench, operator, 5 if options.quick else 40)
         kept = bench.admin.execute(
-            "SELECT count(*), count(*) FILTER (WHERE tenant_id = 0) FROM turno.outcome_counts"
+            "SELECT (SELECT count(*) FROM turno.outcome_counts), count(*), count(*) FILTER (WHERE tenant_id <= 0)"
+            " FROM turno.tenant_loads"
         ).fetchone()
     report.add({name: cost.passed for name, cost in costs.items()})
     report.facts |= {"tenants": TENANTS, "ended": ended, "waiting": WAITING, "dead letters": DEAD, "rows kept": kept}
@@ -152,7 +162,7 @@ def run(options: Options) -> Report:
             "statements": cost.statements,
             "rows read": cost.rows_read,
         }
-    for names, at_most in ((SCRAPES, SCRAPE_MS), (PAGES, PAGE_MS)):
+    for names, at_most in ((SCRAPES, SCRAPE_MS), (PAGES | OF_COMPANY, PAGE_MS)):
         for name in names:
             report.facts[f"p95 of {name}"] = quantile(costs[name].passed, 0.95)
             report.wanted[f"p95 of {name}"] = at_most
@@ -169,7 +179,8 @@ def _make(bench: BenchEnvironment, ended: int) -> None:
 def _questions(bench: BenchEnvironment, operator: psycopg.Connection[Any]) -> dict[str, Callable[[], object]]:
     app = Flask("bench")
     eva = Principal(user="eva", tenants=(), role="operator", expires_at=datetime.now(UTC).timestamp() + 86_400)
-    Turno(app, settings=bench.settings(), principal=lambda _: eva)
+    bea = replace(eva, user="bea", companies=(COMPANY,))
+    Turno(app, settings=bench.settings(), principal=lambda request: bea if AS_BEA in request.headers else eva)
 
     @contextmanager
     def lend() -> Iterator[psycopg.Connection[Any]]:
@@ -178,15 +189,16 @@ def _questions(bench: BenchEnvironment, operator: psycopg.Connection[Any]) -> di
     app.extensions[NAME] = replace(services_of(app), operator=lend)
     client = app.test_client()
 
-    def get(address: str) -> None:
-        answer = client.get(address)
+    def get(address: str, headers: dict[str, str] | None = None) -> None:
+        answer = client.get(address, headers=headers)
         assert answer.status_code == HTTPStatus.OK, f"{address}: {answer.text[:300]}"  # noqa: S101 - not of a refusal
 
     def floor() -> None:
         operator.execute("SELECT count(*) FROM generate_series(1, 100000)")
 
     asked: dict[str, Callable[[], object]] = {FLOOR: floor, "troubles": lambda: troubles(operator, DEAD_AFTER)}
-    return asked | {name: lambda address=address: get(address) for name, address in (SCRAPES | PAGES).items()}
+    asked |= {name: partial(get, address) for name, address in (SCRAPES | PAGES).items()}
+    return asked | {name: partial(get, address, {AS_BEA: "yes"}) for name, address in OF_COMPANY.items()}
 
 
 def _ask(

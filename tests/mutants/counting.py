@@ -7,6 +7,7 @@ COUNT = "turno/migrations/control/functions/count_outcomes.sql"
 SUMS = "turno/migrations/control/functions/outcome_sums.sql"
 METRICS = "tests/integration/web/test_metrics.py"
 TESTS = "tests/integration/store/test_statistics.py"
+STEERING = "tests/integration/store/test_steering.py"
 ALERTS = "tests/integration/alerts/test_alerts.py"
 LOST = "tests/integration/runner/batches/test_lost_claims.py"
 
@@ -15,8 +16,8 @@ MUTANTS = (
         "what is not counted yet is not shown",
         NUMBERS,
         SUMS,
-        "SELECT below FROM outcomes_counted), 9223372036854775807",
-        "SELECT below FROM outcomes_counted), 0",
+        "uncounted_outcomes(k.below, 9223372036854775807)",
+        "uncounted_outcomes(k.below, 0)",
         (f"{TESTS}::test_the_numbers_are_the_same_before_and_after_they_are_counted",),
     ),
     Mutant(
@@ -47,8 +48,8 @@ MUTANTS = (
         "a chart of one tenant shows all",
         "one tenant's numbers are not shown under another",
         "turno/store/operator/over_time.py",
-        "if not apart and tenant is None and",
-        "if not apart and",
+        'if by != "tenant" and tenant is None and',
+        'if by != "tenant" and',
         (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
     ),
     Mutant(
@@ -98,6 +99,46 @@ MUTANTS = (
         "FROM uncounted_loads(first, past)",
         "FROM uncounted_loads(first, first)",
         (f"{TESTS}::test_the_numbers_are_the_same_before_and_after_they_are_counted",),
+    ),
+    Mutant(
+        "a chart of companies shows all",
+        "one tenant's numbers are not shown under another",
+        "turno/store/operator/over_time.py",
+        "return [number for (number,) in rows], FIVE_MINUTES",
+        "return [0], FIVE_MINUTES",
+        (f"{TESTS}::test_a_chart_of_one_tenant_shows_nothing_of_another",),
+    ),
+    Mutant(
+        "failures of the last hour are forgotten when they are counted",
+        NUMBERS,
+        COUNT,
+        "FROM uncounted_ends(first, past)",
+        "FROM uncounted_ends(first, first)",
+        (f"{TESTS}::test_the_numbers_are_the_same_before_and_after_they_are_counted",),
+    ),
+    Mutant(
+        "a dead letter that was closed counts as open",
+        NUMBERS,
+        "turno/migrations/control/functions/count_dead_letter.sql",
+        " - (TG_OP <> 'INSERT' AND OLD.closed_at IS NULL)::integer",
+        "",
+        (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
+    ),
+    Mutant(
+        "dead letters that were counted are forgotten with the next",
+        NUMBERS,
+        "turno/migrations/control/functions/fold_dead_letter_counts.sql",
+        "SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open,",
+        "SET jobs = excluded.jobs, open = excluded.open,",
+        (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
+    ),
+    Mutant(
+        "a part of a day counts as none of it",
+        NUMBERS,
+        "turno/store/operator/job_search.py",
+        "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)",
+        "AND at < %(before)s::timestamptz",
+        (f"{STEERING}::test_groups_count_what_failed_at_any_moment",),
     ),
     Mutant(
         "a tenant's weight is left out of fairness",

@@ -119,6 +119,7 @@ class Passes:
 
     def count(self, *, from_lowest: bool = False) -> int:
         """Add what ended to the statistics, which are right without that, but dear to read."""
+        self._run_one(outcomes.fold_dead_letters)
         return self._until_done(lambda: self._run_one(outcomes.count, COUNT_BATCH, from_lowest))
 
     def promote(self) -> int:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
+import turno
 from tests.attempt_here import attempt
 from tests.misbehaving_handlers import Odd
 from turno.store.engine import announcements, outcomes, recovery, tickets
-from turno.store.operator import fairness, over_time, present, totals
+from turno.store.operator import board, fairness, over_time, present, totals
 from turno.store.operator.histogram import BOUNDS_MS, cumulative, quantile
+from turno.store.operator.troubles import troubles
 from turno.tenancy.identity.session import service_session
 
 if TYPE_CHECKING:
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
     from turno.tenancy.identity.tenant import Tenant
 
-HOUR = timedelta(hours=1)
+HOUR, FIVE_MINUTES, MINUTE = timedelta(hours=1), timedelta(minutes=5), timedelta(minutes=1)
+CONTROL_SCHEMA = Path(turno.__file__).parent / "migrations" / "control" / "schema"
 Operator = psycopg.Connection[Any]
 
 
@@ -70,6 +74,11 @@ def seen(operator: Operator) -> list[Any]:
         totals.by_tenant(operator),
         fairness.shares(operator),
         *(over_time.over_time(operator, window=HOUR, by=by) for by in ("", "type", "tenant")),
+        *(over_time.over_time(operator, window=HOUR, by=by, step=FIVE_MINUTES) for by in ("", "type", "tenant")),
+        over_time.over_time(operator, window=HOUR, by="type", step=FIVE_MINUTES, companies=["northwind"]),
+        board.ended_lately(operator, None),
+        board.ended_lately(operator, ["northwind"]),
+        [one.values for one in troubles(operator, HOUR) if one.kind == "failures"],
     ]
 
 
@@ -121,7 +130,9 @@ def test_a_chart_of_one_tenant_shows_nothing_of_another(world: ExampleInstallati
         assert 5 < point.wait_p95_ms <= 10
         assert over_time.over_time(operator, window=HOUR, tenant="nobody") == []
         for by in ("", "tenant"):
-            assert over_time.over_time(operator, window=HOUR, companies=["nobody"], by=by) == []
+            for step in (MINUTE, FIVE_MINUTES):
+                assert over_time.over_time(operator, window=HOUR, step=step, companies=["nobody"], by=by) == []
+        assert board.ended_lately(operator, ["nobody"])["completed"] == 0
         count(world)
 
 
@@ -135,6 +146,47 @@ def test_a_chart_has_a_point_for_each_step_and_line(world: ExampleInstallation, 
     assert line == "import"
     points = over_time.over_time(operator, window=HOUR, step=timedelta(hours=1), job_type="import")
     assert sum(point.ended for point in points) == 2
+
+
+@pytest.mark.parametrize("by", ["", "type", "tenant"])
+@pytest.mark.parametrize("whose", [{}, {"companies": ["northwind"]}, {"tenant": "suc0002"}])
+def test_a_chart_by_five_minutes_adds_up_to_one_by_minutes(
+    world: ExampleInstallation, operator: Operator, by: over_time.By, whose: dict[str, Any]
+) -> None:
+    for number, outcome in enumerate(("completed", "completed", "failed", "cancelled", "retried", "crashed") * 3):
+        tenant = world.one if number % 3 else world.other
+        ended(world, tenant, outcome, wait=number * number, ago=f"{7 * number} minutes")
+    count(world, limit=9)
+
+    def lines(step: timedelta) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {}
+        for point in over_time.over_time(operator, window=timedelta(hours=3), step=step, by=by, **whose):
+            ends = {name: getattr(point, name) for name in ("completed", "failed", "cancelled", "retried")}
+            found.setdefault(point.line, Counter()).update(ends)
+        return found
+
+    assert lines(FIVE_MINUTES) == lines(MINUTE)
+    assert sum(lines(MINUTE)[next(iter(lines(MINUTE)))].values()) > 0
+    points = over_time.over_time(operator, window=timedelta(hours=3), step=timedelta(hours=6), by=by, **whose)
+    assert all(point.wait_p95_ms and point.run_mean_ms == 100 for point in points)
+
+
+def test_what_was_counted_before_the_upgrade_is_told_after_it(world: ExampleInstallation, operator: Operator) -> None:
+    for number, outcome in enumerate(("completed", "failed", "retried", "cancelled") * 3):
+        tenant, job_type = (world.one, "import") if number % 3 else (world.other, "made up")
+        ended(world, tenant, outcome, wait=number * number, ago=f"{11 * number} minutes", job_type=job_type)
+    count(world)
+    before = seen(operator)
+    upgrade = (
+        (CONTROL_SCHEMA / "0012_counts_by_group.sql").read_text().partition("-- What the counts by minute tell")[2]
+    )
+    world.admin.execute("TRUNCATE turno.recent_ends")
+    world.admin.execute("SET search_path = turno, pg_catalog")
+    try:
+        world.admin.execute("--" + upgrade.partition("-- How many dead letters")[0])
+    finally:
+        world.admin.execute("RESET search_path")
+    assert seen(operator) == before
 
 
 def test_types_that_nobody_announced_are_one_except_in_their_tenant(
@@ -198,6 +250,8 @@ def test_minutes_are_forgotten_after_two_days_and_totals_never(world: ExampleIns
     ended(world, world.one)
     world.sweep()
     assert len(world.rows("SELECT 1 FROM turno.outcome_counts WHERE minute <> '-infinity' AND tenant_id = 0")) == 1
+    assert len(world.rows("SELECT 1 FROM turno.tenant_loads WHERE tenant_id = 0")) == 1
+    assert len(world.rows("SELECT 1 FROM turno.recent_ends")) == 1
     assert totals.by_type(operator)["import"].outcomes == {"completed": 2}
 
 
@@ -296,6 +350,6 @@ def test_a_quantile_is_within_its_bucket() -> None:
 
 
 def test_the_tables_of_the_statistics_are_written_by_functions_alone(operator: Operator) -> None:
-    for table in ("outcomes", "outcome_counts", "outcomes_counted"):
+    for table in ("outcomes", "outcome_counts", "outcomes_counted", "dead_letter_counts"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             operator.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,11 @@ from turno.dispatch.command_across import command_across
 from turno.dispatch.dispatcher import Dispatcher
 from turno.jobs.job import Priority
 from turno.jobs.operator_command import CommandReport, OperatorCommand
+from turno.store.engine.outcomes import fold_dead_letters
 from turno.store.operator.audit import list_audit, record
 from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group_jobs
 from turno.store.operator.run_time_settings import ask_worker, set_tenant, set_type
+from turno.store.operator.server import server
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.session import as_api, service_session
 from turno.tenancy.provisioning.access import reset_login
@@ -139,6 +142,58 @@ def test_what_failed_is_found_and_grouped_over_all_tenants(
         seen.append(page[0]["job_id"])
         before = Cursor(page[0]["at"], page[0]["job_id"])
     assert seen == [row["job_id"] for row in everybody]
+
+
+def test_groups_count_what_failed_at_any_moment(world: ExampleInstallation, operator: psycopg.Connection[Any]) -> None:
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    moments = [midnight - timedelta(hours=7 * back) for back in range(12)]
+    for number, at in enumerate(moments):
+        tenant = world.one if number % 3 else world.other
+        world.rows(
+            "INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)"
+            " VALUES (gen_random_uuid(), %s, 'import', %s, %s)",
+            tenant.id, f"Refused: {'yz'[number % 2]}", at,
+        )  # fmt: skip
+
+    def exact(**which: Any) -> None:
+        wanted = JobsWanted(statuses=("failed",), **which)
+        jobs = find_jobs(operator, wanted, limit=100)
+        for by, column in (("error", "error"), ("tenant", "tenant")):
+            groups = {row["name"]: row for row in group_jobs(operator, wanted, by)}  # type: ignore[arg-type]
+            assert {name: row["jobs"] for name, row in groups.items()} == Counter(job[column] for job in jobs)
+            for name, row in groups.items():
+                theirs = [job for job in jobs if job[column] == name]
+                assert row["tenants"] == len({job["tenant"] for job in theirs})
+                assert (row["example"], row["example_tenant"]) in {(job["job_id"], job["tenant"]) for job in theirs}
+
+    def all_exact() -> None:
+        day, minute = timedelta(days=1), timedelta(minutes=1)
+        for waiting in (False, True):
+            exact(waiting=waiting)
+            for bound in (midnight - day, midnight - day / 2, midnight - 3 * day + minute):
+                exact(waiting=waiting, since=bound)
+                exact(waiting=waiting, until=bound)
+                exact(waiting=waiting, since=bound, until=bound + day / 4)
+                exact(waiting=waiting, since=bound, until=bound + 2 * day, tenants=("suc0002",))
+        assert server(operator).open_dead_letters == len(find_jobs(operator, JobsWanted(waiting=True), limit=100))
+
+    all_exact()
+    assert fold_dead_letters(world.engine) == 12
+    all_exact()
+    world.rows("UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'replayed' WHERE died_at = %s", moments[0])
+    world.rows(
+        "UPDATE turno.dead_letters SET closed_at = now(), closed_as = 'discarded' WHERE died_at = %s", moments[5]
+    )
+    all_exact()
+    assert fold_dead_letters(world.engine) == 2
+    all_exact()
+    world.rows("DELETE FROM turno.dead_letters WHERE died_at <= %s OR closed_at IS NOT NULL", moments[8])
+    all_exact()
+    fold_dead_letters(world.engine)
+    all_exact()
+    world.rows("DELETE FROM turno.dead_letters")
+    fold_dead_letters(world.engine)
+    assert world.rows("SELECT * FROM turno.dead_letter_counts") == []
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,11 @@ def count(engine: Engine, limit: int, from_lowest: bool) -> int:  # noqa: FBT001
     return int(value_of(engine, "SELECT count_outcomes(%s, %s)", limit, from_lowest))
 
 
+def fold_dead_letters(engine: Engine) -> int:
+    """Make one row of each group of dead letters that was counted several times; returns how many rows there were."""
+    return int(value_of(engine, "SELECT fold_dead_letter_counts()"))
+
+
 def prune(engine: Engine, minutes: timedelta, jobs: timedelta) -> int:
     """Remove older counts by minute, and which jobs were counted; returns how many counts."""
     return int(value_of(engine, "SELECT prune_outcome_counts(%s, %s)", minutes, jobs))

@@ -118,6 +118,19 @@ _FROM: dict[Source, LiteralString] = {
       AND (%(since)s::timestamptz IS NULL OR at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR at < %(until)s)
     """,
 }
+# What failed on whole days, as it was counted.
+_COUNTED: LiteralString = (
+    " AS name, tenant, sum(counted) AS jobs, min(first_at) FILTER (WHERE counted > 0) AS first,"  # noqa: S608
+    " max(last_at) FILTER (WHERE counted > 0) AS last, NULL AS example"
+    " FROM (SELECT *, CASE WHEN %(waiting)s THEN open ELSE jobs END AS counted FROM failed_job_counts"
+    " WHERE (%(first_day)s::date IS NULL OR day >= %(first_day)s)"
+    " AND (%(past_day)s::date IS NULL OR day < %(past_day)s)"
+    " AND (%(error)s::text IS NULL OR error = %(error)s OR starts_with(error, %(error)s || ':'))) AS found WHERE "
+    + _SCOPE
+    + " GROUP BY 1, 2 HAVING sum(counted) > 0"
+)
+# What failed on the days of which a part is wanted.
+_BESIDE_DAYS: LiteralString = _FROM["failed"] + "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)"
 _COLUMNS: LiteralString = "job_id, tenant, company, type, status, error, at, closed_as, run_at, priority, parked"
 _BY_TIME: LiteralString = """
       AND (%(before_at)s::timestamptz IS NULL OR (at, job_id) < (%(before_at)s, %(before_id)s::uuid))
@@ -173,7 +186,8 @@ def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None =
 def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: int = 100) -> list[Row]:
     """Return the largest groups: `name`, jobs, tenants (how many), first, last, and an `example` with `example_tenant`.
 
-    By `error` only what failed counts. `first` and `last` are ends of what failed or ended, and the times of open jobs.
+    By `error` only what failed counts. `first` and `last` are ends of what failed or ended, and the times of open jobs;
+    of a day on which some are left they are those of all that failed on that day.
     """
     if by == "error":
         wanted = replace(wanted, statuses=("failed",))
@@ -181,22 +195,59 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
     column = columns[by]
     if not wanted.sources:
         return []
-    parts: list[LiteralString] = ["SELECT " + _COLUMNS + _FROM[source] for source in wanted.sources]
-    union: LiteralString = " UNION ALL ".join(parts)
-    # In two steps by hashes: to sort the jobs of each group for one example takes longer than all the rest.
+    parts: list[LiteralString] = [
+        "SELECT " + column + " AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,"
+        " max(job_id::text) AS example" + _FROM[source] + " GROUP BY 1, 2"
+        for source in wanted.sources
+        if source != "failed"
+    ]
+    if "failed" in wanted.sources:
+        parts.append("SELECT " + column + _COUNTED)
+        parts.append(
+            "SELECT " + column + ", tenant, count(*), min(at), max(at), NULL" + _BESIDE_DAYS + " GROUP BY 1, 2"
+        )
+    # In steps by hashes, and an example is looked up for what is shown alone.
     statement: LiteralString = (
-        "SELECT name, sum(jobs)::bigint AS jobs, count(*) AS tenants, min(first) AS first, max(last) AS last,"  # noqa: S608
-        " max(example || ' ' || tenant) AS example"
-        " FROM (SELECT " + column + " AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,"
-        " max(job_id::text) AS example FROM (" + union + ") AS found GROUP BY 1, 2) AS of_tenants"
-        " GROUP BY name ORDER BY jobs DESC, name LIMIT %(limit)s"
+        "WITH of_tenants AS ("  # noqa: S608 - made of constants
+        " SELECT name, tenant, sum(jobs) AS jobs, min(first) AS first, max(last) AS last, max(example) AS example"
+        " FROM (" + " UNION ALL ".join(parts) + ") AS part GROUP BY name, tenant"
+        "), groups AS ("
+        " SELECT name, sum(jobs)::bigint AS jobs, count(*) AS tenants, min(first) AS first, max(last) AS last,"
+        " max(example || ' ' || tenant) AS example, (array_agg(tenant ORDER BY last DESC))[1] AS lately"
+        " FROM of_tenants GROUP BY name ORDER BY jobs DESC, name LIMIT %(limit)s)"
+        " SELECT g.name, g.jobs, g.tenants, g.first, g.last,"
+        " coalesce(g.example, one.job_id || ' ' || g.lately) AS example"
+        " FROM groups g LEFT JOIN LATERAL ("
+        "SELECT job_id" + _FROM["failed"] + " AND tenant = g.lately AND " + column + " = g.name"
+        " ORDER BY at DESC, job_id DESC LIMIT 1) AS one ON g.example IS NULL ORDER BY g.jobs DESC, g.name"
     )
     with operator.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(statement, wanted.parameters | {"limit": limit}).fetchall()
+        rows = cursor.execute(statement, wanted.parameters | _days(wanted) | {"limit": limit}).fetchall()
     for row in rows:
         example, row["example_tenant"] = row["example"].split(" ")
         row["example"] = UUID(example)
     return rows
+
+
+def _days(wanted: JobsWanted) -> dict[str, Any]:
+    """Return which days are counted whole, and what is beside them: from `since` on, and up to `until`."""
+    first = None if wanted.since is None else _midnight(wanted.since + _ONE_DAY - timedelta(microseconds=1))
+    past = None if wanted.until is None else _midnight(wanted.until)
+    if first is not None and past is not None and past < first:
+        past = first  # no day is whole
+        before, after = wanted.until, None
+    else:
+        before, after = first, past
+    return {
+        "first_day": first and first.date(),
+        "past_day": past and past.date(),
+        "before": before,
+        "after": after,
+    }
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 class Target(NamedTuple):
@@ -242,6 +293,7 @@ def made_at(job_id: UUID) -> datetime:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ONE_DAY = timedelta(days=1)
 _LAST_MILLISECOND = 253_370_764_800_000  # 9999
 
 

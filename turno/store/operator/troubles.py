@@ -137,14 +137,12 @@ def _failures(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         SELECT n.slug, o.type, o.failed, o.ended, o.since,
                coalesce(n.alert_failure_percent, t.alert_failure_percent)::float8 AS percent
         FROM (
-            SELECT tenant_id, type, sum(outcomes) FILTER (WHERE outcome = 'failed')::bigint AS failed,
-                   sum(outcomes)::bigint AS ended, min(minute) FILTER (WHERE outcome = 'failed') AS since
-            FROM outcome_sums()
-            WHERE minute > now() - %s::interval AND minute <> '-infinity' AND tenant_id > 0
-              AND outcome IN ('completed', 'failed', 'cancelled')
-            GROUP BY tenant_id, type) AS o
+            SELECT tenant_id, type, sum(failed)::bigint AS failed, sum(ended)::bigint AS ended,
+                   min(slot) FILTER (WHERE failed > 0) AS since
+            FROM recent_end_sums() WHERE slot > now() - %s::interval
+            GROUP BY tenant_id, type HAVING sum(failed) > 0) AS o
         JOIN tenants n ON n.id = o.tenant_id LEFT JOIN job_types t ON t.type = o.type
-        WHERE o.failed > 0 ORDER BY o.failed DESC, n.slug, o.type
+        ORDER BY o.failed DESC, n.slug, o.type
         """,
         (RECENT,),
     )

@@ -41,7 +41,10 @@ _ENQUEUE_STEPS = frozenset(
 
 # Put into the operator's own statements, and into `count_outcomes`, which has pinned the path.
 _OUTCOME_STEPS = frozenset(
-    {"outcome_bounds", "outcome_sums", "tenant_load_sums", "uncounted_loads", "uncounted_outcomes", "wait_bound"}
+    {
+        *("outcome_bounds", "outcome_sums", "tenant_load_sums", "loads_of", "recent_end_sums", "wait_bound"),
+        *("uncounted_ends", "uncounted_loads", "uncounted_outcomes"),
+    }
 )
 
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some
@@ -86,7 +89,11 @@ CONTROL = Matrix(
         "outcome_bounds": _roles("operator"),
         "wait_bound": _roles("operator"),
         "tenant_load_sums": _roles("operator"),
+        "loads_of": _roles("operator"),
         "uncounted_loads": _roles("operator"),
+        "recent_end_sums": _roles("operator"),
+        "uncounted_ends": _roles("operator"),
+        "fold_dead_letter_counts": _roles("engine"),
         "prune_rate_limits": _roles("engine"),
         "submission_take": _roles("owners web"),
         "job_take": _roles("owners"),
@@ -135,6 +142,9 @@ CONTROL = Matrix(
         "operator_audit": _may(owners="INSERT", operator="SELECT"),
         "outcome_counts": _may(operator="SELECT"),
         "tenant_loads": _may(operator="SELECT"),
+        "recent_ends": _may(operator="SELECT"),
+        "dead_letter_counts": {},
+        "failed_job_counts": _may(operator="SELECT"),
         "waiting_tenants": _may(operator="SELECT"),
         "open_dead_letters": _may(operator="SELECT"),
         "outcomes_counted": _may(operator="SELECT"),

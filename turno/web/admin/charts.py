@@ -17,11 +17,13 @@ from turno.web.services import services
 charts = OperatorPages("operator_charts", __name__)
 
 Window = Literal["1h", "6h", "24h"]
-# Each window is drawn as sixty points.
-STEPS: dict[Window, timedelta] = {
-    "1h": timedelta(minutes=1), "6h": timedelta(minutes=6), "24h": timedelta(minutes=24)
+WINDOWS: dict[Window, timedelta] = {
+    "1h": timedelta(hours=1), "6h": timedelta(hours=6), "24h": timedelta(hours=24)
 }  # fmt: skip
-POINTS = 60
+# How long a point of each stands for: what is counted by five minutes can be drawn by these.
+STEPS: dict[Window, timedelta] = {
+    "1h": timedelta(minutes=1), "6h": timedelta(minutes=5), "24h": timedelta(minutes=15)
+}  # fmt: skip
 LINES = 6
 MARKS = 10
 
@@ -54,11 +56,11 @@ def index(visit: OperatorVisit) -> Response:
     """Draw the last hours."""
     asked = read_query(request.args, ChartsQuery, others_ignored=True)
     job_type, tenant = (text.strip().replace("\0", "")[:LONGEST_TEXT] or None for text in (asked.type, asked.tenant))
-    step = STEPS[asked.window]
+    window, step = WINDOWS[asked.window], STEPS[asked.window]
     with as_operator() as operator:
         points = over_time.over_time(
             operator,
-            window=step * (POINTS - 1),
+            window=window - step,
             step=step,
             by=asked.by,
             tenant=tenant,
@@ -66,34 +68,34 @@ def index(visit: OperatorVisit) -> Response:
             companies=visit.companies,
             lines=LINES,
         )
-        since = services().clock() - step * POINTS
+        since = services().clock() - window
         changes = audit.list_audit(operator, companies=visit.companies, since=since, limit=MARKS)
     return draw(
         "turno/admin/charts.html",
         visit=visit,
         asked=asked,
-        lines=_lines(points, step),
+        lines=_lines(points, window, step),
         minutes=int(step.total_seconds() // 60),
         marks=[one for one in changes if one["action"] in ("setting", "tenant set", "type set", "worker")],
     )
 
 
-def _lines(points: Sequence[Point], step: timedelta) -> list[Line]:
+def _lines(points: Sequence[Point], window: timedelta, step: timedelta) -> list[Line]:
     """Return the points of each line, the one with most ended jobs first."""
     ended: dict[str, int] = {}
     found = {(point.line, point.at): point for point in points}
     for point in points:
         ended[point.line] = ended.get(point.line, 0) + point.ended
-    moments = _moments(step)
+    moments = _moments(window, step)
     names = sorted(ended, key=lambda name: (-ended[name], name)) or [""]
     return [Line(name=name, points=[_drawn(at, found.get((name, at)), step) for at in moments]) for name in names]
 
 
-def _moments(step: timedelta) -> list[datetime]:
+def _moments(window: timedelta, step: timedelta) -> list[datetime]:
     now = services().clock().astimezone(UTC)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     last = epoch + (now - epoch) // step * step
-    return [last - step * back for back in range(POINTS - 1, -1, -1)]
+    return [last - step * back for back in range(window // step - 1, -1, -1)]
 
 
 def _drawn(at: datetime, point: Point | None, step: timedelta) -> dict[str, Any]:

@@ -17,10 +17,16 @@ BEGIN
         SET outcomes = c.outcomes + excluded.outcomes, attempts = c.attempts + excluded.attempts,
             wait_ms = c.wait_ms + excluded.wait_ms, run_ms = c.run_ms + excluded.run_ms
     ), loaded AS (
-        INSERT INTO tenant_loads AS l SELECT * FROM uncounted_loads(first, past) ORDER BY slot, tenant_id
-        ON CONFLICT (slot, tenant_id) DO UPDATE
+        INSERT INTO tenant_loads AS l SELECT * FROM uncounted_loads(first, past) ORDER BY slot, tenant_id, type
+        ON CONFLICT (slot, tenant_id, type) DO UPDATE
         SET ended = l.ended + excluded.ended, run_ms = l.run_ms + excluded.run_ms,
+            completed = l.completed + excluded.completed, failed = l.failed + excluded.failed,
+            cancelled = l.cancelled + excluded.cancelled, retried = l.retried + excluded.retried,
+            attempts = l.attempts + excluded.attempts,
             waits = ARRAY(SELECT a + b FROM unnest(l.waits, excluded.waits) WITH ORDINALITY AS w (a, b, n) ORDER BY n)
+    ), ends AS (
+        INSERT INTO recent_ends AS e SELECT * FROM uncounted_ends(first, past) ORDER BY slot, tenant_id, type
+        ON CONFLICT (slot, tenant_id, type) DO UPDATE SET ended = e.ended + excluded.ended, failed = e.failed + excluded.failed
     ), gone AS (
         DELETE FROM outcomes WHERE id >= first AND id < past RETURNING id, job_id, tenant_id, type, outcome, at
     ), kept AS (

@@ -14,7 +14,7 @@ BEGIN ATOMIC
     ) AS o
     GROUP BY GROUPING SETS (
         (o.tenant_id, o.minute, o.type, o.outcome, o.wait_bucket),
-        (o.minute, o.known, o.outcome, o.wait_bucket),
+        (o.minute, o.known, o.outcome, o.wait_bucket),  -- read by processes from before 0012 alone: to go with the next release
         (o.tenant_id, o.known, o.outcome),
         (o.known, o.outcome, o.wait_bucket, o.run_bucket)
     );
@@ -26,5 +26,5 @@ LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT c.* FROM outcome_counts c
     UNION ALL
-    SELECT u.* FROM uncounted_outcomes((SELECT below FROM outcomes_counted), 9223372036854775807) AS u;
+    SELECT u.* FROM outcomes_counted k CROSS JOIN LATERAL uncounted_outcomes(k.below, 9223372036854775807) AS u;
 END;

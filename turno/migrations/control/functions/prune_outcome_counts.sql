@@ -5,6 +5,7 @@ DECLARE
     pruned bigint;
 BEGIN
     DELETE FROM counted_jobs WHERE at < clock_timestamp() - p_jobs;
+    DELETE FROM recent_ends WHERE slot < clock_timestamp() - interval '2 hours';
     DELETE FROM tenant_loads WHERE slot < clock_timestamp() - p_minutes;
     DELETE FROM outcome_counts WHERE minute <> '-infinity' AND minute < clock_timestamp() - p_minutes;
     GET DIAGNOSTICS pruned = ROW_COUNT;

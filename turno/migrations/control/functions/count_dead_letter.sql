@@ -1,0 +1,14 @@
+-- Tell dead_letter_counts of a dead letter that came, was closed, or went with its job. It only adds a row: two jobs of one
+-- tenant that fail alike do not wait for each other.
+CREATE OR REPLACE FUNCTION count_dead_letter() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    one dead_letters := coalesce(NEW, OLD);
+BEGIN
+    INSERT INTO dead_letter_counts (tenant_id, type, error, day, jobs, open, first_at, last_at)
+    VALUES (one.tenant_id, one.type, one.error, (one.died_at AT TIME ZONE 'UTC')::date,
+            (TG_OP = 'INSERT')::integer - (TG_OP = 'DELETE')::integer,
+            (TG_OP <> 'DELETE' AND NEW.closed_at IS NULL)::integer - (TG_OP <> 'INSERT' AND OLD.closed_at IS NULL)::integer,
+            one.died_at, one.died_at);
+    RETURN NULL;
+END $$;

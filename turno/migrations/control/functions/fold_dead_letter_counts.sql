@@ -1,0 +1,24 @@
+-- Make one row of many that are of one tenant, type, error and day; returns how many there were. One statement reads, adds
+-- and removes, and the lock lets one at a time do so. What nothing is left of goes.
+CREATE OR REPLACE FUNCTION fold_dead_letter_counts() RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    fresh bigint;
+BEGIN
+    PERFORM FROM outcomes_counted FOR UPDATE;
+    WITH gone AS (
+        DELETE FROM dead_letter_counts WHERE NOT folded RETURNING *
+    ), added AS (
+        INSERT INTO dead_letter_counts AS c
+        SELECT tenant_id, type, error, day, sum(jobs), sum(open), min(first_at), max(last_at), true
+        FROM gone GROUP BY tenant_id, type, error, day
+        ON CONFLICT (tenant_id, type, error, day) WHERE folded DO UPDATE
+        SET jobs = c.jobs + excluded.jobs, open = c.open + excluded.open,
+            first_at = least(c.first_at, excluded.first_at), last_at = greatest(c.last_at, excluded.last_at)
+    )
+    SELECT count(*) INTO fresh FROM gone;
+    IF fresh > 0 THEN
+        DELETE FROM dead_letter_counts WHERE folded AND jobs = 0;
+    END IF;
+    RETURN fresh;
+END $$;
