@@ -287,6 +287,8 @@ TENANT = Matrix(
     ),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),
+        # Keys, tickets and passwords of the application's own: reports do not read them either.
+        Kind.PRIVATE: _may(handler=_READ_WRITE),
         # What the application's pages read of its business is what it shows in views.
         Kind.VIEW: _may(handler="SELECT", report="SELECT", api="SELECT"),
         Kind.SEQUENCE: _may(handler="USAGE"),

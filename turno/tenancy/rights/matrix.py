@@ -22,11 +22,15 @@ class Role(StrEnum):
 
 
 class Kind(StrEnum):
-    """A kind of thing that rights are given on. An identity column's sequence needs none."""
+    """A kind of thing that rights are given on. An identity column's sequence needs none.
+
+    A table is private by its name, `private_…`.
+    """
 
     SCHEMA = "schema"
     FUNCTION = "function"
     TABLE = "table"
+    PRIVATE = "private table"
     VIEW = "view"
     SEQUENCE = "sequence"
     IDENTITY = "identity"
@@ -106,7 +110,11 @@ class Matrix:
             case Kind.IDENTITY:
                 return {}
             case _:
-                return self.relations.get(thing.name, self.others.get(thing.kind, {}))
+                return self.relations.get(thing.name, self.others.get(_kind(thing), {}))
+
+
+def _kind(thing: CatalogObject) -> Kind:
+    return Kind.PRIVATE if thing.kind is Kind.TABLE and thing.name.startswith("private_") else thing.kind
 
 
 def _each(thing: CatalogObject, column: str | None, rights: Rights) -> Iterator[Right]:

@@ -68,7 +68,12 @@ this database in pg_hba.conf if the cluster is shared. Names, sizes and row coun
 """
 
 LETTERS = {"SELECT": "S", "INSERT": "I", "UPDATE": "U", "DELETE": "D", "EXECUTE": "E", "USAGE": "u"}
-OTHERS = {Kind.TABLE: "every other table", Kind.VIEW: "every other view", Kind.SEQUENCE: "every other sequence"}
+OTHERS = {
+    Kind.TABLE: "every other table",
+    Kind.PRIVATE: "every other table named `private_…`",
+    Kind.VIEW: "every other view",
+    Kind.SEQUENCE: "every other sequence",
+}
 
 
 def render() -> str:
