@@ -3,7 +3,7 @@
 from handlers.batch_invoicing import BatchInvoicing
 from handlers.consolidated_report import ConsolidatedReport
 from handlers.data_import import DataImport
-from handlers.services.old_tax_authority import TaxAuthority
+from handlers.services.authorising.settings import AuthoritySettings
 from handlers.taxpayer_sync import TaxpayerSync
 from turno import Registry
 
@@ -11,5 +11,5 @@ from turno import Registry
 def build_registry() -> Registry:
     """Return every job type this installation knows, each with the services that its handler is given."""
     return Registry.of(
-        [BatchInvoicing, ConsolidatedReport, DataImport, TaxpayerSync.using(TaxAuthority.of_environment())]
+        [BatchInvoicing, ConsolidatedReport, DataImport, TaxpayerSync.using(AuthoritySettings.of_environment())]
     )

@@ -30,7 +30,6 @@ class Authority:
     chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
     grants: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
-    conditions: dict[str, str] = field(default_factory=dict)
     in_flight: int = 0
     _lock: Lock = field(default_factory=Lock)
 
@@ -65,12 +64,7 @@ class _Requests(BaseHTTPRequestHandler):
     authority: Authority
 
     def do_GET(self) -> None:
-        kind, _, name = self.path.lstrip("/").partition("/")
-        if kind == "taxpayers":
-            condition = self.authority.conditions.get(name)
-            self._say(200, {"tax_condition": condition}) if condition else self._say(404, {})
-            return
-        found = self.authority.found(name)
+        found = self.authority.found(self.path.rpartition("/")[2])
         self._say(200, found) if found else self._say(404, {})
 
     def do_POST(self) -> None:

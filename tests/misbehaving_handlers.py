@@ -12,8 +12,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from handlers.services.old_tax_authority import TaxAuthority
-from handlers.taxpayer_sync import TaxpayerSync
 from tests.misdeeds.deed import DEEDS, OddPayload, write
 from tests.misdeeds.processes import (
     become_another,
@@ -321,38 +319,6 @@ class OddHealthy(Odd):
     retry = RetryPolicy(max_attempts=4, first=0, longest=0, healthy_after=0)
 
 
-class HurriedSync(TaxpayerSync):
-    """Taxpayer sync with an authority that decides within a second or so, and a client in a hurry."""
-
-    type = "hurried_sync"
-    # The kills of a test are no fault of the job's: its errors never use up its attempts.
-    retry = RetryPolicy(max_attempts=1000, first=0.2, factor=1)
-    latest = 1.5
-
-    def __init__(self) -> None:
-        super().__init__(TaxAuthority.of_environment(seconds=0.3))
-
-
-class StoppingAuthority(TaxAuthority):
-    """Stops this process between its intent and its call."""
-
-    def authorise(self, request_id: str, invoice: dict[str, Any]) -> dict[str, Any]:
-        """Stop, and when somebody wakes the process go on as if nothing had been."""
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return super().authorise(request_id, invoice)
-
-
-class StoppedSync(HurriedSync):
-    """The same, whose first attempt is stopped."""
-
-    type = "stopped_sync"
-
-    def before(self, job: JobContext) -> None:
-        """Stop at the first attempt's call."""
-        if job.attempt == 1:
-            self.authority = StoppingAuthority(self.authority.url)
-
-
 REGISTRY = Registry(
     {
         "odd_healthy": "tests.misbehaving_handlers:OddHealthy",
@@ -365,8 +331,8 @@ REGISTRY = Registry(
         "odd_batched_hurried": "tests.misbehaving_handlers:OddBatchedHurried",
         "odd_alone": "tests.misbehaving_handlers:OddAlone",
         "odd_once": "tests.misbehaving_handlers:OddOnce",
-        "hurried_sync": "tests.misbehaving_handlers:HurriedSync",
-        "stopped_sync": "tests.misbehaving_handlers:StoppedSync",
+        "hurried_sync": "tests.hurried_sync:HurriedSync",
+        "stopped_sync": "tests.hurried_sync:StoppedSync",
         "raise_prices": "tests.raise_prices:RaisePrices",
         "batch_invoicing": "handlers.batch_invoicing:BatchInvoicing",
     }

@@ -222,6 +222,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "turno": set(),
     "handlers.services.tax_authority": {"handlers.services.tax_authority", "cryptography", "lxml", "zeep"},
+    "handlers.services.authorising.certificates": {"handlers.services.tax_authority", "cryptography"},
     "handlers.services": {"handlers.services", "psycopg", "python_calamine", "xlsxwriter"},
     "handlers": {"turno", "handlers", "psycopg"},
     "app": {"app", "turno", "flask", "psycopg", "pydantic"},

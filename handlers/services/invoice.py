@@ -28,7 +28,12 @@ class Invoice:
     @property
     def label(self) -> str:
         """The number as printed, such as `B 00001-00000042`; a credit note's begins with NC."""
-        return f"{'NC ' if self.kind == 'credit_note' else ''}{self.letter} {self.point_of_sale:05d}-{self.number:08d}"
+        return label_of(self.kind, self.letter, self.point_of_sale, self.number)
+
+
+def label_of(kind: Kind, letter: Letter, point_of_sale: int, number: int) -> str:
+    """Return a number as printed."""
+    return f"{'NC ' if kind == 'credit_note' else ''}{letter} {point_of_sale:05d}-{number:08d}"
 
 
 def letter_for(issuer: IssuerCondition, customer: TaxCondition) -> Letter:

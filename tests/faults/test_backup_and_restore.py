@@ -18,8 +18,9 @@ from tests.authority import tax_authority
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
 from tests.faults.test_outside_effects import invoices
+from tests.hurried_sync import URL_VARIABLE, HurriedSync
 from tests.installation import ROOT, ExampleInstallation
-from tests.misbehaving_handlers import HurriedSync, Odd
+from tests.misbehaving_handlers import Odd
 from turno.commands.main import main
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
@@ -122,7 +123,7 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
         own_world(tmp_path / "first", postgres_template) as (first, world),
     ):
         world.backend = "pool"
-        world.extra["TAXPAYER_AUTHORITY_URL"] = authority.url
+        world.extra[URL_VARIABLE] = authority.url
         wanted = invoices(world, 6)
         world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of those that will be made
         enqueue_invoicing(world)

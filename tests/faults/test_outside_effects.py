@@ -20,8 +20,8 @@ from uuid import UUID
 import pytest
 
 from tests.authority import MOODS, Authority, tax_authority
+from tests.hurried_sync import URL_VARIABLE, HurriedSync, StoppedSync
 from tests.installation import ExampleInstallation
-from tests.misbehaving_handlers import HurriedSync, StoppedSync
 from turno.servers.wait import wait_until
 from turno.store.api import effect_review
 from turno.testing.build import FOREVER
@@ -40,7 +40,7 @@ def authority(world: ExampleInstallation) -> Iterator[Authority]:
     world.odd = True
     world.backend = "pool"
     with tax_authority() as authority:
-        world.extra["TAXPAYER_AUTHORITY_URL"] = authority.url
+        world.extra[URL_VARIABLE] = authority.url
         yield authority
 
 

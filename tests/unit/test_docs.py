@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from handlers.services.authorising.settings import VARIABLES
 from turno.commands.main import COMMANDS, application_commands, main
 from turno.commands.settings_reference import markdown_table
 from turno.settings import Settings
@@ -22,7 +23,8 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 OTHER_NAMES = {
     "TURNO_CRASH_AT",
     "TURNO_AUTHORISATIONS",
-    "TAXPAYER_AUTHORITY_URL",
+    # The example's own.
+    *VARIABLES,
     "PR_SET_PDEATHSIG",
     "DUMMY",
     "LC_MESSAGES",
@@ -125,6 +127,11 @@ def test_every_setting_named_exists(page: Path) -> None:
     known = {name.upper() for name in Settings.__dataclass_fields__} | OTHER_NAMES
     named = {name for code in code_in(page) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", code)}
     assert named - known == set()
+
+
+def test_the_settings_of_the_tax_authority_are_all_told() -> None:
+    page = text_of(ROOT / "docs" / "tax-authority.md")
+    assert [name for name in VARIABLES if f"`{name}`" not in page] == []
 
 
 def test_every_page_stands_in_the_navigation() -> None:

@@ -7,7 +7,7 @@ from psycopg import Connection, sql
 
 from tests.installation import TABLES
 
-STEPS = ("0001_invoicing", "0002_credit_notes")
+STEPS = ("0001_invoicing", "0002_credit_notes", "0003_tax_authority")
 
 
 def connect(database: str, schema: str) -> Connection[Any]:

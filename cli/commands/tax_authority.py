@@ -1,0 +1,56 @@
+"""The commands `turno tax-authority …`: what a branch asks the tax authority with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from handlers.services.authorising.access import keep_access, read_access
+from handlers.services.authorising.certificates import UnfitAccess, checked_access
+from turno.administration import Administration
+
+SOON_DAYS = 30
+pem = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.group("tax-authority")
+def tax_authority() -> None:
+    """Give branches their certificates for the tax authority, and say until when these are valid."""
+
+
+@tax_authority.command()
+@click.option("--tenant", required=True, help="Whose certificate.")
+@click.option("--cuit", required=True, help="Whom the branch invoices for, such as 30-71234567-1.")
+@click.option("--certificate", required=True, type=pem, help="The file that the tax authority returned, in PEM.")
+@click.option("--key", required=True, type=pem, help="The key that it was asked for with, in PEM, unencrypted.")
+def certificate(*, tenant: str, cuit: str, certificate: Path, key: Path) -> None:
+    """Keep what a branch asks with from now on, once it is sure that its parts belong together."""
+    try:
+        credentials, expires_at = checked_access(cuit, certificate.read_bytes(), key.read_bytes())
+    except UnfitAccess as error:
+        raise click.ClickException(str(error)) from error
+    with Administration().as_owner(tenant) as owner:
+        keep_access(owner, credentials, expires_at)
+    click.echo(f"{tenant} asks as CUIT {credentials.cuit} until {_until(expires_at)}")
+
+
+@tax_authority.command()
+@click.option("--tenant", required=True, help="Whose access.")
+def show(*, tenant: str) -> None:
+    """Say as whom a branch asks, and until when; exit status 1 if it cannot."""
+    with Administration().as_owner(tenant) as owner:
+        access = read_access(owner)
+    if access is None:
+        raise click.ClickException(f"{tenant} has no certificate: `turno tax-authority certificate` gives it one")
+    if access.expired:
+        raise click.ClickException(
+            f"the certificate of {tenant} expired on {access.expires_at:%Y-%m-%d}: get a new one"
+        )
+    click.echo(f"{tenant} asks as CUIT {access.credentials.cuit} until {_until(access.expires_at)}")
+
+
+def _until(expires_at: datetime) -> str:
+    days = (expires_at - datetime.now(UTC)).days
+    return f"{expires_at:%Y-%m-%d}" + (f", in {days} days: get a new one" if days < SOON_DAYS else "")

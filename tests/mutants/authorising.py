@@ -1,0 +1,61 @@
+"""Guards of authorisations: one for each number, none on a guess, and a key that nobody else reads."""
+
+from tests.mutants.mutant import Mutant
+
+TESTS = "tests/integration/handlers/test_taxpayer_sync.py"
+AUTHORISATION = "handlers/invoice_authorisation.py"
+HANDLER = "handlers/taxpayer_sync.py"
+ONE = "decision 0075: the number is the key"
+APART = "issue 17, point 3: per-tenant certificates"
+AWAY = "issue 17, point 3: while the authority is away no attempt is counted"
+
+MUTANTS = (
+    Mutant(
+        "another's voucher is taken for ours",
+        ONE,
+        AUTHORISATION,
+        "return Done(as_result(held)) if found else Unknown(",
+        "return Done(as_result(held)) if True else Unknown(",
+        (f"{TESTS}::test_another_voucher_under_our_number_waits_for_a_person_with_both_beside_each_other",),
+    ),
+    Mutant(
+        "what may still be done is sent again",
+        ONE,
+        AUTHORISATION,
+        "if effect.age < self.latest or ",
+        "if ",
+        (f"{TESTS}::test_what_was_never_answered_is_sent_again_once_it_can_no_longer_be_done",),
+    ),
+    Mutant(
+        "a missing number is not noticed",
+        ONE,
+        AUTHORISATION,
+        "        if self.last < number - 1:\n",
+        "        if False:\n",
+        (f"{TESTS}::test_a_gap_is_said_with_the_number_that_is_missing",),
+    ),
+    Mutant(
+        "several jobs of a branch ask at once",
+        ONE,
+        HANDLER,
+        "    key_limit = 1\n",
+        "    key_limit = 2\n",
+        (f"{TESTS}::test_only_one_job_of_a_branch_asks_at_a_time",),
+    ),
+    Mutant(
+        "an outage is forgotten",
+        AWAY,
+        HANDLER,
+        "        self._job.checkpoint(None)\n        return Reschedule(at=at)\n",
+        "        return Reschedule(at=at)\n",
+        (f"{TESTS}::test_while_the_authority_is_away_no_attempt_is_counted_and_nobody_asks",),
+    ),
+    Mutant(
+        "reports read private tables",
+        APART,
+        "turno/tenancy/rights/matrix.py",
+        'thing.name.startswith("private_")',
+        "False",
+        (f"{TESTS}::test_nobody_but_the_branch_s_handlers_reads_its_key",),
+    ),
+)
