@@ -76,6 +76,17 @@ class MailServer:
     mails: list[EmailMessage] = field(default_factory=list)
     logins: list[tuple[str, bool]] = field(default_factory=list)  # whose, and whether the password was right
 
+    # What it answers to a recipient in place of taking it, such as "550 no such user".
+    refuses: str = ""
+
+    async def handle_RCPT(  # noqa: N802 - aiosmtpd's
+        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
+    ) -> str:
+        if self.refuses:
+            return self.refuses
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
     async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's
         content = envelope.content
         assert isinstance(content, bytes)

@@ -91,9 +91,11 @@ ARROWS: dict[str, set[str]] = {
         "turno.alerts.at_once",
         "turno.callbacks",
         "turno.jobs",
+        "turno.mail",
         "turno.store.engine",
         "turno.store.engine_link",
     },
+    "turno.mail": set(),
     "turno.client": {"turno.client", "turno.errors"},
     "turno.files": {"turno.errors", "turno.files", "turno.store.one_row", "turno.store.refusals", "psycopg"},
     "turno.queues.exec": {
@@ -129,7 +131,7 @@ ARROWS: dict[str, set[str]] = {
         "turno.tenancy.identity",
         "psycopg",
     },
-    "turno.alerts": {"turno.alerts", "turno.store.operator", "psycopg"},
+    "turno.alerts": {"turno.alerts", "turno.mail", "turno.store.operator", "psycopg"},
     "turno.schedules": {"turno.errors", "turno.schedules", "cronsim"},
     "turno.maintenance": {
         "turno.errors",

@@ -97,6 +97,9 @@ class Settings:
     max_payload_mb_per_day_per_tenant: int = variable(
         1000, "the same for all users of a tenant together; 0 for no limit", within=(0, 1_048_576)
     )
+    max_mails_per_day_per_user: int = variable(
+        100, "mails on ends of jobs that one user may ask for in one tenant; 0 for no limit", within=(0, 1_000_000)
+    )
     max_wrong_tokens_per_minute: int = variable(
         60, "tokens that nobody issued, from one address to one web process; 0 for no limit", within=(0, 1_000_000)
     )
@@ -128,14 +131,14 @@ class Settings:
     alert_slack_url: str = variable("", "address of a Slack incoming webhook", form=RECEIVER, secret=True)
     alert_smtp_url: str = variable(
         "",
-        "mail server for alerts: smtp, smtps or smtp+starttls://USER:PASSWORD@HOST:PORT",
+        "mail server for alerts, and for users who ask to be told of their jobs: smtp, smtps or smtp+starttls://USER:PASSWORD@HOST:PORT",
         form=MAIL_SERVER,
         secret=True,
     )
     alert_smtp_ca_file: str = variable(
         "", "file of the authorities that vouch for the mail server's certificate; by default the system's"
     )
-    alert_email_from: str = variable("", "who alerts come from, by e-mail")
+    alert_email_from: str = variable("", "who mails come from: alerts, and what users asked for")
     alert_email_to: tuple[str, ...] = variable((), "who gets alerts by e-mail, by comma")
     alert_failure_percent: float = variable(
         10.0,

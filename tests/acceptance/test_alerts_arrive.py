@@ -25,7 +25,7 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(world: ExampleInstallat
     world.enqueue({"how": "permanent"}, handler=Odd, tenant=world.other)
     with hook() as webhook, hook() as callback, mail_server() as mail:
         told_of = world.new_job({"how": "ok"}, handler=Odd).parameters()
-        asked = world.call(ENQUEUE_TOLD, (callback.url, *told_of))
+        asked = world.call(ENQUEUE_TOLD, ([callback.url], None, *told_of))
         world.start_pool(
             CALLBACK_HOSTS="127.0.0.1",
             CALLBACK_PRIVATE="true",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import smtplib
 import socket
 import ssl
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.alert_receivers import mail_server
 from tests.tls import make_authority, make_certificate
+from turno import mail as mailing
 from turno.alerts import receivers
 from turno.alerts.message import Message
 from turno.settings import Settings
@@ -82,8 +85,30 @@ def test_a_server_without_starttls_gets_no_password_in_clear(authority: Path) ->
 
 @pytest.mark.parametrize("scheme", ["smtp", *SCHEMES])
 def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
-    monkeypatch.setattr(receivers, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(mailing, "ANSWERS_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mail = email(f"{scheme}://eva:x@127.0.0.1:{silent.getsockname()[1]}", None)
         with pytest.raises((TimeoutError, smtplib.SMTPServerDisconnected), match="timed out"):
             mail.send(MESSAGE)
+
+
+def test_a_server_that_answers_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailing, "ENDS_WITHIN", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def trickle() -> None:
+            taken, _ = slow.accept()
+            with taken, suppress(OSError):
+                while True:
+                    taken.send(b"2")
+                    taken.settimeout(0.02)
+                    with suppress(TimeoutError):
+                        if taken.recv(1) == b"":
+                            return
+
+        teller = threading.Thread(target=trickle, daemon=True)
+        teller.start()
+        mail = email(f"smtp://127.0.0.1:{slow.getsockname()[1]}", None)
+        with pytest.raises((smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError)):
+            mail.send(MESSAGE)
+        teller.join(5)

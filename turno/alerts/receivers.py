@@ -4,13 +4,10 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import unquote, urlsplit
+from typing import Any, Protocol
 
 from turno.alerts.message import Message
-
-if TYPE_CHECKING:
-    import smtplib
+from turno.mail import Mail, MailServer
 
 log = logging.getLogger(__name__)
 
@@ -77,47 +74,13 @@ def slack(message: Message) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Email:
-    """People, by the server of an address such as smtp+starttls://user:password@mail.example:587.
+    """People, by e-mail."""
 
-    With TLS its certificate must be one that the `authorities` of a file vouch for, by default the system's.
-    """
-
-    url: str = field(repr=False)
-    sender: str
+    server: MailServer
     recipients: Sequence[str]
     name: str = "email"
     waits: bool = True
-    authorities: str | None = None
 
     def send(self, message: Message) -> None:
         """Hand the mail over to the server."""
-        from email.message import EmailMessage  # noqa: PLC0415 - a round in which nothing is sent loads none of it
-        from email.utils import formatdate, make_msgid  # noqa: PLC0415
-
-        mail = EmailMessage()
-        mail["Subject"], mail["From"], mail["To"] = message.subject, self.sender, ", ".join(self.recipients)
-        mail["Date"], mail["Message-ID"] = formatdate(), make_msgid(domain="turno.invalid")
-        mail["Auto-Submitted"] = "auto-generated"
-        mail.set_content(message.text)
-        place = urlsplit(self.url)
-        with _connected(place.scheme, place.hostname or "", place.port, self.authorities) as server:
-            if place.username:
-                server.login(unquote(place.username), unquote(place.password or ""))
-            server.send_message(mail)
-
-
-def _connected(scheme: str, host: str, port: int | None, authorities: str | None) -> "smtplib.SMTP":
-    import smtplib  # noqa: PLC0415 - as above
-    import ssl  # noqa: PLC0415
-
-    if scheme == "smtps":
-        trusted = ssl.create_default_context(cafile=authorities)
-        return smtplib.SMTP_SSL(host, port or 465, timeout=ANSWERS_WITHIN, context=trusted)
-    server = smtplib.SMTP(host, port or (587 if scheme == "smtp+starttls" else 25), timeout=ANSWERS_WITHIN)
-    if scheme == "smtp+starttls":
-        try:
-            server.starttls(context=ssl.create_default_context(cafile=authorities))
-        except BaseException:
-            server.close()
-            raise
-    return server
+        self.server.send(Mail(message.subject, message.text), self.recipients)

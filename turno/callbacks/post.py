@@ -17,6 +17,10 @@ class NotDelivered(Exception):
     """The receiver did not take it; the message says why, without the address's path and query."""
 
 
+class NeverTaken(NotDelivered):
+    """To try again is of no use."""
+
+
 def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) -> None:
     """Return when the receiver answered with a status from 200 to 299; raises NotDelivered, or OSError.
 
@@ -48,14 +52,10 @@ def _connected(host: str, port: int, *, secure: bool, private: bool) -> socket.s
     reachable = [str(one) for one in found if private or _is_public(str(one))]
     if not reachable:
         raise NotDelivered("its host has none but private addresses, which CALLBACK_PRIVATE does not allow")
+    trusted = ssl.create_default_context() if secure else None
     raw = socket.create_connection((reachable[0], port), timeout=ANSWERS_WITHIN)
-    if not secure:
-        return raw
-    try:
-        return ssl.create_default_context().wrap_socket(raw, server_hostname=host)
-    except BaseException:
-        raw.close()
-        raise
+    # One whose handshake fails is closed by `wrap_socket`.
+    return raw if trusted is None else trusted.wrap_socket(raw, server_hostname=host)
 
 
 def _is_public(text: str) -> bool:

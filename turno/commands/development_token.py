@@ -26,6 +26,7 @@ def development_token(
     tenants: Sequence[str],
     role: str | None = None,
     companies: Sequence[str] | None = None,
+    email: str | None = None,
     minutes: int = 60,
 ) -> str:
     """Return a token that this installation's web accepts; raises CannotSign where it has no shared secret.
@@ -45,5 +46,7 @@ def development_token(
         "exp": now + timedelta(minutes=minutes),
         "iss": settings.jwt_issuer,
         "aud": settings.jwt_audience,
-    } | ({} if companies is None else {"companies": list(companies)})
+    }
+    claims |= {} if companies is None else {"companies": list(companies)}
+    claims |= {} if email is None else {"email": email}
     return jwt.encode(claims, settings.jwt_key, algorithm=algorithm)

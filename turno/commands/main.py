@@ -47,6 +47,9 @@ COMMANDS = {
     "schedule": Entry("turno.commands.schedule:schedule", "Make jobs again and again: add, list, set, pause, preview."),
     "tenant": Entry("turno.commands.tenant:tenant", "Add, list, set and remove tenants; reset their access."),
     "type": Entry("turno.commands.type_settings:job_type", "List and change the settings of job types."),
+    "callbacks": Entry(
+        "turno.commands.callbacks:callbacks", "Have addresses told of jobs' ends, and send again what nobody took."
+    ),
     "audit": Entry("turno.commands.audit:audit", "Show what operators have changed."),
     "host": Entry("turno.commands.host:host", "Give roles of the application what PUBLIC had before Turno."),
     "uninstall": Entry("turno.commands.uninstall:command", "Remove Turno from the database; adopted schemas stay."),

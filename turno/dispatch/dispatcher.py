@@ -51,7 +51,8 @@ class Submission:
     queue: str | None = None  # one of the handler's; its own if none is chosen
     correlation_id: str | None = None
     traceparent: str | None = None  # of the request
-    callback_url: str | None = None  # who is told of the job's end
+    callbacks: Sequence[str] = ()  # addresses that are told of the job's end
+    language: str | None = None  # of a mail among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +123,11 @@ class Dispatcher:
         )
         with named_refusals(), self._connection() as connection:
             crash_points.reach("received")
-            if wanted.callback_url is None:
-                row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
+            if wanted.callbacks:
+                told = (list(wanted.callbacks), wanted.language)
+                row = call_as_api(connection, tenant, ENQUEUE_TOLD, (*told, *new.parameters()))
             else:
-                row = call_as_api(connection, tenant, ENQUEUE_TOLD, (wanted.callback_url, *new.parameters()))
+                row = call_as_api(connection, tenant, ENQUEUE, new.parameters())
         verdict = _within_limits(row)
         if verdict.word == "accepted":
             # With exec a worker has to be launched now and then although nothing is due: it also runs maintenance.

@@ -1,9 +1,14 @@
-"""Which addresses a submission may have its job's end told to."""
+"""Which addresses may be told of jobs' ends."""
 
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 LONGEST_URL = 2000
+LONGEST_MAIL_ADDRESS = 254
+MAILTO = "mailto:"
+# Without what a header or a list of recipients could be made of; quoted names are refused, too.
+_MAIL_ADDRESS = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
 
 
 def url_problem(url: str, hosts: Sequence[str], *, private: bool) -> str | None:
@@ -27,6 +32,11 @@ def url_problem(url: str, hosts: Sequence[str], *, private: bool) -> str | None:
     if not any(_is(place.hostname, host) for host in hosts):
         return "leads to a host that CALLBACK_HOSTS does not name"
     return None
+
+
+def is_mail_address(text: str) -> bool:
+    """Say whether a mail may be sent there."""
+    return len(text) <= LONGEST_MAIL_ADDRESS and _MAIL_ADDRESS.fullmatch(text) is not None
 
 
 def _is(host: str, known: str) -> bool:

@@ -39,6 +39,7 @@ CONTROL = (
     "tickets",
     "schedules",
     "callbacks",
+    "callback_addresses",
     "key_looks",
     "workers",
     "exec_hosts",

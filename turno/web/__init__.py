@@ -16,6 +16,7 @@ from turno.settings import Settings
 from turno.streaming.hub import Hub
 from turno.tenancy.identity.directory import Directory
 from turno.web.admin.audit_list import audit_list
+from turno.web.admin.callback_list import callback_list
 from turno.web.admin.charts import charts
 from turno.web.admin.failures import failures
 from turno.web.admin.job_changes import job_changes
@@ -29,6 +30,7 @@ from turno.web.admin.type_list import type_list
 from turno.web.admin.worker_list import worker_list
 from turno.web.api.admin import admin
 from turno.web.api.admin_audit import admin_audit
+from turno.web.api.admin_callbacks import admin_callbacks
 from turno.web.api.admin_jobs import admin_jobs
 from turno.web.api.admin_logs import admin_logs
 from turno.web.api.admin_tenants import admin_tenants
@@ -83,6 +85,7 @@ ROUTES = (
     admin_types,
     admin_workers,
     admin_audit,
+    admin_callbacks,
     stats,
     metrics,
     health,
@@ -102,6 +105,7 @@ OPERATOR_PAGES = (
     charts,
     job_life,
     audit_list,
+    callback_list,
 )
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 

@@ -36,6 +36,13 @@ def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
         rate_limits.take_job(connection, tenant.id, user, job_type, services().settings.day_limits)
 
 
+def admit_mail(scope: Scope) -> None:
+    """Count a mail that a user asks for; raises RateLimited if there were too many."""
+    most = services().settings.max_mails_per_day_per_user
+    with services().connection() as connection:
+        rate_limits.take_mail(connection, scope.tenant.id, scope.principal.user, most)
+
+
 def over_limit(reached: RateLimited) -> Problem:
     """Return the 429 for a limit that is earned back with time."""
     # A tenant's and a type's jobs a day are also set while everything runs: the settings have another number, or none.

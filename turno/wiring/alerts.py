@@ -11,6 +11,7 @@ import psycopg
 from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Email, Log, Receiver, Webhook, generic, slack
 from turno.alerts.rounds import Alerts, Terms
+from turno.mail import MailServer
 from turno.process_name import process_name
 from turno.settings import Settings
 from turno.store.engine import leases
@@ -44,13 +45,15 @@ def receivers_of(settings: Settings) -> Iterator[Receiver]:
         yield Webhook(settings.alert_webhook_url, generic)
     if settings.alert_slack_url:
         yield Webhook(settings.alert_slack_url, slack, name="slack")
-    if settings.alert_smtp_url:
-        yield Email(
-            settings.alert_smtp_url,
-            settings.alert_email_from,
-            settings.alert_email_to,
-            authorities=settings.alert_smtp_ca_file or None,
-        )
+    if (server := mail_server(settings)) is not None:
+        yield Email(server, settings.alert_email_to)
+
+
+def mail_server(settings: Settings) -> MailServer | None:
+    """Return the server that mails are handed over to; None where none is set."""
+    if not settings.alert_smtp_url:
+        return None
+    return MailServer(settings.alert_smtp_url, settings.alert_email_from, settings.alert_smtp_ca_file or None)
 
 
 def run_alerts(settings: Settings) -> None:

@@ -8,9 +8,12 @@ import psycopg
 
 from turno.callbacks.rounds import Callbacks, CallbackTerms
 from turno.callbacks.signature import secret_of
+from turno.jobs.named_handlers import named_handlers
 from turno.process_name import process_name
 from turno.settings import Settings
 from turno.store.engine import leases
+from turno.store.engine.callbacks import DueCallback
+from turno.wiring.alerts import mail_server
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import engine_link
 
@@ -20,21 +23,45 @@ CALLBACK_LEASE = timedelta(seconds=9)  # shorter than the period of maintenance
 
 
 def callback_secret(settings: Settings, slug: str) -> str:
-    """Return what a tenant's call-backs are signed with."""
+    """Return what the call-backs are signed with that a tenant's submissions ask for."""
     logins = logins_of(settings)
     return secret_of(logins.master_key, logins.installation, slug)
 
 
+def address_secret(settings: Settings, address: int) -> str:
+    """Return what the call-backs to an operator's address are signed with; no slug has a space."""
+    return callback_secret(settings, f"address {address}")
+
+
 def run_callbacks(settings: Settings) -> None:
-    """Run a round if call-backs are allowed and no other process does; a database that is away ends it with a line."""
-    if not settings.callback_hosts:
+    """Run a round if anybody may be told and no other process does; a database that is away ends it with a line."""
+    server = mail_server(settings)
+    if not settings.callback_hosts and server is None:
         return
     engine = engine_link(settings)
-    terms = CallbackTerms(hosts=settings.callback_hosts, private=settings.callback_private)
+    terms = CallbackTerms(
+        hosts=settings.callback_hosts,
+        private=settings.callback_private,
+        mail_server=server,
+        public_url=settings.public_url,
+        title=partial(_title, settings),
+    )
     try:
         if engine.run(leases.take, "callbacks", process_name(), CALLBACK_LEASE):
-            Callbacks(engine, secret=partial(callback_secret, settings), terms=terms).run_round()
+            Callbacks(engine, secret=partial(_secret, settings), terms=terms).run_round()
     except psycopg.Error as error:
         log.warning("call-backs were not delivered, the next round tries again: %s", error)
     finally:
         engine.close()
+
+
+def _secret(settings: Settings, callback: DueCallback) -> str:
+    if callback.address_id is not None:
+        return address_secret(settings, callback.address_id)
+    return callback_secret(settings, callback.slug)
+
+
+def _title(settings: Settings, job_type: str, language: str) -> str:
+    handlers = {handler.type: handler for handler in named_handlers(settings.handlers).handlers}
+    said = handlers[job_type].words.get(language, {}).get("title") if job_type in handlers else None
+    return said if isinstance(said, str) else job_type

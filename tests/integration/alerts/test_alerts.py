@@ -15,6 +15,7 @@ from tests.alert_receivers import hook, mail_server
 from turno.alerts.quiet_hours import QuietHours
 from turno.alerts.receivers import Email, Log, Webhook, generic, slack
 from turno.alerts.rounds import Alerts, Terms
+from turno.mail import MailServer
 from turno.store.operator import alert_states
 from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.tenancy.identity.session import service_session
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from tests.alert_receivers import Hook, MailServer
+    from tests import alert_receivers
+    from tests.alert_receivers import Hook
     from tests.installation import ExampleInstallation
     from turno.alerts.receivers import Receiver
     from turno.tenancy.identity.tenant import Tenant
@@ -47,7 +49,7 @@ def webhook() -> Iterator[Hook]:
 
 
 @pytest.fixture
-def mail() -> Iterator[MailServer]:
+def mail() -> Iterator[alert_receivers.MailServer]:
     with mail_server() as place:
         yield place
 
@@ -79,10 +81,14 @@ def events(place: Hook) -> list[tuple[str, str]]:
     return [(one["event"], one["tenant"]) for body in place.taken for one in body["events"]]
 
 
+def by_mail(url: str) -> Email:
+    return Email(MailServer(url, "turno@shop.example"), ["ops@shop.example"])
+
+
 def test_a_failure_in_one_tenant_is_told_once_and_of_that_tenant_alone(
-    world: ExampleInstallation, webhook: Hook, mail: MailServer
+    world: ExampleInstallation, webhook: Hook, mail: alert_receivers.MailServer
 ) -> None:
-    told = alerts(world, Webhook(webhook.url, generic), Email(mail.url, "turno@shop.example", ["ops@shop.example"]))
+    told = alerts(world, Webhook(webhook.url, generic), by_mail(mail.url))
     told.run_round()
     assert (webhook.taken, mail.mails) == ([], [])
     fail(world, world.other)
@@ -232,7 +238,7 @@ def test_a_receiver_that_hangs_delays_neither_the_round_nor_the_others(
     monkeypatch.setattr("turno.alerts.rounds.ROUND_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never says a word
         port = silent.getsockname()[1]
-        email = Email(f"smtp://127.0.0.1:{port}", "turno@shop.example", ["ops@shop.example"])
+        email = by_mail(f"smtp://127.0.0.1:{port}")
         told = alerts(world, email, Webhook(webhook.url, generic))
         fail(world, world.one)
         began = monotonic()
@@ -284,9 +290,9 @@ def test_quiet_hours_may_span_midnight(text: str, at: str, quiet: bool) -> None:
     assert hours.now(moment) is quiet
 
 
-def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: MailServer) -> None:
+def test_a_type_s_name_adds_no_line_to_a_mail(world: ExampleInstallation, mail: alert_receivers.MailServer) -> None:
     fail(world, world.one, "import\r\nBcc: everybody@shop.example")
-    alerts(world, Email(mail.url, "turno@shop.example", ["ops@shop.example"])).run_round()
+    alerts(world, by_mail(mail.url)).run_round()
     (one,) = mail.mails
     assert one["Bcc"] is None
     assert "import??Bcc" in one["Subject"]

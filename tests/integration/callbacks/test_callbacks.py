@@ -4,94 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from tests.integration.callbacks.told import Receiver, asked, due_again, ended
 from turno.callbacks import rounds
 from turno.callbacks.rounds import PAUSES, Callbacks, CallbackTerms
 from turno.callbacks.signature import headers_of
-from turno.store.api.commands import ENQUEUE_TOLD
 from turno.store.engine import callbacks as stored
 from turno.wiring.callbacks import callback_secret, run_callbacks
 from turno.wiring.shared import engine_link
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.installation import ExampleInstallation
-    from turno.tenancy.identity.tenant import Tenant
-
-
-class Receiver(ThreadingHTTPServer):
-    """Answers with `status` once `answers` is set, and keeps what came."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Taken)
-        self.status, self.headers_sent = 200, dict[str, str]()
-        self.answers = Event()
-        self.answers.set()
-        self.got: list[tuple[str, dict[str, str], bytes]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/told?by=turno"
-
-
-class Taken(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.got.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-        self.server.answers.wait(10)
-        self.send_response(self.server.status)
-        for name, value in self.server.headers_sent.items():
-            self.send_header(name, value)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    Thread(target=made.serve_forever, args=(0.01,), daemon=True).start()
-    yield made
-    made.answers.set()
-    made.shutdown()
-    made.server_close()
-
-
-@pytest.fixture
-def callbacks(world: ExampleInstallation) -> Iterator[Callbacks]:
-    engine = engine_link(world.settings)
-    terms = CallbackTerms(hosts=("127.0.0.1", "localhost"), private=True)
-    yield Callbacks(engine, secret=lambda slug: callback_secret(world.settings, slug), terms=terms)
-    engine.close()
-
-
-def asked(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None, **options: Any) -> dict[str, Any]:
-    new = world.new_job({"order_ids": [1]}, **options)
-    return world.call(ENQUEUE_TOLD, (url, *new.parameters()), tenant=tenant)
-
-
-def ended(world: ExampleInstallation, url: str, *, tenant: Tenant | None = None) -> UUID:
-    job_id: UUID = asked(world, url, tenant=tenant)["job_id"]
-    world.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id, tenant=tenant)
-    return job_id
 
 
 def dies(*_: object) -> None:
     raise SystemExit
-
-
-def due_again(world: ExampleInstallation) -> None:
-    world.rows("UPDATE turno.callbacks SET due_at = now()")
 
 
 def test_an_end_is_told_once_signed_and_names_its_job(
@@ -149,7 +82,9 @@ def test_what_is_refused_for_a_day_is_given_up_in_the_job_s_history(
     job_id = ended(world, receiver.url)
     world.rows("UPDATE turno.callbacks SET attempts = %s", len(PAUSES) - 1)
     assert callbacks.run_round() == 0
-    assert world.rows("SELECT FROM turno.callbacks") == []
+    [kept] = world.rows("SELECT due_at = 'infinity' AS over, error FROM turno.callbacks")
+    assert kept["over"]
+    assert "it answered 500" in kept["error"]
     [event] = world.rows(
         "SELECT new_status, reason FROM background_job_events WHERE job_id = %s ORDER BY id DESC LIMIT 1", job_id
     )
@@ -189,7 +124,8 @@ def test_one_tenant_s_call_backs_take_no_other_s_place(
 def test_an_address_that_is_no_longer_allowed_is_not_called(world: ExampleInstallation, receiver: Receiver) -> None:
     ended(world, receiver.url)
     engine = engine_link(world.settings)
-    Callbacks(engine, secret=str, terms=CallbackTerms(hosts=("hooks.example",), private=True)).run_round()
+    elsewhere = CallbackTerms(hosts=("hooks.example",), private=True)
+    Callbacks(engine, secret=lambda one: one.slug, terms=elsewhere).run_round()
     engine.close()
     assert receiver.got == []
 

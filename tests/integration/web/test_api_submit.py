@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.api import SETTINGS, Caller, in_an_hour
+from tests.api import SETTINGS, Caller, in_an_hour, token
 from tests.greetings import valid_body
 from tests.problems import problem_of
 from turno.traces import trace_id
@@ -219,3 +219,30 @@ def test_a_callback_leads_to_hosts_that_the_operator_names(service: Service) -> 
         assert [one["field"] for one in problem_of(refused, 400)["errors"]] == ["callback_url"]
     Caller(named, "north").job(callback_url="https://hooks.example/")
     assert service.rows("SELECT url FROM turno.callbacks") == [("https://hooks.example/",)]
+
+
+def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(service: Service) -> None:
+    able = replace(SETTINGS, alert_smtp_url="smtp://mail.example", max_mails_per_day_per_user=2)
+    app = service.build(settings=able)
+    vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}
+    bea = Caller(app, "north", user="bea")
+    assert bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched).status_code == 202
+    told = "SELECT url, language FROM turno.callbacks WHERE url LIKE 'mailto:%%'"
+    assert service.rows(told) == [("mailto:bea@shop.example", "es")]
+    claims: list[dict[str, Any]] = [
+        {}, {"email": "bea@shop.example", "email_verified": False}, {"email": ["bea@shop.example"]},
+        {"email": "bea@shop.example\r\nBcc: all@shop.example"}, {"email": "a@b.example, c@d.example"},
+    ]  # fmt: skip
+    for one in claims:
+        headers = {"Authorization": f"Bearer {token('bea', 'north', **one)}"}
+        refused = bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=headers)
+        assert [error["field"] for error in problem_of(refused, 400)["errors"]] == ["mail_me"]
+    unable = Caller(service.app, "north", user="bea")
+    refused = unable.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched)
+    assert "ALERT_SMTP_URL" in problem_of(refused, 400)["errors"][0]["problem"]
+    again = [
+        bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched | {"Idempotency-Key": key})
+        for key in ("a", "b", "a")
+    ]
+    assert [one.status_code for one in again] == [202, 429, 202]
+    assert again[1].get_json()["limit"] == "mails_per_day_per_user"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from handlers import build_registry
+from tests.api import SETTINGS
 from tests.problems import problem_of
 from tests.visitor import OURS, Visitor
 
@@ -93,6 +95,20 @@ def test_a_report_is_asked_for_and_a_wrong_period_is_told(service: Service, ana:
     wrong = fields(ana, "/reports", since="2026-12-31", until="2026-01-01", format="csv")
     told = ana.get(ana.post("/reports", wrong).location).text
     assert "The period must not end before it begins" in told
+
+
+def test_a_tick_mails_the_visitor_where_their_token_names_an_address(service: Service) -> None:
+    able = service.build(registry=build_registry(), settings=replace(SETTINGS, alert_smtp_url="smtp://m.example"))
+    ana, bea = Visitor(able), Visitor(able)
+    ana.sign_in(email="ana@shop.example")
+    bea.sign_in()
+    period = {"since": "2026-01-01", "until": "2026-12-31", "format": "csv", "mail_me": "on"}
+    for one in (ana, bea):
+        assert ("mail_me" in one.get("/reports").text) is (one is ana)
+        one.post("/reports", fields(one, "/reports", **period))
+    [(job_id, _)] = jobs(service, ana, "consolidated_report")
+    told = "SELECT job_id::text, url, language FROM turno.callbacks WHERE url LIKE 'mailto:%'"
+    assert service.rows(told.replace("%", "%%")) == [(job_id, "mailto:ana@shop.example", "en")]
 
 
 def test_a_job_s_file_is_downloaded_from_its_page_by_its_user(service: Service, ana: Visitor) -> None:

@@ -75,9 +75,9 @@ _JOB_ENQUEUE: LiteralString = """
 # Returns job_id and verdict: accepted, replayed, conflict, quota, or limit with what is exceeded and retry_in.
 ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM " + _JOB_ENQUEUE  # noqa: S608 - literals
 
-# The same, and an address that is told of the end of a new job.
+# The same, and addresses that are told of the end of a new job, by mail in a language.
 ENQUEUE_TOLD: LiteralString = (
-    "SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callback_put(e.job_id, %s) END FROM "  # noqa: S608 - literals
+    "SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callback_put(e.job_id, %s::text[], %s) END FROM "  # noqa: S608 - literals
     + _JOB_ENQUEUE
 )
 

@@ -23,6 +23,12 @@ def take_job(web: Web, tenant: int, user: str, job_type: str, limits: DayLimits)
     _take(web, "SELECT * FROM turno.submission_take(%s, %s, %s, 0, %s::bigint[])", given)
 
 
+def take_mail(web: Web, tenant: int, user: str, most: int) -> None:
+    """Count one mail that a user asks for, or raise RateLimited; 0 is no limit."""
+    if most:
+        _take(web, "SELECT * FROM turno.mail_take(%s, %s, %s)", (tenant, user, most))
+
+
 def array(limits: DayLimits) -> str:
     """Return the limits as the database writes them, which costs a request less than having a list adapted."""
     return f"{{{','.join(map(str, limits))}}}"

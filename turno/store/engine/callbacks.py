@@ -15,12 +15,19 @@ Engine = psycopg.Connection[Any]
 
 @dataclass(frozen=True, slots=True)
 class DueCallback:
-    """One that was taken to be delivered; `attempts` counts this one, too."""
+    """One that was taken to be delivered; `attempts` counts this one, too.
 
+    Its `url` is an operator's if it has an `address_id`, and a mail address if it begins with mailto: for a mail in
+    `language`.
+    """
+
+    id: int
     job_id: UUID
     slug: str
     schema: str
     url: str
+    language: str | None
+    address_id: int | None
     attempts: int
 
 
@@ -48,10 +55,15 @@ def job_of(engine: Engine, callback: DueCallback) -> EndedJob | None:
 
 def close(engine: Engine, callback: DueCallback) -> None:
     """Never take it again."""
-    engine.execute("SELECT callback_close(%s)", (callback.job_id,))
+    engine.execute("SELECT callback_close(%s)", (callback.id,))
+
+
+def failed(engine: Engine, callback: DueCallback, error: str) -> None:
+    """Note why it was not taken, for operators."""
+    engine.execute("SELECT callback_failed(%s, %s)", (callback.id, error))
 
 
 def give_up(engine: Engine, callback: DueCallback, reason: str) -> None:
-    """Say so in the job's history, and never take it again."""
+    """Say so in the job's history, and take it again only when an operator asks for it."""
     statement = sql.SQL("SELECT {}.callback_give_up(%s, %s)").format(sql.Identifier(callback.schema))
-    engine.execute(statement, (callback.job_id, reason))
+    engine.execute(statement, (callback.id, reason))

@@ -48,6 +48,7 @@ def troubles(
             *_failures(cursor),
             *_parked(cursor),
             *_dead_letters(cursor),
+            *_callbacks(cursor),
             *_old_snapshot(cursor),
         ]
         if companies is None:
@@ -175,6 +176,17 @@ def _dead_letters(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         values = {"type": one.type, "tenant": one.tenant, "n": one.jobs}
         command = f"turno jobs list --tenant {one.tenant} --status failed --type {one.type}"
         yield Trouble(what, one.since, command, "dead letters", values, one.tenant)
+
+
+def _callbacks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
+    cursor.execute(
+        "SELECT tenant, count(*) AS n FROM failing_callbacks WHERE next_at IS NULL"
+        " GROUP BY tenant ORDER BY n DESC, tenant"
+    )
+    for one in cursor:
+        what = f"of {one.n} ended jobs of {one.tenant} somebody who is to be told was not, and is told no more"
+        command = f"turno callbacks list --tenant {one.tenant}"
+        yield Trouble(what, None, command, "callbacks", {"tenant": one.tenant, "n": one.n}, one.tenant)
 
 
 def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:

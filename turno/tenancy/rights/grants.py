@@ -113,6 +113,9 @@ CONTROL = Matrix(
         "schedules_due": _roles("engine"),
         "callbacks_take": _roles("engine"),
         "callback_close": _roles("engine"),
+        "callback_failed": _roles("engine"),
+        "callbacks_settle": _roles("operator"),
+        "mail_take": _roles("web"),
     },
     relations={
         "companies": _may(web="SELECT", operator="SELECT"),
@@ -135,6 +138,8 @@ CONTROL = Matrix(
         "outcomes": _may(owners="INSERT", operator="SELECT"),
         "schedules": _may(owners=_READ_WRITE),
         "callbacks": _may(owners=_READ_WRITE),
+        "callback_addresses": _may(operator="SELECT INSERT DELETE"),
+        "failing_callbacks": _may(operator="SELECT"),
         "schedules_listed": _may(operator="SELECT"),
         "dead_letters": _may(owners=_READ_WRITE),
         "failed_jobs": _may(operator="SELECT"),

@@ -86,7 +86,7 @@ def submit(call: Call, job_type: str) -> Response:
     if inline is not None:
         if wanted.run_at is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
-        if wanted.callback_url is not None:
+        if wanted.callbacks:
             raise invalid([FieldProblem("callback_url", "is told of nothing while background jobs are switched off")])
         return answer(Done("completed", run_now(inline, call.scope.tenant, wanted)))
     try:

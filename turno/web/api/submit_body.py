@@ -23,6 +23,9 @@ from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
 from turno.web.http.query import NOT_GIVEN, described
 from turno.web.http.request_body import read_json_object
 from turno.web.http.request_headers import idempotency_key
+from turno.web.mail_me import mail_url, why_not
+from turno.web.pages.language import language_of
+from turno.web.rate_limits import admit_mail
 from turno.web.routes import Call
 from turno.web.services import services
 
@@ -59,6 +62,10 @@ QueueName = Annotated[str, described("Another of the queues that jobs of this ty
 CallbackUrl = Annotated[
     str, described("An address that is told, signed, of the job's end: https, and of a host that is allowed here.")
 ]
+MailMe = Annotated[
+    bool,
+    described("Whether to mail you at the job's end, at the address that your token names."),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,7 @@ class SubmitBody:
     unique_for: Lasting = NOT_GIVEN
     queue: QueueName = NOT_GIVEN
     callback_url: CallbackUrl = NOT_GIVEN
+    mail_me: MailMe = False
 
 
 def read_submission(request: Request, call: Call, job_type: str) -> Submission:
@@ -89,9 +97,14 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         raise invalid(problems)
     key = idempotency_key(request.headers)
     late = [FieldProblem(*one) for one in untimely(wanted.run_at, wanted.expires_at, services().clock())]
+    mail = mail_url(call.scope.principal)
     problems += _of_queue(handler, wanted.queue) + _of_callback(wanted.callback_url)
+    if wanted.mail_me and mail is None:
+        problems.append(FieldProblem("mail_me", why_not(call.scope.principal)))
     if problems or (late and not _used(call, handler.type, key)):
         raise invalid(problems + late)
+    if wanted.mail_me and not _used(call, handler.type, key):
+        admit_mail(call.scope)
     return Submission(
         handler=handler,
         payload=payload,
@@ -102,7 +115,8 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
         idempotency_key=key,
         unique_for=timedelta(seconds=wanted.unique_for) if isinstance(wanted.unique_for, int) else wanted.unique_for,
         queue=wanted.queue,
-        callback_url=wanted.callback_url,
+        callbacks=[url for url in (mail if wanted.mail_me else None, wanted.callback_url) if url is not None],
+        language=language_of(request) if wanted.mail_me else None,
         correlation_id=call.correlation_id,
         traceparent=request.headers.get("traceparent"),
     )

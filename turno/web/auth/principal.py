@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from time import time
 from typing import Literal, get_args
 
+from turno.jobs.callback_url import is_mail_address
 from turno.tenancy.identity.tenant import Tenant
 
 # reader: sees what operators see, changes nothing. admin: an operator from whom nothing is redacted.
@@ -21,7 +22,8 @@ class Principal:
     Who has a `role` may choose any tenant and sees every user's jobs: those of `companies`, or with None of all.
     `operator=True` is short for the role operator, and true of every role. `issued_at` and `expires_at` are in seconds
     since 1970: a principal from before its tenant's tokens were revoked counts no more, and a stream ends with its
-    principal. Raises ValueError for a user who could not be stored, TypeError for `tenants` that are one text.
+    principal. `email` is an address that is proven to be theirs, where mails on their jobs go. Raises ValueError for a
+    user who could not be stored or an `email` that is no address, TypeError for `tenants` that are one text.
     """
 
     user: str
@@ -29,12 +31,15 @@ class Principal:
     operator: bool = False
     role: Role | None = None
     companies: Collection[str] | None = None
+    email: str | None = None
     issued_at: float = field(default_factory=time)
     expires_at: float = field(default_factory=lambda: time() + SESSION_SECONDS)
 
     def __post_init__(self) -> None:
         if not storable(self.user):
             raise ValueError("a principal's user must have 1 to 255 printable characters")
+        if self.email is not None and not is_mail_address(self.email):
+            raise ValueError("a principal's email must be an address such as ana@shop.example")
         if isinstance(self.tenants, str) or isinstance(self.companies, str):
             raise TypeError("a principal's tenants, and companies, must be a list of names, not one text")
         if self.role not in (None, *get_args(Role)):

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import jwt
 
 from turno.errors import InvalidSettings
+from turno.jobs.callback_url import is_mail_address
 from turno.settings import Settings
 from turno.web.auth.principal import Principal, Role, storable
 from turno.web.auth.wrong_tokens import WrongTokens
@@ -98,10 +99,18 @@ def _principal(claims: dict[str, Any]) -> Principal:
         tenants=_names(claims, "tenants"),
         role=next((role for role in ROLES if role in named), None),
         companies=_names(claims, "companies") if "companies" in claims else None,
+        email=_email(claims),
         # At the earliest: its issuer's clock may be ahead, and a token must not outlive its revocation.
         issued_at=issued_at - LEEWAY_SECONDS,
         expires_at=float(claims["exp"]),
     )
+
+
+def _email(claims: dict[str, Any]) -> str | None:
+    """Return the address that a token vouches for, as OpenID Connect has it; None for one that nobody verified."""
+    email = claims.get("email")
+    verified = claims.get("email_verified", True) is True
+    return email if verified and isinstance(email, str) and is_mail_address(email) else None
 
 
 def _names(claims: dict[str, Any], claim: str) -> frozenset[str]:

@@ -14,7 +14,9 @@ from turno.web.api.submit import run_now
 from turno.web.http.payloads import check
 from turno.web.http.problems import Problem, invalid
 from turno.web.http.request_headers import IDEMPOTENCY_KEY
+from turno.web.mail_me import mail_url
 from turno.web.pages.visit import Visit, reading
+from turno.web.rate_limits import admit_mail
 from turno.web.services import Inline, services
 
 log = logging.getLogger(__name__)
@@ -44,7 +46,8 @@ def submitted_before(visit: Visit, job_type: str) -> UUID | None:
 def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted:
     """Make a job of the present form; the word is `none` where its handler does not take this payload.
 
-    Where background jobs are switched off, the work is done within the request.
+    Its user is mailed at the job's end if the form's `mail_me` is ticked. Where background jobs are switched off, the
+    work is done within the request.
     """
     handler = services().registry.handler(job_type)
     checked, problems = check(handler, dict(payload))
@@ -56,6 +59,8 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
         user_id=visit.user,
         idempotency_key=form_key(),
         correlation_id=str(uuid4()),
+        callbacks=_mail(visit),
+        language=visit.localizer.language,
     )
     inline = services().inline
     if inline is not None:
@@ -68,6 +73,14 @@ def submit(visit: Visit, job_type: str, payload: Mapping[str, Any]) -> Submitted
         case _:
             # A conflict too: what a form asks for changes as its first job does the work.
             return Submitted("replayed", verdict.job_id)
+
+
+def _mail(visit: Visit) -> list[str]:
+    url = mail_url(visit.scope.principal) if "mail_me" in request.form else None
+    if url is None:
+        return []
+    admit_mail(visit.scope)
+    return [url]
 
 
 def _now(visit: Visit, inline: Inline, wanted: Submission) -> Literal["done", "refused"]:

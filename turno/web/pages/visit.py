@@ -15,6 +15,7 @@ from turno.web.auth import session_cookie
 from turno.web.auth.login import Visitor, visitor_of
 from turno.web.auth.tenant_scope import Scope, scope_within
 from turno.web.http.problems import Kind, Problem
+from turno.web.mail_me import mail_url
 from turno.web.pages.branches import branches_of
 from turno.web.pages.language import language_of
 from turno.web.pages.localizer import Localizer
@@ -41,6 +42,11 @@ class Visit:
     def user(self) -> str:
         """Who visits."""
         return self.scope.principal.user
+
+    @property
+    def mail_address(self) -> str | None:
+        """Where a mail on the visitor's jobs goes; None where none is sent."""
+        return self.scope.principal.email if mail_url(self.scope.principal) else None
 
     def at(self, path: str) -> str:
         """Return the address of a path of ours."""

@@ -1,5 +1,6 @@
 -- Add up to p_limit outcomes to the counts and remove them; returns how many. One statement reads, adds and removes, so
 -- that what commits meanwhile is counted the next time; and the lock lets one at a time do so.
+-- An end that operators have told to an address gets its call-back here.
 -- It begins a little below what was counted last, as ids may commit out of order. p_all: at the lowest id there is.
 CREATE OR REPLACE FUNCTION count_outcomes(p_limit bigint, p_all boolean) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -33,6 +34,13 @@ BEGIN
         INSERT INTO counted_jobs (job_id, tenant_id, type, outcome, at)
         SELECT job_id, tenant_id, type, outcome, at FROM gone
         WHERE job_id IS NOT NULL AND outcome IN ('completed', 'cancelled')
+    ), told AS (
+        INSERT INTO callbacks (job_id, tenant_id, url, address_id)
+        SELECT g.job_id, g.tenant_id, a.url, a.id FROM gone g
+        JOIN callback_addresses a ON coalesce(a.tenant_id, g.tenant_id) = g.tenant_id AND coalesce(a.type, g.type) = g.type
+        WHERE g.job_id IS NOT NULL AND g.outcome IN ('completed', 'failed', 'cancelled') AND g.at >= a.created_at
+          AND EXISTS (SELECT FROM tenants t WHERE t.id = g.tenant_id AND t.state = 'active')
+        ON CONFLICT DO NOTHING
     )
     SELECT count(*), max(id) INTO counted, past FROM gone;
     UPDATE outcomes_counted SET below = past - 10000 WHERE below < past - 10000;

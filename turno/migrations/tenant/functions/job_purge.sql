@@ -38,6 +38,7 @@ BEGIN
     DELETE FROM background_job_events WHERE job_id = ANY (old);
     DELETE FROM background_jobs_dead_letter WHERE job_id = ANY (old);
     DELETE FROM turno.dead_letters WHERE job_id = ANY (old);
+    DELETE FROM turno.callbacks WHERE job_id = ANY (old);
     DELETE FROM notifications WHERE job_id = ANY (old);
     DELETE FROM job_files WHERE job_id = ANY (old);
     DELETE FROM job_schedule_runs WHERE job_id = ANY (old);
