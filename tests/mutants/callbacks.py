@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-TAKE = "turno/migrations/control/functions/callbacks_take.sql"
+TAKE = "turno/migrations/control/functions/callbacks_due.sql"
 OF_CALLBACKS = "tests/integration/callbacks/test_callbacks.py"
 AT_LEAST_ONCE = "decision 73: a call-back comes at least once"
 

@@ -77,7 +77,7 @@ ENQUEUE: LiteralString = "SELECT job_id, exceeded, retry_in, verdict FROM " + _J
 
 # The same, and addresses that are told of the end of a new job, by mail in a language.
 ENQUEUE_TOLD: LiteralString = (
-    "SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callback_put(e.job_id, %s::text[], %s) END FROM "  # noqa: S608 - literals
+    "SELECT e.*, CASE e.verdict WHEN 'accepted' THEN {0}.callbacks_put(e.job_id, %s::text[], %s) END FROM "  # noqa: S608 - literals
     + _JOB_ENQUEUE
 )
 

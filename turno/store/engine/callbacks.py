@@ -43,7 +43,7 @@ class EndedJob:
 def take(engine: Engine, pauses: Sequence[timedelta], *, each: int, limit: int) -> list[DueCallback]:
     """Take those that are due, at most `each` of a tenant's; each is due again after its pause."""
     with engine.cursor(row_factory=class_row(DueCallback)) as cursor:
-        return cursor.execute("SELECT * FROM callbacks_take(%s, %s, %s)", (list(pauses), each, limit)).fetchall()
+        return cursor.execute("SELECT * FROM callbacks_due(%s, %s, %s)", (list(pauses), each, limit)).fetchall()
 
 
 def job_of(engine: Engine, callback: DueCallback) -> EndedJob | None:
@@ -55,7 +55,7 @@ def job_of(engine: Engine, callback: DueCallback) -> EndedJob | None:
 
 def close(engine: Engine, callback: DueCallback) -> None:
     """Never take it again."""
-    engine.execute("SELECT callback_close(%s)", (callback.id,))
+    engine.execute("SELECT callback_done(%s)", (callback.id,))
 
 
 def failed(engine: Engine, callback: DueCallback, error: str) -> None:
@@ -65,5 +65,5 @@ def failed(engine: Engine, callback: DueCallback, error: str) -> None:
 
 def give_up(engine: Engine, callback: DueCallback, reason: str) -> None:
     """Say so in the job's history, and take it again only when an operator asks for it."""
-    statement = sql.SQL("SELECT {}.callback_give_up(%s, %s)").format(sql.Identifier(callback.schema))
+    statement = sql.SQL("SELECT {}.callback_abandon(%s, %s)").format(sql.Identifier(callback.schema))
     engine.execute(statement, (callback.id, reason))

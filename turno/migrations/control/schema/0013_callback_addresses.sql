@@ -28,6 +28,3 @@ SELECT c.id, n.slug AS tenant, o.slug AS company, c.job_id, c.address_id, c.atte
        CASE WHEN isfinite(c.due_at) THEN c.due_at END AS next_at
 FROM callbacks c JOIN tenants n ON n.id = c.tenant_id AND n.state = 'active' JOIN companies o ON o.id = n.company_id
 WHERE c.error IS NOT NULL;
-
-DROP FUNCTION IF EXISTS callbacks_take(interval[], integer, integer);
-DROP FUNCTION IF EXISTS callback_close(uuid);

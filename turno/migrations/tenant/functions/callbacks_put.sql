@@ -1,0 +1,9 @@
+-- Have the end of a job told to these addresses, by mail in this language: in the transaction that made the job.
+CREATE OR REPLACE FUNCTION callbacks_put(p_job uuid, p_urls text[], p_language text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+    INSERT INTO turno.callbacks (job_id, tenant_id, url, language)
+    SELECT j.id, turno.tenant_of(current_user), u.url, p_language
+    FROM background_jobs j CROSS JOIN unnest(p_urls) AS u (url) WHERE j.id = p_job
+    ON CONFLICT DO NOTHING;
+END $$;
