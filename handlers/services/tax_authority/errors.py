@@ -21,7 +21,10 @@ class TicketHeldElsewhere(AuthorityBusy):
 
 
 class NotNext(AuthorityRefused):
-    """The voucher's number is past the next one, which is `expected`, or its date is before the last one's."""
+    """The voucher's number is past the next one, which is `expected`; where it is that one, its date is the reason.
+
+    The date may not be before the last voucher's, nor more than five days from today.
+    """
 
     def __init__(self, message: str, codes: tuple[int, ...] = (), *, expected: int = 0) -> None:
         super().__init__(message, codes)
