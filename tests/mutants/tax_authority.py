@@ -58,6 +58,8 @@ MUTANTS = (
         CLIENT,
         "self.tickets.ticket(service, renew, refused=ticket)",
         "self.tickets.ticket(service, renew)",
-        (f"{WITH_STUB}::test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused",),
+        (
+            "tests/integration/tax_authority_stub/test_rules.py::test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused",
+        ),
     ),
 )

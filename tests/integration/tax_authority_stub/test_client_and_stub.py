@@ -5,14 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -22,21 +17,12 @@ from handlers.services.tax_authority import (
     AuthorityRefused,
     AuthorityUnclear,
     AuthorityUnreachable,
-    Credentials,
-    NotNext,
-    NotThere,
     TaxAuthority,
-    TicketHeldElsewhere,
-    VatLine,
-    VoucherId,
 )
 from handlers.services.tax_authority.http_exchange import HttpExchange
-from tax_authority_stub.books import Taxpayer
-from tax_authority_stub.certificates import make_certificate
 from tax_authority_stub.faults import FAULTS
-from tax_authority_stub.server import serving
 from tax_authority_stub.stub import TaxAuthorityStub
-from tests.tax_authority import CREDIT_NOTE_A, INVOICE_C, MemoryTickets, client, credentials, voucher
+from tests.tax_authority import MemoryTickets, client, credentials, voucher
 from tests.tls import make_authority
 from tests.tls import make_certificate as make_certificate_for
 from turno.servers.wait import wait_until
@@ -68,26 +54,6 @@ OUTCOMES: dict[str, tuple[type[Exception] | None, bool]] = {
 def patience(fault: str) -> float:
     """Seconds that a client waits: few only for what never comes, so that a busy machine makes no difference."""
     return 0.2 if fault in {"late", "never", "drip"} else 30
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TaxAuthorityStub]:
-    with serving() as stub:
-        yield stub
-
-
-@pytest.fixture
-def stub(server: TaxAuthorityStub) -> TaxAuthorityStub:
-    """The server with new books, no faults, and tickets that are held back as long as they are valid."""
-    fresh = TaxAuthorityStub(url=server.url)
-    server.books, server.faults, server.login = fresh.books, fresh.faults, fresh.login
-    server.login.held_seconds = float("inf")
-    return server
-
-
-@pytest.fixture
-def authority(stub: TaxAuthorityStub) -> TaxAuthority:
-    return client(stub)
 
 
 def test_every_fault_has_its_outcome() -> None:
@@ -134,19 +100,6 @@ def test_a_login_that_fails_leaves_no_doubt_about_the_voucher(stub: TaxAuthority
     assert stub.books.granted == []
 
 
-def test_numbers_follow_one_another(authority: TaxAuthority) -> None:
-    assert authority.authorise(voucher(1)).cae != authority.authorise(voucher(2)).cae
-    with pytest.raises(NotNext) as caught:
-        authority.authorise(voucher(4))
-    assert caught.value.expected == 3
-    with pytest.raises(NotNext, match="10016"):
-        authority.authorise(voucher(3, issued_on=date(2026, 1, 1)))
-    with pytest.raises(AuthorityUnclear, match="number 2 is granted already"):
-        authority.authorise(voucher(2))
-    assert authority.last_authorised(1, 1) == 2
-    assert authority.consult(1, 1, 3) is None
-
-
 def test_whether_a_refused_number_was_granted_is_left_open_where_it_cannot_be_asked(
     stub: TaxAuthorityStub, authority: TaxAuthority
 ) -> None:
@@ -154,97 +107,6 @@ def test_whether_a_refused_number_was_granted_is_left_open_where_it_cannot_be_as
     stub.faults.set("FECompUltimoAutorizado", "broken")
     with pytest.raises(AuthorityUnclear, match="could not be asked"):
         authority.authorise(voucher(1))
-
-
-def test_each_branch_point_of_sale_and_kind_has_its_own_numbers(
-    stub: TaxAuthorityStub, authority: TaxAuthority
-) -> None:
-    other = client(stub, credentials=credentials("20111111112"))
-    authority.authorise(voucher(1))
-    other.authorise(voucher(1, document_number="30000000007"))
-    authority.authorise(voucher(1, point_of_sale=2))
-    authority.authorise(voucher(1, kind=INVOICE_C, vat=Decimal(0), total=Decimal(100), rates=()))
-    note = voucher(1, kind=CREDIT_NOTE_A, associated=(VoucherId(1, 1, 1, date(2026, 11, 23)),))
-    authority.authorise(note)
-    assert len(stub.books.granted) == 5
-
-
-@pytest.mark.parametrize(
-    ("wrong", "code"),
-    [
-        ({"total": Decimal("121.02")}, 10048),
-        ({"vat": Decimal(22), "total": Decimal(122)}, 10023),
-        ({"rates": (VatLine(4, Decimal(100), Decimal(21)),)}, 10051),
-        ({"rates": (VatLine(5, Decimal(90), Decimal(21)),)}, 10061),
-        ({"rates": (VatLine(7, Decimal(100), Decimal(21)),)}, 10019),
-        ({"rates": (), "vat": Decimal(0), "total": Decimal(100)}, 10070),
-        ({"rates": (VatLine(5, Decimal(50), Decimal("10.50")),) * 2}, 10022),
-        ({"document_type": 96, "document_number": "11222333"}, 10013),
-        ({"document_number": "20111111113"}, 10015),
-        ({"document_number": ""}, 10015),
-        ({"receiver_condition": 5}, 10243),
-        ({"kind": 4}, 10007),
-        ({"point_of_sale": 0}, 10004),
-        ({"kind": CREDIT_NOTE_A}, 10197),
-        ({"kind": CREDIT_NOTE_A, "associated": (VoucherId(6, 1, 1),)}, 10040),
-        ({"kind": INVOICE_C}, 10071),
-        ({"net": Decimal(-100), "vat": Decimal(-21), "total": Decimal(-121)}, 10065),
-    ],
-    ids=str,
-)
-def test_a_voucher_that_breaks_a_rule_is_refused_with_its_number(
-    authority: TaxAuthority, wrong: dict[str, Any], code: int
-) -> None:
-    with pytest.raises(AuthorityRefused) as caught:
-        authority.authorise(voucher(1, **wrong))
-    assert code in caught.value.codes
-    assert authority.last_authorised(1, 1) == 0
-
-
-def test_one_ticket_serves_all_calls_and_is_renewed_when_it_is_refused(stub: TaxAuthorityStub) -> None:
-    tickets = MemoryTickets()
-    authority = client(stub, tickets)
-    for number in (1, 2):
-        authority.authorise(voucher(number))
-    assert tickets.renewed == 1
-    stub.login.expire()
-    authority.authorise(voucher(3))
-    assert tickets.renewed == 2
-
-
-def test_a_second_ticket_beside_a_valid_one_is_not_given(stub: TaxAuthorityStub, authority: TaxAuthority) -> None:
-    authority.last_authorised(1, 1)
-    with pytest.raises(TicketHeldElsewhere):
-        client(stub).authorise(voucher(1))
-    stub.login.held_seconds = 0
-    assert client(stub).authorise(voucher(1))
-
-
-def test_a_ticket_opens_its_own_service_for_its_own_cuit(stub: TaxAuthorityStub) -> None:
-    tickets = MemoryTickets()
-    client(stub, tickets).last_authorised(1, 1)
-    strange = client(stub, tickets, credentials=replace(credentials(), cuit="20111111112"))
-    with pytest.raises(AuthorityRefused, match="No aparecio CUIT"):
-        strange.last_authorised(1, 1)
-
-
-def test_certificates_that_prove_nothing_get_no_ticket(stub: TaxAuthorityStub) -> None:
-    old = make_certificate("30000000007", until=datetime.now(UTC) - timedelta(days=1))
-    with pytest.raises(AuthorityRefused, match=r"cms\.cert\.expired"):
-        client(stub, credentials=Credentials("30000000007", old.certificate, old.key)).last_authorised(1, 1)
-    nobody = make_certificate("nobody")
-    with pytest.raises(AuthorityRefused, match=r"coe\.notAuthorized"):
-        client(stub, credentials=Credentials("30000000007", nobody.certificate, nobody.key)).last_authorised(1, 1)
-
-
-def test_taxpayers_are_looked_up(stub: TaxAuthorityStub, authority: TaxAuthority) -> None:
-    stub.books.register(Taxpayer("30000000007", "Ejemplo SA", taxes=(10, 30)))
-    stub.books.register(Taxpayer("20111111112", "Perez Ana", taxes=(20,), company=False))
-    found = [authority.taxpayer("30-00000000-7"), authority.taxpayer("20111111112")]
-    assert [(one.name, one.condition) for one in found] == [("Ejemplo SA", 1), ("Perez Ana", 6)]
-    for unknown in ("20222222223", "somebody"):
-        with pytest.raises(NotThere):
-            authority.taxpayer(unknown)
 
 
 def test_an_authority_that_nobody_reaches_was_asked_nothing(stub: TaxAuthorityStub) -> None:
