@@ -33,31 +33,16 @@ read -r id schema paused adopted running < "$work/tenant"
 pg_restore --list "$folder/database.dump" | grep -F " $schema " > "$work/list" ||
     refuse "$slug is not in the backup: it was added, or added again, after it"
 pg_restore --use-list="$work/list" --file="$work/schema.sql" "$folder/database.dump"
+pg_restore --data-only --file="$work/callbacks.sql" --schema=turno --table=callbacks "$folder/database.dump"
 {
     echo "SET lock_timeout = '10s'; SET client_min_messages = warning;"
+    echo "CREATE TEMP TABLE saved_callbacks AS SELECT * FROM turno.callbacks WITH NO DATA;"
+    sed 's/^COPY turno\.callbacks /COPY pg_temp.saved_callbacks /' "$work/callbacks.sql"
+    echo "DELETE FROM pg_temp.saved_callbacks WHERE tenant_id <> $id;"
     echo "DROP SCHEMA $schema CASCADE;"
     cat "$work/schema.sql"
-    # What the control schema has of its jobs; maintenance makes the tickets anew.
-    cat <<SQL
-DELETE FROM turno.tickets WHERE tenant_id = $id;
-DELETE FROM turno.counted_jobs c WHERE tenant_id = $id
-    AND NOT EXISTS (SELECT FROM $schema.background_jobs j WHERE j.id = c.job_id AND j.finished_at IS NOT NULL);
-DELETE FROM turno.dead_letters WHERE tenant_id = $id;
-INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at, closed_at, closed_as)
-SELECT d.job_id, $id, d.type, turno.error_group(j.error), d.died_at, coalesce(d.replayed_at, d.discarded_at),
-       CASE WHEN d.replayed_at IS NOT NULL THEN 'replayed' WHEN d.discarded_at IS NOT NULL THEN 'discarded' END
-FROM $schema.background_jobs_dead_letter d JOIN $schema.background_jobs j ON j.id = d.job_id;
-DELETE FROM turno.callbacks c WHERE tenant_id = $id
-    AND NOT EXISTS (SELECT FROM $schema.background_jobs j WHERE j.id = c.job_id);
--- Its trigger copies each schedule anew; a backup of an older release has none.
-SET row_security = on;
-DELETE FROM turno.schedules WHERE tenant_id = $id;
-DO \$do\$ BEGIN
-    IF to_regclass('$schema.job_schedules') IS NOT NULL THEN
-        UPDATE $schema.job_schedules SET name = name;
-    END IF;
-END \$do\$;
-SQL
+    printf '\\set tenant %s\n\\set schema %s\n' "$id" "$schema"
+    cat "$(dirname "$0")/derived.sql"
 } > "$work/all.sql"
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --single-transaction --file="$work/all.sql" > /dev/null
 echo "$slug is as it was in the backup, and paused. Next:"

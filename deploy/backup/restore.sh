@@ -19,11 +19,4 @@ psql --no-psqlrc --quiet --dbname=postgres --set=ON_ERROR_STOP=1 --single-transa
 pg_restore --create --exit-on-error --dbname=postgres "$folder/database.dump"
 PGDATABASE=$(pg_restore --list "$folder/database.dump" | sed -n 's/^; *dbname: //p')
 export PGDATABASE
-psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --file=- > "$work/resumed" <<'SQL'
-UPDATE turno.tenants SET paused_at = clock_timestamp() WHERE state = 'active' AND paused_at IS NULL
-RETURNING '  turno tenant set ' || slug || ' --resumed';
-SQL
-echo "restored $PGDATABASE; every tenant is paused. Next:"
-echo "  turno migrate --check"
-echo "  turno tenant doubt --all"
-cat "$work/resumed"
+"$(dirname "$0")/restored.sh"

@@ -18,6 +18,7 @@ from tests.authority import tax_authority
 from tests.faults.own_server import own_world, reconnect
 from tests.faults.steady_client import steady_client
 from tests.faults.test_outside_effects import invoices
+from tests.host_application import Host
 from tests.hurried_sync import URL_VARIABLE, HurriedSync
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Odd
@@ -26,7 +27,9 @@ from turno.servers.embedded_postgres import Cluster
 from turno.servers.postgres_binaries import find_binaries
 from turno.servers.wait import wait_until
 from turno.tenancy.catalog.check import check
+from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import handler_session
+from turno.tenancy.identity.tenant import HandlerLogin
 from turno.testing.checker import Checker
 
 if TYPE_CHECKING:
@@ -48,9 +51,9 @@ ONCE = {
 }
 
 
-def script(cluster: Cluster, name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run a script of deploy/backup as an administrator would, on this server."""
-    environment = {
+def environment_of(cluster: Cluster) -> dict[str, str]:
+    """What an administrator has set who works on this server."""
+    return {
         "PATH": f"{find_binaries()}:{os.environ['PATH']}",
         "PGHOST": str(cluster.socket_directory),
         "PGPORT": str(cluster.port),
@@ -58,8 +61,16 @@ def script(cluster: Cluster, name: str, *arguments: object) -> subprocess.Comple
         "PGPASSWORD": cluster.files.password,
         "PGDATABASE": "turno",
     }
+
+
+def script(cluster: Cluster, name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run a script of deploy/backup as an administrator would, on this server."""
     return subprocess.run(
-        [SCRIPTS / name, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+        [SCRIPTS / name, *map(str, arguments)],
+        env=environment_of(cluster),
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -124,6 +135,7 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
     ):
         world.backend = "pool"
         world.extra[URL_VARIABLE] = authority.url
+        Host(world.url, world.admin).adopt("erp0001", schema="suc0001")
         wanted = invoices(world, 6)
         world.rows("UPDATE invoices SET number = number + 1000000")  # out of the way of those that will be made
         enqueue_invoicing(world)
@@ -152,6 +164,8 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
         assert before <= restored <= after
         assert world.rows("SELECT 1 FROM turno.tickets WHERE state = 'running'") != []
         assert world.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
+        refused = script(second, "restore-tenant.sh", backup, "erp0001")
+        assert refused.stderr.startswith("erp0001 has adopted a schema of the application's")
         follow(world, told)
         assert check(world.admin, world.logins) == []
         pool = world.start_pool(**QUICK)
@@ -165,6 +179,12 @@ def test_what_was_backed_up_while_jobs_ran_goes_on_at_another_server_and_nothing
         assert counted(world) == 100
         assert (authority.doubled, sum(authority.grants.values())) == ([], len(wanted))
         assert apart(world)
+        adopted = read_tenant(world.admin, "erp0001")
+        assert adopted is not None
+        with handler_session(
+            world.logins, HandlerLogin.of(adopted), application="test", kind=psycopg.Connection
+        ) as work:
+            assert work.execute("UPDATE customers SET name = 'changed'").rowcount == 1
 
 
 def counted(world: ExampleInstallation) -> int:
@@ -191,6 +211,12 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         enqueue_invoicing(world)
         failed = world.enqueue({"how": "permanent"}, handler=Odd)
         waiting = world.enqueue({"how": "ok"}, handler=Odd, run_at=later(world))
+        callback = (waiting, world.one.id)
+        world.rows("INSERT INTO turno.callbacks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", *callback)
+        published = (
+            "INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{\"order_id\": 7}', 'ana')"
+        )
+        world.rows(published)
         world.rows(
             "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
             " VALUES ('kept', 'odd', '{}', 1, 'ana', 3600, 'UTC', 0, 'skip', %s)",
@@ -200,7 +226,14 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
         assert wait_until(lambda: world.job(failed)["status"] == "failed", within=30)
         done(script(cluster, "backup.sh", backup))
         since = world.enqueue({"how": "ok"}, handler=Odd)
+        # A release whose code hears of the event, from before; and the call-back is delivered.
+        stop(pool)
+        world.registry = "tests.faults.restored_handlers:REGISTRY"
+        follow(world, "  turno cleanup\n")
+        pool = world.start_pool(**QUICK)
         assert wait_until(lambda: all_ended(world), within=30)
+        assert world.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
+        world.rows("DELETE FROM turno.callbacks")
         refused = script(cluster, "restore-tenant.sh", backup, "suc0001")
         assert "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed" in refused.stderr
         refused = script(cluster, "restore-tenant.sh", backup, "suc0009")
@@ -217,11 +250,15 @@ def test_one_tenant_is_put_back_while_the_others_work_on(tmp_path: Path, postgre
             {"name": "kept", "tenant_id": world.one.id}
         ]
         assert world.rows("SELECT 1 FROM background_jobs WHERE id = %s", since) == []
+        assert world.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [
+            {"job_id": waiting, "tenant_id": world.one.id}
+        ]
         follow(world, told)
         assert check(world.admin, world.logins) == []
         assert world.job(waiting)["status"] == "pending"
         assert wait_until(lambda: all_ended(world), within=60)
         assert world.job(waiting)["status"] == "completed"
+        assert world.rows("SELECT status FROM background_jobs WHERE type = 'ledger'") == [{"status": "completed"}]
         assert world.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
         stop(pool)
         assert Checker(world.url, world.tenants.values(), effects=ONCE).violations(settled=True) == []

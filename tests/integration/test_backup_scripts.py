@@ -10,6 +10,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.installation import ROOT, ExampleInstallation
+from tests.misbehaving_handlers import Odd
 from turno.servers.postgres_binaries import find_binaries
 
 if TYPE_CHECKING:
@@ -17,30 +18,42 @@ if TYPE_CHECKING:
 
     from turno.servers.embedded_postgres import Cluster
 
+SCRIPTS = ROOT / "deploy" / "backup"
 # Answers as pg_restore does, of a dump that has the tenant and cannot be restored to its end.
 BROKEN = """#!/bin/sh
 case "$1" in
 --list) echo "1; 2615 1 SCHEMA - {schema} owner" ;;
+--data-only) : > "${{2#--file=}}" ;;
 *) echo "CREATE SCHEMA {schema}; SELECT 1 / 0;" > "${{2#--file=}}" ;;
 esac
 """
+# The call-backs that a backup had.
+SAVED = """
+CREATE TEMP TABLE saved_callbacks AS SELECT * FROM turno.callbacks WITH NO DATA;
+ALTER TABLE saved_callbacks ALTER due_at SET DEFAULT now(), ALTER attempts SET DEFAULT 0;
+INSERT INTO saved_callbacks (job_id, url) VALUES (:'waiting', 'https://x'), (:'ended', 'https://x');
+"""
 
 
-def put_back(world: ExampleInstallation, cluster: Cluster, folder: Path, slug: str) -> str:
-    """Run restore-tenant.sh on a backup that is broken; return what it says, as it must not succeed."""
-    (folder / "pg_restore").write_text(BROKEN.format(schema=world.one.schema))
-    (folder / "pg_restore").chmod(0o700)
-    environment = {
-        "PATH": f"{folder}:{find_binaries()}:{os.environ['PATH']}",
+def environment_of(world: ExampleInstallation, cluster: Cluster) -> dict[str, str]:
+    return {
+        "PATH": f"{find_binaries()}:{os.environ['PATH']}",
         "PGHOST": str(cluster.socket_directory),
         "PGPORT": str(cluster.port),
         "PGUSER": "postgres",
         "PGPASSWORD": cluster.files.password,
         "PGDATABASE": str(conninfo_to_dict(world.url)["dbname"]),
     }
+
+
+def put_back(world: ExampleInstallation, cluster: Cluster, folder: Path, slug: str) -> str:
+    """Run restore-tenant.sh on a backup that is broken; return what it says, as it must not succeed."""
+    (folder / "pg_restore").write_text(BROKEN.format(schema=world.one.schema))
+    (folder / "pg_restore").chmod(0o700)
+    environment = environment_of(world, cluster)
     done = subprocess.run(
-        [ROOT / "deploy" / "backup" / "restore-tenant.sh", folder, slug],
-        env=environment,
+        [SCRIPTS / "restore-tenant.sh", folder, slug],
+        env=environment | {"PATH": f"{folder}:{environment['PATH']}"},
         capture_output=True,
         text=True,
         check=False,
@@ -68,10 +81,69 @@ def test_a_tenant_is_not_put_back_while_it_works_and_never_by_half(
     assert refused("suc0002").startswith("suc0002 is not in the backup: it was added, or added again, after it;")
     assert "division by zero" in refused()
     assert world.job(job)["status"] == "completed"
+    world.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "deploy" / "backup").glob("*.sh")), ids=lambda script: script.name)
-def test_a_script_asks_which_folder(script: Path) -> None:
-    asked = subprocess.run([script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False)
+def test_what_the_control_schema_has_of_a_tenant_is_made_anew(
+    world: ExampleInstallation, cluster: Cluster, tmp_path: Path
+) -> None:
+    world.odd = True
+    waiting, ended, failed = (world.enqueue({"how": how}, handler=Odd) for how in ("ok", "ok", "permanent"))
+    for job in (ended, failed):
+        claim = world.here.claim(job)
+        assert claim is not None
+        world.here.execute(claim)
+    world.rows("INSERT INTO turno.handlers (type, version, queue, max_attempts) VALUES ('now', 1, 'hot', 1)")
+    world.rows("INSERT INTO turno.handlers (type, version, queue, max_attempts) VALUES ('all', 1, 'hot', 1)")
+    world.rows("INSERT INTO turno.subscriptions (event, type, backlog) VALUES ('paid', 'now', false)")
+    world.rows(
+        "INSERT INTO turno.subscriptions (event, type, backlog, from_beginning) VALUES ('paid', 'all', false, true)"
+    )
+    (tmp_path / "saved.sql").write_text(SAVED)
+    subprocess.run(
+        ["psql", "--set=ON_ERROR_STOP=1", "--single-transaction", f"--set=tenant={world.one.id}",
+         f"--set=schema={world.one.schema}", f"--set=waiting={waiting}", f"--set=ended={ended}",
+         f"--file={tmp_path}/saved.sql", f"--file={SCRIPTS}/derived.sql"],
+        env=environment_of(world, cluster), check=True, capture_output=True,
+    )  # fmt: skip
+    # Of a job that has ended, whoever was to be told was told.
+    assert world.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [
+        {"job_id": waiting, "tenant_id": world.one.id}
+    ]
+    assert world.rows("SELECT type FROM turno.subscriptions WHERE backlog") == [{"type": "all"}]
+    assert world.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
+    assert world.rows("SELECT 1 FROM turno.tickets") == []
+    world.rows("DELETE FROM turno.handlers WHERE type IN ('now', 'all')")
+
+
+@pytest.mark.parametrize(
+    ("script", "asks"),
+    [
+        ("backup.sh", "which folder?"),
+        ("restore.sh", "which folder?"),
+        ("restored.sh", "which database?"),
+        ("restore-tenant.sh", "which folder?"),
+        ("move-tenant.sh", "from which database?"),
+        ("archive-wal.sh", "which segment?"),
+    ],
+)
+def test_a_script_asks_what_it_is_not_told(script: str, asks: str) -> None:
+    asked = subprocess.run(
+        [SCRIPTS / script], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=False
+    )
     assert asked.returncode != 0
-    assert "which folder?" in asked.stderr
+    assert asks in asked.stderr
+
+
+def test_a_segment_of_the_log_is_kept_whole_and_never_replaced_by_another(tmp_path: Path) -> None:
+    kept, path = tmp_path / "kept", tmp_path / "segment"
+    kept.mkdir()
+
+    def archive(content: str) -> int:
+        path.write_text(content)
+        done = subprocess.run([SCRIPTS / "archive-wal.sh", path, "000001", kept], capture_output=True, check=False)
+        return done.returncode
+
+    assert (archive("log"), archive("log")) == (0, 0)
+    assert archive("another") != 0
+    assert {file.name: file.read_text() for file in kept.iterdir()} == {"000001": "log"}

@@ -7,7 +7,10 @@ from tests.mutants.mutant import Mutant
 MANAGED = "tests/integration/tenancy/test_managed_provisioner.py"
 IMAGES = "tests/unit/test_images_and_manifests.py"
 RESTORE_TENANT = "deploy/backup/restore-tenant.sh"
-PUT_BACK = "tests/integration/test_backup_scripts.py::test_a_tenant_is_not_put_back_while_it_works_and_never_by_half"
+DERIVED = "deploy/backup/derived.sql"
+SCRIPTS = "tests/integration/test_backup_scripts.py"
+MADE_ANEW = f"{SCRIPTS}::test_what_the_control_schema_has_of_a_tenant_is_made_anew"
+PUT_BACK = f"{SCRIPTS}::test_a_tenant_is_not_put_back_while_it_works_and_never_by_half"
 NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
 SECOND = f"{MANAGED}::test_a_second_administrator_is_told_what_it_lacks_and_works_once_it_has_it"
 RIGHTS = "turno/tenancy/provisioning/provisioner_rights.py"
@@ -76,5 +79,29 @@ MUTANTS = (
         " --single-transaction",
         "",
         (PUT_BACK,),
+    ),
+    Mutant(
+        "whoever is to be told of a job that was put back is forgotten",
+        "docs/operations.md: call-backs of open jobs come back with their tenant",
+        DERIVED,
+        " AND j.finished_at IS NULL) ON CONFLICT",
+        " AND j.finished_at IS NOT NULL) ON CONFLICT",
+        (MADE_ANEW,),
+    ),
+    Mutant(
+        "a tenant that was put back misses the backlog of a subscriber",
+        "docs/operations.md: a subscriber from the beginning has a job for each event of a tenant that was put back",
+        DERIVED,
+        "UPDATE turno.subscriptions SET backlog = true WHERE from_beginning;\n",
+        "",
+        (MADE_ANEW,),
+    ),
+    Mutant(
+        "a segment of the log is replaced by another one",
+        "deploy/backup/archive-wal.sh: what is archived is never replaced",
+        "deploy/backup/archive-wal.sh",
+        'if [ -e "$kept" ]; then',
+        "if false; then",
+        (f"{SCRIPTS}::test_a_segment_of_the_log_is_kept_whole_and_never_replaced_by_another",),
     ),
 )

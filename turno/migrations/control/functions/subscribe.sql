@@ -25,8 +25,8 @@ BEGIN
     DELETE FROM subscriptions s
     WHERE s.type = ANY (own) AND NOT EXISTS (SELECT FROM unnest(p_events, p_subscribers) AS w (event, type)
                                              WHERE (w.event, w.type) = (s.event, s.type));
-    INSERT INTO subscriptions (event, type, backlog, ordered)
-    SELECT w.event, w.type, w.backlog, coalesce(w.ordered, false)
+    INSERT INTO subscriptions (event, type, backlog, from_beginning, ordered)
+    SELECT w.event, w.type, w.backlog, w.backlog, coalesce(w.ordered, false)
     FROM unnest(p_events, p_subscribers, p_backlogs, p_ordered) AS w (event, type, backlog, ordered)
     WHERE w.type = ANY (own)
     ON CONFLICT (event, type) DO UPDATE SET ordered = excluded.ordered WHERE p_ordered IS NOT NULL;

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Usage: restored.sh
+# After a database was restored, by restore.sh or to a moment of its write-ahead log: pauses every tenant and says what comes
+# next. No web and no worker may run.
+# As a superuser, by libpq's own variables (PGHOST, PGUSER, PGDATABASE, and a ~/.pgpass).
+set -eu
+: "${PGDATABASE:?which database?}"
+resumed=$(psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --file=- <<'SQL'
+UPDATE turno.tenants SET paused_at = clock_timestamp() WHERE state = 'active' AND paused_at IS NULL
+RETURNING '  turno tenant set ' || slug || ' --resumed';
+SQL
+)
+echo "restored $PGDATABASE; every tenant is paused. Next:"
+echo "  turno migrate --check"
+echo "  turno tenant doubt --all"
+echo "$resumed"

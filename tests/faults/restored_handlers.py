@@ -1,0 +1,10 @@
+"""Handlers of installations that are put back or moved: one of them hears of events from before it was there."""
+
+from __future__ import annotations
+
+from handlers.batch_invoicing import BatchInvoicing
+from tests.event_handlers import Ledger
+from tests.misbehaving_handlers import Odd
+from turno.jobs.registry import Registry
+
+REGISTRY = Registry.of([BatchInvoicing, Ledger, Odd])

@@ -1,0 +1,133 @@
+"""A tenant moves from one cell to another, by deploy/backup/move-tenant.sh: nothing is lost, and nothing runs twice."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg import sql
+
+from tests.faults.test_backup_and_restore import SCRIPTS, all_ended, done, environment_of, follow, later
+from tests.installation import LOOK_ALIKE, TABLES, ExampleInstallation, build_world
+from tests.misbehaving_handlers import Odd
+from turno.store.api.commands import ENQUEUE
+from turno.tenancy.catalog.check import check
+from turno.testing.build import build_installation
+from turno.testing.checker import Checker
+from turno.testing.servers import fresh_database
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from turno.servers.embedded_postgres import Cluster
+
+pytestmark = pytest.mark.deep
+
+REGISTRY = "tests.faults.restored_handlers:REGISTRY"
+
+
+@pytest.fixture
+def old(cluster: Cluster, tmp_path: Path) -> Iterator[ExampleInstallation]:
+    """A cell with two tenants that have orders."""
+    with fresh_database(cluster) as url, build_world(url, tmp_path, LOOK_ALIKE) as world:
+        world.odd = True
+        yield world
+
+
+@pytest.fixture
+def new(cluster: Cluster, tmp_path: Path) -> Iterator[ExampleInstallation]:
+    """A cell on the same server, in which the tenants have just been added; its code has one handler more."""
+    fill = dict.fromkeys(LOOK_ALIKE, lambda _: None)
+    with (
+        fresh_database(cluster) as url,
+        build_installation(url, tmp_path, fill, ExampleInstallation, TABLES) as world,
+    ):
+        world.registry = REGISTRY
+        yield world
+
+
+def move(cluster: Cluster, old: ExampleInstallation, new: ExampleInstallation) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SCRIPTS / "move-tenant.sh", old.url, new.url, "suc0001"],
+        env=environment_of(cluster),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def run(world: ExampleInstallation, job: UUID) -> None:
+    claim = world.here.claim(job)
+    assert claim is not None
+    world.here.execute(claim)
+
+
+def everything_of(world: ExampleInstallation, *tables: str) -> list[object]:
+    query = sql.SQL("SELECT * FROM {} t ORDER BY t::text")
+    return [world.rows(query.format(sql.Identifier(table))) for table in tables]
+
+
+def test_a_tenant_moves_with_all_that_it_has(
+    cluster: Cluster, old: ExampleInstallation, new: ExampleInstallation
+) -> None:
+    invoiced = old.enqueue({"order_ids": old.order_ids()[:3]}, idempotency_key="once")
+    failed = old.enqueue({"how": "permanent"}, handler=Odd)
+    for job in (invoiced, failed):
+        run(old, job)
+    pending = old.enqueue({"how": "ok"}, handler=Odd)
+    waiting = old.enqueue({"how": "ok"}, handler=Odd, run_at=later(old))
+    old.rows("INSERT INTO turno.callbacks (job_id, tenant_id, url) VALUES (%s, %s, 'https://x')", waiting, old.one.id)
+    old.rows(
+        "INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)"
+        " VALUES ('nightly', 'odd', '{\"how\": \"ok\"}', 1, 'ana', 86400, 'UTC', 0, 'skip', %s)",
+        later(old),
+    )
+    # Nobody in the old cell knows whoever subscribes to this.
+    old.rows("INSERT INTO background_events (name, data, user_id) VALUES ('order.paid', '{\"order_id\": 7}', 'ana')")
+    old.rows(
+        "WITH made AS ("
+        "INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, job_id, complete_at)"
+        " VALUES ('a.csv', 'text/csv', 3, 1024, 'ana', false, %s, now()) RETURNING id)"
+        " INSERT INTO job_file_pieces SELECT id, 0, 'abc' FROM made",
+        invoiced,
+    )
+    old.rows("UPDATE turno.tenants SET weight = 7, jobs_per_day = 900 WHERE slug = 'suc0001'")
+
+    assert "in the new cell suc0001 is at work" in move(cluster, old, new).stderr
+    follow(new, "  turno tenant set suc0001 --paused\n")
+    assert "in the old cell suc0001 is at work" in move(cluster, old, new).stderr
+    assert new.rows("SELECT 1 FROM orders") == []
+    follow(old, "  turno tenant set suc0001 --paused\n")
+    was = everything_of(old, "background_jobs", "background_job_attempts", "invoices", "job_files", "job_file_pieces")
+    told = done(move(cluster, old, new))
+
+    assert (
+        everything_of(new, "background_jobs", "background_job_attempts", "invoices", "job_files", "job_file_pieces")
+        == was
+    )
+    assert "jobs already" in move(cluster, old, new).stderr
+    follow(new, told)
+    assert check(new.admin, new.logins) == []
+    assert new.rows("SELECT weight, jobs_per_day FROM turno.tenants WHERE slug = 'suc0001'") == [
+        {"weight": 7, "jobs_per_day": 900}
+    ]
+    assert new.rows("SELECT name, tenant_id FROM turno.schedules") == [{"name": "nightly", "tenant_id": new.one.id}]
+    assert new.rows("SELECT job_id, tenant_id FROM turno.callbacks") == [{"job_id": waiting, "tenant_id": new.one.id}]
+    assert new.rows("SELECT job_id FROM turno.dead_letters") == [{"job_id": failed}]
+    assert new.job(waiting)["status"] == "pending"
+    again = new.new_job({"order_ids": old.order_ids()[:3]}, idempotency_key="once").parameters()
+    assert new.call(ENQUEUE, again)["job_id"] == invoiced
+    (heard,) = new.rows("SELECT id FROM background_jobs WHERE type = 'ledger'")
+    for job in (pending, heard["id"]):
+        run(new, job)
+    new.make_due()
+    run(new, waiting)
+    assert all_ended(new)
+    # The next invoice has the next number.
+    run(new, new.enqueue({"order_ids": old.order_ids()[3:6]}))
+    assert Checker(new.url, new.tenants.values()).violations(settled=False) == []
+    assert old.job(pending)["status"] == "pending"
+    assert old.rows("SELECT 1 FROM background_jobs WHERE type = 'ledger'") == []

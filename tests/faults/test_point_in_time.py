@@ -1,0 +1,111 @@
+"""A server is lost after an accident; its base backup and the archived log bring back all until a moment before it."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from tests.faults.own_server import own_world, reconnect
+from tests.faults.steady_client import steady_client
+from tests.faults.test_backup_and_restore import (
+    ONCE,
+    QUICK,
+    SCRIPTS,
+    all_ended,
+    apart,
+    done,
+    enqueue_invoicing,
+    environment_of,
+    follow,
+    script,
+    stop,
+)
+from turno.servers.embedded_postgres import Cluster
+from turno.servers.wait import wait_until
+from turno.tenancy.catalog.check import check
+from turno.testing.checker import Checker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.deep
+
+
+@contextmanager
+def restored(base: Path, archive: Path, first: Cluster, moment: str) -> Iterator[Cluster]:
+    """A server that begins with the base backup and replays the archived log until the moment."""
+    cluster = Cluster(
+        data=base,
+        durable=False,
+        max_connections=60,
+        settings={
+            "restore_command": f"cp {archive}/%f %p",
+            "recovery_target_time": moment,
+            "recovery_target_action": "promote",
+        },
+    )
+    cluster.files.password_file.write_text(first.files.password)
+    (base / "recovery.signal").touch()
+    for path in (cluster.files.password_file, base, *base.rglob("*")):
+        cluster.files.identity().own(path)
+    with cluster:
+
+        def promoted() -> bool:
+            with psycopg.connect(cluster.url) as connection:
+                return connection.execute("SELECT pg_is_in_recovery()").fetchone() == (False,)
+
+        assert wait_until(promoted, within=60)
+        yield cluster
+    cluster.files.remove()
+
+
+def test_all_that_was_before_the_moment_is_there_and_goes_on(tmp_path: Path, postgres_template: Path) -> None:
+    base, archive = tmp_path / "base", tmp_path / "archive"
+    archive.mkdir()
+    archiving = {"archive_mode": "on", "archive_command": f"{SCRIPTS}/archive-wal.sh %p %f {archive}"}
+    own = partial(own_world, settings=archiving, before_start=lambda cluster: cluster.files.identity().own(archive))
+    with own(tmp_path / "first", postgres_template) as (first, world):
+        world.backend = "pool"
+        enqueue_invoicing(world)
+        pool = world.start_pool(**QUICK)
+        with steady_client(world) as client:
+            client.wait_for_more()
+            taken = subprocess.run(
+                ["pg_basebackup", f"--pgdata={base}", "--checkpoint=fast"],
+                env=environment_of(first), capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert taken.returncode == 0, taken.stderr
+            client.wait_for_more()
+            before = set(client.accepted.values())
+            (row,) = world.rows("SELECT clock_timestamp()::text AS moment")
+            world.rows("DELETE FROM order_lines")  # the accident
+            client.wait_for_more()
+        (last,) = world.rows("SELECT pg_walfile_name(pg_switch_wal()) AS name")
+        assert wait_until((archive / last["name"]).exists, within=30)
+        pool.kill()
+        pool.communicate()
+        first.kill()
+        with restored(base, archive, first, row["moment"]) as second:
+            told = done(script(second, "restored.sh"))
+            reconnect(world, second.url_of("turno"))
+            assert world.rows("SELECT 1 FROM order_lines LIMIT 1") != []
+            assert before <= {job["id"] for job in world.rows("SELECT id FROM background_jobs")}
+            assert world.rows("SELECT 1 FROM turno.tenants WHERE paused_at IS NULL") == []
+            follow(world, told)
+            assert check(world.admin, world.logins) == []
+            pool = world.start_pool(**QUICK)
+            assert wait_until(lambda: all_ended(world), within=60, every=0.1)
+            # The worker that was lost with the server is forgotten.
+            assert wait_until(lambda: len(world.rows("SELECT 1 FROM turno.workers")) == 1, within=30)
+            stop(pool)
+            assert world.rows("SELECT DISTINCT status FROM background_jobs") == [{"status": "completed"}]
+            assert Checker(world.url, world.tenants.values(), effects=ONCE).violations(settled=True) == []
+            assert apart(world)
+            for session in (world.admin, world.web, world.engine):
+                session.close()
