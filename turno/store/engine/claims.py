@@ -137,7 +137,13 @@ def _batches(rows: Sequence[Any], sizes: Callable[[str], int]) -> Iterator[Batch
     for _, turn in groupby(rows, lambda row: row.tenant_id):
         claimed = list(turn)
         each = -(-len(claimed) // claimed[0].slots)  # before any child gets more than its share, all get something
-        for (job_type, _, crashed), same in groupby(claimed, lambda row: (row.type, row.version, row.crashes > 0)):
+        # Short jobs of several types take turns, as an event's subscribers do: one may go before what was there first.
+        together: dict[Any, list[Any]] = {}
+        size_of = {job_type: min(each, sizes(job_type)) for job_type in {row.type for row in claimed}}
+        for row in claimed:
+            alone = row.crashes > 0 or size_of[row.type] == 1
+            together.setdefault(row.job_id if alone else (row.type, row.version), []).append(row)
+        for same in together.values():
             claims = [claim_of(row[4:15]) for row in same]
-            size = 1 if crashed else min(each, sizes(job_type))
+            size = size_of[same[0].type]
             yield from (tuple(claims[at : at + size]) for at in range(0, len(claims), size))

@@ -32,6 +32,13 @@ def test_free_children_are_given_work_before_any_gets_more_than_its_share(world:
     assert sorted(map(len, claim_batches_here(world, slots=2))) == [3, 3]
 
 
+def test_short_jobs_of_several_types_in_turn_make_a_batch_of_each(world: ExampleInstallation) -> None:
+    """As the jobs of an event's subscribers do."""
+    jobs = [world.enqueue({"how": "ok"}, handler=handler) for handler in (OddBatched, Odd, OddBatched)]
+    batches = [[one.job_id for one in batch] for batch in claim_batches_here(world, slots=2)]
+    assert batches == [[jobs[0], jobs[2]], [jobs[1]]]
+
+
 def test_a_batch_is_one_turn(world: ExampleInstallation) -> None:
     for tenant in world.tenants.values():
         for _ in range(16):
