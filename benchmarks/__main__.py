@@ -40,6 +40,7 @@ NAMES = (
     "import",
     "scaling",
     "report",
+    "events",
 )
 # A scene whose name is no name of a module, or that of another one.
 MODULES = {"import": "import_rows", "report": "report_rows"}

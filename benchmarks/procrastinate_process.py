@@ -1,4 +1,4 @@
-"""Run by Procrastinate's own Python: one worker, ten jobs at a time, that drains the queue whenever a line says go."""
+"""Run by Procrastinate's own Python: one worker, ten jobs at a time, that drains the queue at each line, or stays."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ async def tally(number: int) -> dict[str, int]:
 
 
 async def main() -> None:
-    """Apply the schema if asked to, then drain whenever a line comes."""
+    """Apply the schema or stay if asked to, else drain whenever a line comes."""
     logging.disable(logging.WARNING)
     async with app.open_async():
         if sys.argv[2:] == ["install"]:
             await app.schema_manager.apply_schema_async()
             return
         print("ready", flush=True)
+        if sys.argv[2:] == ["stay"]:
+            await app.run_worker_async(concurrency=10)
         while await asyncio.to_thread(sys.stdin.readline):
             await app.run_worker_async(wait=False, concurrency=10, install_signal_handlers=False)
             print("empty", flush=True)

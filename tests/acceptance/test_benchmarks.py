@@ -43,6 +43,17 @@ def test_a_benchmark_s_last_line_has_its_figures_and_the_ratio_to_its_floor() ->
     assert found["pgqueuer"] == "left out: ask for it with --peers"
 
 
+@pytest.mark.deep
+def test_events_reach_every_subscriber_once_beside_a_hand_written_outbox() -> None:
+    found = json.loads(benchmarks("events", "--quick", "--json")[-1])
+    assert set(found["figures"]) == {
+        "turno, 1 subscribers", "turno, 3 subscribers", "turno, in order", "outbox, 1 subscribers",
+        "outbox, 3 subscribers",
+    }  # fmt: skip
+    assert min(found["events/s"].values()) > 0
+    assert found["procrastinate"] == "left out: ask for it with --peers"
+
+
 def test_a_benchmark_that_found_something_broken_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Report("siege", "ms", broken=["an attack: answered 500"])
     monkeypatch.setattr(command, "_load", lambda _name: Benchmark("", lambda _options: found))
