@@ -8,9 +8,8 @@ from turno.jobs.job import JobRef
 
 log = logging.getLogger(__name__)
 
-PAUSE_SECONDS = (
-    0.005  # seconds between two notifications of one process: a commit with a notification takes a global lock
-)
+# Between two notifications of one process: all commits with a notification take one lock of the server's.
+PAUSE_SECONDS = 0.005
 
 
 class PoolQueue:

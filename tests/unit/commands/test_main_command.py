@@ -36,6 +36,11 @@ def test_a_cron_job_loads_nothing_of_the_web() -> None:
     assert not loaded & {"flask", "pydantic", "gunicorn", "jwt"}
 
 
+def test_a_launched_worker_loads_what_most_of_its_kind_need() -> None:
+    loaded = modules_loaded_by("import turno.commands.background_worker, turno.wiring.workers")
+    assert not loaded & {"flask", "pydantic", "pika", "jwt", "click", "cronsim"}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_where_the_table_says(name: str) -> None:
     result = CliRunner().invoke(main, [name, "--help"])

@@ -82,8 +82,7 @@ def tenant_memberships(logins: Logins, owner: str, handler: str, api: str, *, sh
 def ensure_roles(admin: Connection[Any], logins: Logins, specs: Iterable[RoleSpec]) -> None:
     """Create what is missing and make all of them exactly what they should be, passwords included."""
     specs = list(specs)
-    rows = admin.execute("SELECT rolname FROM pg_roles WHERE rolname = ANY (%s)", [[spec.name for spec in specs]])
-    existing = {name for (name,) in rows}
+    existing = set(existing_roles(admin, [spec.name for spec in specs]))
     for spec in specs:
         verb = sql.SQL("ALTER ROLE" if spec.name in existing else "CREATE ROLE")
         admin.execute(sql.SQL("{} {} {}").format(verb, sql.Identifier(spec.name), _attributes(admin, logins, spec)))

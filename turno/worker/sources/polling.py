@@ -20,7 +20,7 @@ from turno.worker.sources.source import Source
 
 log = logging.getLogger(__name__)
 
-SHORTEST, LONGEST = 0.5, 2.0  # seconds between two timer while nothing waits
+SHORTEST, LONGEST = 0.5, 2.0  # seconds between two polls while nothing waits
 READ_AT_ONCE = 1024  # notifications
 
 

@@ -55,8 +55,8 @@ BEGIN
         LIMIT p_limit);
 END $$;
 
--- Due tickets become ready, or wait for their keys, the oldest first; bounded, so that nobody pays for a night's worth at once. Where more is due
--- than that, every tenant's oldest is among it: no tenant waits for all that is due of another.
+-- Due tickets become ready, or wait for their keys, the oldest first; bounded, so that nobody pays for a night's worth at
+-- once. Where more is due than that, every tenant's oldest is among it: no tenant waits for all that is due of another.
 -- What was promoted leaves dead entries while somebody's old snapshot keeps them. Where many lie in front, `since` and
 -- `after` say behind which ticket the caller may begin the next time, as long as it believes that.
 CREATE OR REPLACE FUNCTION promote(

@@ -1,4 +1,5 @@
--- Many jobs of one type (job_enqueue is for one), at the word of code that is trusted to ask for any number: each with its id, in their order.
+-- Many jobs of one type (job_enqueue is for one), at the word of code that is trusted to ask for any number: each with its
+-- id, in their order.
 --   accepted: a new job.  replayed: the job that is there under this key.  conflict: the key stands for another request.
 --   quota: none was made, or its user would have more than p_pending_limit open.
 --   run_at: none was made, because it is more than a year ahead or a day past.
