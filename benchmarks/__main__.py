@@ -38,6 +38,7 @@ NAMES = (
     "observed",
     "schedules",
     "import",
+    "parts",
     "scaling",
     "report",
     "events",

@@ -1,20 +1,22 @@
 """Invoice many orders of one branch; an order that cannot be invoiced does not stop the others."""
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Annotated, Any, ClassVar
 
 from handlers.batch_invoicing_words import WORDS
-from handlers.services.invoicing import issue
+from handlers.services.invoicing import issue_all
 from handlers.services.invoicing_errors import InvoicingError
-from turno import AtMost, InvalidPayload, JobContext, JobHandler, RetryPolicy
+from turno import AtMost, InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
 
-LARGEST_BATCH = 10_000
+LARGEST_BATCH = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class BatchInvoicingPayload:
-    """The orders to invoice, each once and at most 10,000, and the point of sale that numbers the invoices."""
+    """The orders to invoice, each once and at most 50,000, and the point of sale that numbers the invoices."""
 
     order_ids: Annotated[tuple[int, ...], AtMost(LARGEST_BATCH)]
     point_of_sale: int = 1
@@ -28,6 +30,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
     retry = RetryPolicy(max_attempts=4)
     user_errors = (InvoicingError,)
     words = WORDS
+    part: ClassVar[int] = 2_500  # orders; a larger batch is split into parts of so many
 
     @classmethod
     def summary(cls, payload: BatchInvoicingPayload, language: str) -> str:
@@ -47,12 +50,31 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
             raise InvalidPayload([{"field": "order_ids", "problem": problem}])
 
     def handle(self, job: JobContext, payload: BatchInvoicingPayload) -> dict[str, Any]:
-        """Invoice in ascending order id, so that two batches never wait for each other in a circle."""
-        batch = job.each(sorted(payload.order_ids))
-        for step in batch:
-            with step as item:
-                issued = issue(job.connection, item.value, payload.point_of_sale)
-                item.ref = ", ".join(one.label for one in issued)
+        """Invoice in ascending order id, so that two batches never wait for each other in a circle.
+
+        A large batch is split into parts, which several workers share.
+        """
+        orders = sorted(payload.order_ids)
+        if len(orders) <= self.part:
+            return self._invoice(job, orders, payload.point_of_sale)
+        cuts = range(0, len(orders), self.part)
+        cut = [replace(payload, order_ids=tuple(orders[at : at + self.part])) for at in cuts]
+        parts = job.fan_out(type(self), cut, total=len(orders))
+        if not all(part.completed for part in parts):
+            raise PartsFailed(parts)
+        return _added_up([part.result or {} for part in parts])
+
+    def _invoice(self, job: JobContext, orders: Sequence[int], point_of_sale: int) -> dict[str, Any]:
+        batch = job.each(orders)
+        for group in batch.groups():
+            with group as items:
+                answers = issue_all(job.connection, [item.value for item in items], point_of_sale)
+                for item in items:
+                    answer = answers[item.value]
+                    if isinstance(answer, InvoicingError):
+                        item.fail(answer)
+                    else:
+                        item.ref = ", ".join(one.label for one in answer)
         counts = batch.counts
         return {"invoiced": counts.done, "failed": counts.failed, "skipped": counts.skipped} | self._totals(job)
 
@@ -68,3 +90,10 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
         ).fetchone()
         assert row is not None  # noqa: S101 - an aggregate returns a row
         return {"net_total": row[0], "total": row[1]}
+
+
+def _added_up(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    counts = {name: sum(result[name] for result in results) for name in ("invoiced", "failed", "skipped")}
+    return counts | {
+        name: str(sum((Decimal(result[name]) for result in results), Decimal(0))) for name in ("net_total", "total")
+    }

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         InvalidPayload,
         NotEnqueued,
         NotIssued,
+        PartsFailed,
         PermanentFailure,
         TurnoError,
         UnknownJobType,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
     from turno.jobs.job_context import JobContext
     from turno.jobs.outcome import Cancel, Reschedule
+    from turno.jobs.part import Part
     from turno.jobs.payload import AtMost
     from turno.jobs.registry import Registry
     from turno.jobs.retry import RetryPolicy
@@ -33,6 +35,7 @@ _PLACES = {
     "InvalidPayload": "turno.errors",
     "NotEnqueued": "turno.errors",
     "NotIssued": "turno.errors",
+    "PartsFailed": "turno.errors",
     "PermanentFailure": "turno.errors",
     "TurnoError": "turno.errors",
     "UnknownJobType": "turno.errors",
@@ -47,6 +50,7 @@ _PLACES = {
     "JobHandler": "turno.jobs.handler",
     "Cancel": "turno.jobs.outcome",
     "Reschedule": "turno.jobs.outcome",
+    "Part": "turno.jobs.part",
     "AtMost": "turno.jobs.payload",
     "Registry": "turno.jobs.registry",
     "RetryPolicy": "turno.jobs.retry",
@@ -71,6 +75,8 @@ __all__ = [
     "JobHandler",
     "NotEnqueued",
     "NotIssued",
+    "Part",
+    "PartsFailed",
     "PermanentFailure",
     "Principal",
     "Published",

@@ -1,5 +1,14 @@
 """What can go wrong, as one short tree; each message says what to do next."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turno.jobs.part import Part
+
 
 class TurnoError(Exception):
     """Anything Turno refuses or gives up on."""
@@ -104,3 +113,16 @@ class CalledElsewhere(TurnoError):
 
 class CancelRequested(TurnoError):
     """Raised inside a handler when somebody asked for its job to stop; let it pass."""
+
+
+class AwaitsParts(TurnoError):
+    """Raised inside a handler whose job waits for its parts; let it pass: `handle` is called again when they ended."""
+
+
+class PartsFailed(PermanentFailure):
+    """Parts of a job failed or were cancelled; whoever retries it retries them."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        unwell = [part for part in parts if not part.completed]
+        super().__init__(f"{len(unwell)} of {len(parts)} parts were not completed: {unwell[0].error}")
+        self.parts = parts

@@ -1,16 +1,27 @@
-"""Turn an order into an invoice, inside the caller's transaction."""
+"""Turn orders into invoices, inside the caller's transaction."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import Connection
 from psycopg.rows import class_row, tuple_row
 
 from handlers.services import money
-from handlers.services.invoice import Invoice, IssuerCondition, Kind, Letter, TaxCondition, letter_for
-from handlers.services.invoicing_errors import AlreadyInvoiced, EmptyOrder, UnknownOrder, UnknownPointOfSale
+from handlers.services.invoice import Invoice, IssuerCondition, Kind, TaxCondition, letter_for
+from handlers.services.invoice_storing import Draft, Line, invoices_of, store
+from handlers.services.invoicing_errors import (
+    AlreadyInvoiced,
+    EmptyOrder,
+    InvoicedMeanwhile,
+    InvoicingError,
+    UnknownOrder,
+    UnknownPointOfSale,
+)
+
+Issued = tuple[Invoice, ...]
+Answers = Mapping[int, Issued | InvoicingError]
 
 
 def invoice_order(connection: Connection[Any], order_id: int, point_of_sale: int) -> Invoice:
@@ -18,41 +29,54 @@ def invoice_order(connection: Connection[Any], order_id: int, point_of_sale: int
     return issue(connection, order_id, point_of_sale)[0]
 
 
-def issue(connection: Connection[Any], order_id: int, point_of_sale: int) -> tuple[Invoice, ...]:
-    """Issue an invoice of what was sold and a credit note of what was taken back, once; never commits.
+def issue(connection: Connection[Any], order_id: int, point_of_sale: int) -> Issued:
+    """Issue what one order becomes, as `issue_all` does; raises what that would return as its error."""
+    answer = issue_all(connection, [order_id], point_of_sale)[order_id]
+    if isinstance(answer, InvoicingError):
+        raise answer
+    return answer
 
-    Each has the next number of its point of sale, kind and letter.
 
-    Numbers stay without gaps whatever the caller rolls back, because the point of sale is locked until the
-    transaction (or the savepoint, undone) ends. Amounts are rounded here, line by line, in `money` and nowhere
-    else: the rule can be proved there without a database, and the tables' checks refuse any other result.
+def issue_all(connection: Connection[Any], order_ids: Sequence[int], point_of_sale: int) -> Answers:
+    """Issue an invoice of what was sold and a credit note of what was taken back, once for each order; never commits.
+
+    Returns for each order what was issued, or why nothing was: `UnknownOrder`, `EmptyOrder` or `AlreadyInvoiced`. Each
+    invoice has the next number of its point of sale, kind and letter, in the order of `order_ids`.
+
+    Numbers stay without gaps whatever the caller rolls back, because the point of sale is locked from the moment when
+    all else is known until the transaction (or the savepoint, undone) ends. Amounts are rounded here, line by line, in
+    `money` and nowhere else: the rule can be proved there without a database, and the tables' checks refuse any other
+    result.
 
     Two points of sale may race for the same orders: take orders in ascending id, or PostgreSQL may end one of the
-    transactions as a deadlock, which is safe to run again.
-
-    Raises `UnknownPointOfSale`, `UnknownOrder`, `EmptyOrder` or `AlreadyInvoiced`; nothing was written, and the
-    transaction remains usable.
+    transactions as a deadlock, which is safe to run again. Who loses the race for one of several orders raises
+    `InvoicedMeanwhile`: undo, and take them one by one. Raises `UnknownPointOfSale`, too; nothing was written then.
     """
-    issuer = _lock_point_of_sale(connection, point_of_sale)
-    order = _read_order(connection, order_id)
-    letter = letter_for(issuer, order.tax_condition)
-    issued = []
-    for kind, part in _parts(order):
-        stored = _store(connection, part, _draft(part, letter), point_of_sale, kind)
-        if stored is None:
-            raise AlreadyInvoiced(order_id, _invoice_of(connection, order_id))
-        issued.append(stored)
-    return tuple(issued)
+    orders = _read_orders(connection, order_ids)
+    issuer = _issuer(connection, point_of_sale)
+    drafts = [draft for order_id in order_ids for draft in _drafts(orders.get(order_id), issuer)]
+    if drafts and (now := _lock(connection, point_of_sale)) != issuer:
+        drafts = [draft for order_id in order_ids for draft in _drafts(orders.get(order_id), now)]
+    issued: dict[int, Issued] = {}
+    for invoice in store(connection, drafts, point_of_sale):
+        issued[invoice.order_id] = (*issued.get(invoice.order_id, ()), invoice)
+    lost = {draft.order_id for draft in drafts} - set(issued)
+    if lost and len(order_ids) > 1:
+        raise InvoicedMeanwhile(min(lost))
+    return {
+        order_id: issued.get(order_id) or _why_not(connection, order_id, orders.get(order_id)) for order_id in order_ids
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """An order with its lines as columns, the shape in which they go back to the database."""
+    """An order with its lines, as columns."""
 
     id: int
     customer_id: str
     currency: str
     tax_condition: TaxCondition
+    invoiced: bool
     product_ids: list[int]
     quantities: list[int]
     unit_prices: list[Decimal]
@@ -60,19 +84,17 @@ class _Order:
     iva_rates: list[Decimal]
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """What the invoice will say, number aside."""
-
-    letter: Letter
-    nets: list[Decimal]
-    iva_rates: list[Decimal]
-    ivas: list[Decimal]
+def _issuer(connection: Connection[Any], point_of_sale: int) -> IssuerCondition:
+    return _read_issuer(connection, "SELECT issuer_condition FROM points_of_sale WHERE id = %s", point_of_sale)
 
 
-def _lock_point_of_sale(connection: Connection[Any], point_of_sale: int) -> IssuerCondition:
+def _lock(connection: Connection[Any], point_of_sale: int) -> IssuerCondition:
     # NO KEY: whoever merely refers to the point of sale need not wait.
     query = "SELECT issuer_condition FROM points_of_sale WHERE id = %s FOR NO KEY UPDATE"
+    return _read_issuer(connection, query, point_of_sale)
+
+
+def _read_issuer(connection: Connection[Any], query: LiteralString, point_of_sale: int) -> IssuerCondition:
     with connection.cursor(row_factory=tuple_row) as cursor:
         row = cursor.execute(query, (point_of_sale,)).fetchone()
     if row is None:
@@ -81,9 +103,10 @@ def _lock_point_of_sale(connection: Connection[Any], point_of_sale: int) -> Issu
     return issuer
 
 
-def _read_order(connection: Connection[Any], order_id: int) -> _Order:
+def _read_orders(connection: Connection[Any], order_ids: Sequence[int]) -> dict[int, _Order]:
     query = """
-        SELECT o.id, o.customer_id, o.currency, c.tax_condition, l.*
+        SELECT o.id, o.customer_id, o.currency, c.tax_condition,
+               EXISTS (SELECT FROM invoices i WHERE i.order_id = o.id) AS invoiced, l.*
         FROM orders o
         JOIN customers c ON c.id = o.customer_id
         CROSS JOIN LATERAL (
@@ -96,107 +119,38 @@ def _read_order(connection: Connection[Any], order_id: int) -> _Order:
             JOIN products p ON p.id = l.product_id
             WHERE l.order_id = o.id
         ) l
-        WHERE o.id = %s
+        WHERE o.id = ANY (%s)
     """
     with connection.cursor(row_factory=class_row(_Order)) as cursor:
-        order = cursor.execute(query, (order_id,)).fetchone()
-    if order is None:
-        raise UnknownOrder(order_id)
-    if not order.product_ids:
-        raise EmptyOrder(order_id)
-    return order
+        return {order.id: order for order in cursor.execute(query, (list(order_ids),))}
 
 
-def _parts(order: _Order) -> Iterator[tuple[Kind, _Order]]:
+def _drafts(order: _Order | None, issuer: IssuerCondition) -> Iterator[Draft]:
     """Yield the lines that were sold, for an invoice, and those that were taken back, for a credit note."""
+    if order is None or order.invoiced:
+        return
+    letter = letter_for(issuer, order.tax_condition)
     signs: tuple[tuple[Kind, int], ...] = (("invoice", 1), ("credit_note", -1))
     for kind, sign in signs:
-        if lines := [place for place, quantity in enumerate(order.quantities) if quantity * sign > 0]:
-            yield (
-                kind,
-                replace(
-                    order,
-                    product_ids=[order.product_ids[place] for place in lines],
-                    quantities=[order.quantities[place] * sign for place in lines],
-                    unit_prices=[order.unit_prices[place] for place in lines],
-                    discounts=[order.discounts[place] for place in lines],
-                    iva_rates=[order.iva_rates[place] for place in lines],
-                ),
-            )
+        lines = [
+            _line(order, place, sign, taxed=letter != "C")
+            for place, quantity in enumerate(order.quantities)
+            if quantity * sign > 0
+        ]
+        if lines:
+            yield Draft(order.id, kind, letter, order.customer_id, order.currency, tuple(lines))
 
 
-def _draft(order: _Order, letter: Letter) -> _Draft:
-    nets = [
-        money.line_net(unit_price, quantity, discount)
-        for unit_price, quantity, discount in zip(order.unit_prices, order.quantities, order.discounts, strict=True)
-    ]
-    rates = [Decimal(0)] * len(nets) if letter == "C" else order.iva_rates
-    ivas = [money.iva(net, rate) for net, rate in zip(nets, rates, strict=True)]
-    return _Draft(letter, nets, rates, ivas)
+def _line(order: _Order, place: int, sign: int, *, taxed: bool) -> Line:
+    quantity, unit_price, discount = order.quantities[place] * sign, order.unit_prices[place], order.discounts[place]
+    rate = order.iva_rates[place] if taxed else Decimal(0)
+    net = money.line_net(unit_price, quantity, discount)
+    return Line(order.product_ids[place], quantity, unit_price, discount, net, rate, money.iva(net, rate))
 
 
-def _store(connection: Connection[Any], order: _Order, draft: _Draft, point_of_sale: int, kind: Kind) -> Invoice | None:
-    # The unique order decides, so the loser of a race between two points of sale gets no row. The counter follows the
-    # invoice, not the reverse: an order that turns out to be invoiced has then used up no number.
-    query = """
-        WITH invoice AS (
-            INSERT INTO invoices (order_id, kind, point_of_sale, letter, number, customer_id, net_total, iva_total,
-                                  total, currency)
-            VALUES (%(order_id)s, %(kind)s, %(point_of_sale)s, %(letter)s,
-                    1 + coalesce((SELECT last_number FROM invoice_counters
-                                  WHERE (point_of_sale, kind, letter) = (%(point_of_sale)s, %(kind)s, %(letter)s)), 0),
-                    %(customer_id)s, %(net_total)s, %(iva_total)s, %(total)s, %(currency)s)
-            ON CONFLICT (order_id, kind) DO NOTHING
-            RETURNING *
-        ), counter AS (
-            INSERT INTO invoice_counters (point_of_sale, kind, letter, last_number)
-            SELECT point_of_sale, kind, letter, number FROM invoice
-            ON CONFLICT (point_of_sale, kind, letter) DO UPDATE SET last_number = excluded.last_number
-        ), lines AS (
-            INSERT INTO invoice_lines (invoice_id, product_id, quantity, unit_price, discount, net, iva_rate, iva,
-                                       line_no)
-            SELECT invoice.id, line.*
-            FROM invoice,
-                 unnest(%(product_ids)s::integer[], %(quantities)s::integer[], %(unit_prices)s::numeric[],
-                        %(discounts)s::numeric[], %(nets)s::numeric[], %(iva_rates)s::numeric[], %(ivas)s::numeric[])
-                 WITH ORDINALITY AS line
-        )
-        SELECT id, kind, order_id, letter, point_of_sale, number, net_total, iva_total, total, %(lines)s AS lines
-        FROM invoice
-    """
-    net_total, iva_total = sum(draft.nets, Decimal(0)), sum(draft.ivas, Decimal(0))
-    facts = {
-        "order_id": order.id,
-        "kind": kind,
-        "point_of_sale": point_of_sale,
-        "letter": draft.letter,
-        "customer_id": order.customer_id,
-        "currency": order.currency,
-        "net_total": net_total,
-        "iva_total": iva_total,
-        "total": net_total + iva_total,
-        "lines": len(draft.nets),
-        "product_ids": order.product_ids,
-        "quantities": order.quantities,
-        "unit_prices": order.unit_prices,
-        "discounts": order.discounts,
-        "nets": draft.nets,
-        "iva_rates": draft.iva_rates,
-        "ivas": draft.ivas,
-    }
-    with connection.cursor(row_factory=class_row(Invoice)) as cursor:
-        return cursor.execute(query, facts).fetchone()
-
-
-def _invoice_of(connection: Connection[Any], order_id: int) -> Invoice:
-    query = """
-        SELECT id, kind, order_id, letter, point_of_sale, number, net_total, iva_total, total,
-               (SELECT count(*) FROM invoice_lines WHERE invoice_id = invoices.id) AS lines
-        FROM invoices
-        WHERE order_id = %s
-        ORDER BY kind DESC
-        LIMIT 1
-    """
-    with connection.cursor(row_factory=class_row(Invoice)) as cursor:
-        (invoice,) = cursor.execute(query, (order_id,)).fetchall()
-    return invoice
+def _why_not(connection: Connection[Any], order_id: int, order: _Order | None) -> InvoicingError:
+    if order is None:
+        return UnknownOrder(order_id)
+    if invoices := invoices_of(connection, order_id):
+        return AlreadyInvoiced(order_id, invoices[0])
+    return EmptyOrder(order_id)

@@ -42,3 +42,7 @@ class AlreadyInvoiced(InvoicingError):
         super().__init__(order_id, invoice)
         self.order_id = order_id
         self.invoice = invoice
+
+
+class InvoicedMeanwhile(Exception):
+    """Another point of sale has invoiced an order of several: undo these, and take them one by one."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from turno.jobs.enqueue_options import Enqueued, Published
     from turno.jobs.handler import JobHandler
     from turno.jobs.job import Priority
+    from turno.jobs.part import Part
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -186,6 +187,22 @@ class JobContext(Protocol):
 
     def publish(self, event: str, data: Any = None, /, *, key: str | None = None, **fields: Any) -> Published:
         """Publish an event, which is there once this job's work commits; as `turno.publish` does."""
+
+    def fan_out(
+        self,
+        job_type: type[JobHandler[Any]],
+        payloads: Iterable[Any],
+        *,
+        stop_on_failure: bool = False,
+        total: int | None = None,
+    ) -> list[Part]:
+        """Split this job into parts, one for each payload, and return how they ended, in that order.
+
+        Commits the work so far, and ends the attempt; `handle` is called again when all parts have ended. Those of a
+        type run like any of its jobs, for the same user. With `stop_on_failure` the first that fails or is cancelled
+        has the others cancelled, and PartsFailed is raised. `total` is how many items they have in all: their progress
+        then adds up to this job's. Whoever cancels this job cancels its parts; who retries it, only what is not done.
+        """
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

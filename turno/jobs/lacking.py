@@ -24,6 +24,8 @@ def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
             return "the job of an earlier event of its key has not ended"
         case "dead letter":
             return "the job of an earlier event of its key failed for good: replay or discard its dead letter"
+        case "parts":
+            return "the parts that it was split into have not all ended"
         case "queue":
             return f"no living worker that knows {job_type} serves the queue {queue}"
         case _:

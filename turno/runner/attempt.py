@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from turno.errors import (
+    AwaitsParts,
     CalledElsewhere,
     CancelRequested,
     ClaimLost,
@@ -105,6 +106,8 @@ class Attempt:
 
         Raises ClaimLost, and the errors that end the process.
         """
+        if isinstance(outcome, AwaitsParts):
+            return "pending"  # as it was committed together with them
         if isinstance(outcome, Exception):
             outcome = self._outcome_of(outcome)
         return self._write(self._decision(outcome, chance))

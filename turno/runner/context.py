@@ -16,11 +16,13 @@ from turno.files.job_files import JobFiles
 from turno.jobs.enqueue_options import Enqueued, EnqueueOptions, Published, key_of, payload_of
 from turno.jobs.handler import JobHandler
 from turno.jobs.job import Priority
+from turno.jobs.part import Part
 from turno.jobs.registry import Registry
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.attempt_errors import AttemptErrors
 from turno.runner.company_reading import CompanyReading
 from turno.runner.exit_codes import TIME_LIMIT
+from turno.runner.fan_out import FanOut
 from turno.runner.items import LedgerBatch
 from turno.runner.outside_call import Call, OutsideCall, Reconcile
 from turno.runner.session import HandlerConnection, SessionSource
@@ -70,6 +72,7 @@ class AttemptContext:
         self._next_progress = 0.0
         self._next_look = 0.0
         self._batch: LedgerBatch[Any] | None = None
+        self._split = False
 
     @property
     def connection(self) -> HandlerConnection:
@@ -186,6 +189,20 @@ class AttemptContext:
 
         checked = check_event(self._registry.handlers, event, payload_of(data, fields))
         return events.publish(self.connection, self._claim, event, checked, key=key)
+
+    def fan_out(
+        self,
+        job_type: type[JobHandler[Any]],
+        payloads: Iterable[Any],
+        *,
+        stop_on_failure: bool = False,
+        total: int | None = None,
+    ) -> list[Part]:
+        """Split this job into parts, and return how each ended; see FanOut."""
+        if self._split:
+            raise HandlerMisuse("job.fan_out was used twice; a job is split once, so give it all its parts at once")
+        self._split = True
+        return FanOut(self, self._transaction, stops=stop_on_failure).parts(job_type, payloads, total)
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if somebody asked this job to stop."""

@@ -12,6 +12,8 @@ import psycopg
 from turno.errors import InvalidResult, PermanentFailure
 from turno.jobs.effect import Effect
 from turno.jobs.handler import JobHandler
+from turno.jobs.job import Status
+from turno.jobs.part import Part
 from turno.jobs.payload import rebuild
 from turno.runner.async_session import AsyncHandlerConnection
 from turno.runner.awaiting import run_to_end
@@ -114,6 +116,26 @@ class InlineContext:
         """Refuse: there is no job whose subscribers could be enqueued."""
         del data, options
         raise PermanentFailure(f"the event {event} needs background jobs, which are switched off")
+
+    def fan_out(
+        self,
+        job_type: type[JobHandler[Any]],
+        payloads: Iterable[Any],
+        *,
+        stop_on_failure: bool = False,
+        total: int | None = None,
+    ) -> list[Part]:
+        """Run the parts one after another; the error of one is that of the whole, which is one transaction."""
+        del stop_on_failure, total
+        from turno.jobs.payload_check import check_payload  # noqa: PLC0415 - few handlers need pydantic
+
+        parts = []
+        for payload in payloads:
+            checked = rebuild(job_type.payload_type, check_payload(job_type, payload))
+            answer = run_to_end(job_type().handle(self, checked))
+            result = answer if isinstance(answer, dict) else None
+            parts.append(Part(self.job_id, Status.COMPLETED, result, None, done=0, failed=0))
+        return parts
 
     def check_cancelled(self) -> None:
         """Do nothing: the caller cannot cancel."""

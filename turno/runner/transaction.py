@@ -1,6 +1,6 @@
 """The transaction that the jobs of a batch share, one after another."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -177,13 +177,16 @@ class BatchTransaction(LentSession):
         attempts.begin(self._session, self.claim)
         self._open_own()
 
-    def commit(self) -> None:
+    def commit(self, ending: Callable[[HandlerConnection], object] | None = None) -> None:
         """Make everything since `begin` durable, and what was kept before with it.
 
-        The first commit brings the attempt's row: no work is seen of a job that nobody has seen running.
+        The first commit brings the attempt's row: no work is seen of a job that nobody has seen running. `ending`, if
+        given, ends the present job's attempt in the same transaction.
         """
         if not self._recorded:
             attempts.start(self._session, self.claim, self.worker, self.at(self._entered))
+        if ending is not None:
+            ending(self._session)
         if self.kept:
             with self._of_the_others():
                 self._note_mark()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter
+from itertools import count
 from typing import TYPE_CHECKING
 
 from turno.runner.callbacks import WorkerCallbacks
@@ -56,7 +57,10 @@ class InProcessWorker:
         ended: Counter[str] = Counter()
         worker, engine = self._worker(), self._installation.engine
         claimer = Claimer(
-            backend=self._installation.backend, queues=self._registry.queues, types=self._registry.versions
+            backend=self._installation.backend,
+            queues=self._registry.queues,
+            types=self._registry.versions,
+            clock=count().__next__,  # a second passes at each look, so that each finds what has become due
         )
         while batches := claimer.claim(engine, worker, slots=1):
             ended.update(self.execute(claim) for (claim,) in batches)

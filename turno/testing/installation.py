@@ -41,6 +41,7 @@ CONTROL = (
     "callbacks",
     "callback_addresses",
     "key_looks",
+    "part_looks",
     "workers",
     "exec_hosts",
     "outcomes",
@@ -60,7 +61,8 @@ CONTROL = (
 KEY = "the tests' own master key, 32 or more"
 MAKE_DUE = """
 UPDATE background_jobs SET run_at = {}
-WHERE status = 'pending' AND run_at < 'infinity' AND id IN (SELECT job_id FROM turno.tickets WHERE state = 'scheduled')
+WHERE status = 'pending' AND run_at < 'infinity'
+  AND id IN (SELECT job_id FROM turno.tickets WHERE state = 'scheduled' AND run_at < 'infinity')
 RETURNING id, run_at
 """
 

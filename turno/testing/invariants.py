@@ -214,7 +214,8 @@ RULES: dict[str, LiteralString] = {
         SELECT coalesce(j.id, n.job_id)
         FROM (SELECT id, user_id, status FROM background_jobs WHERE status IN ('completed', 'failed', 'cancelled')) AS j
         FULL JOIN (SELECT * FROM notifications WHERE kind <> 'needs_review') AS n ON n.job_id = j.id
-        WHERE j.id IS NULL OR n.job_id IS NULL OR (n.user_id, n.kind) <> (j.user_id, j.status)
+        WHERE j.id IS NULL OR (n.user_id, n.kind) <> (j.user_id, j.status)
+           OR n.job_id IS NULL AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
         UNION ALL
         SELECT job_id FROM notifications WHERE kind <> 'needs_review' GROUP BY job_id HAVING count(*) > 1
     """,

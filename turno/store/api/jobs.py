@@ -22,6 +22,8 @@ class JobFilter:
     statuses: Sequence[str] = ()
     types: Sequence[str] = ()
     needs_review: bool = False  # only those that wait for a person
+    part_of: UUID | None = None  # only the parts of this job
+    parts: bool = True  # also what is a part of another job
     correlation_id: str | None = None  # or a trace's id
     text: str | None = None  # in the payload, as it is stored, in upper or lower case
     made_from: UUID | None = None  # the bounds of ids that say when a job was made
@@ -43,6 +45,10 @@ SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_
        (SELECT extract(epoch FROM sum(coalesce(a.finished_at, clock_timestamp()) - a.started_at))::float8
         FROM background_job_attempts a WHERE a.job_id = j.id) AS run_seconds,
        (SELECT r.schedule_id FROM job_schedule_runs r WHERE r.job_id = j.id) AS schedule_id,
+       (SELECT jsonb_build_object('total', count(*), 'ended', count(o.finished_at),
+                                  'failed', count(*) FILTER (WHERE o.status IN ('failed', 'cancelled')))
+        FROM background_job_parts b JOIN background_jobs o ON o.id = b.part_id
+        WHERE b.job_id = j.id HAVING count(*) > 0) AS parts,
 """
 # For many jobs at once: whatever they stored, each is a few kB.
 IN_BRIEF: LiteralString = """
@@ -79,7 +85,7 @@ def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads, results and long errors."""
     reader.execute(
-        JOB
+        JOB  # noqa: S608 - a constant
         + IN_BRIEF
         + """
                NULL AS result
@@ -88,6 +94,9 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
           AND (NOT %(needs_review)s OR j.finished_at IS NULL AND j.run_at = 'infinity')
+          AND (%(part_of)s::uuid IS NULL
+               OR j.id IN (SELECT b.part_id FROM background_job_parts b WHERE b.job_id = %(part_of)s))
+          AND (%(parts)s OR NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id))
           AND (%(before)s::uuid IS NULL OR j.id < %(before)s)
           AND (%(made_from)s::uuid IS NULL OR j.id >= %(made_from)s)
           AND (%(made_before)s::uuid IS NULL OR j.id < %(made_before)s)
@@ -101,6 +110,8 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
             "statuses": list(wanted.statuses),
             "types": list(wanted.types),
             "needs_review": wanted.needs_review,
+            "part_of": wanted.part_of,
+            "parts": wanted.parts,
             "before": wanted.before,
             "made_from": wanted.made_from,
             "made_before": wanted.made_before,
@@ -144,12 +155,13 @@ def attempts(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000)
 
 
 def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: int) -> list[Row]:
-    """Return a page of a job's ledger in the order of its keys, 9 before 40; `after` is the last of the page before."""
+    """Return a page of the ledgers of a job and its parts by their keys, 9 before 40; `after` ended the page before."""
     # Keys that differ only in the number at their end are in its order: a longer number is a larger one.
     reader.execute(
         """
         SELECT key, state, ref, error, at FROM background_job_items
-        WHERE job_id = %(job)s AND (%(state)s::text IS NULL OR state = %(state)s)
+        WHERE job_id IN (SELECT %(job)s UNION ALL SELECT part_id FROM background_job_parts WHERE job_id = %(job)s)
+          AND (%(state)s::text IS NULL OR state = %(state)s)
           AND (rtrim(key, '0123456789') COLLATE "C", length(key), key COLLATE "C")
               > (rtrim(%(after)s, '0123456789'), length(%(after)s), %(after)s)
         ORDER BY rtrim(key, '0123456789') COLLATE "C", length(key), key COLLATE "C" LIMIT %(limit)s

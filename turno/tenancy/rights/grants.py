@@ -17,7 +17,7 @@ _READ_JOBS = _may(handler="SELECT", api="SELECT")
 
 # Called by `claim`, `claim_job`, `claim_message` and `promote` alone, which have pinned the path.
 _CLAIM_STEPS = frozenset(
-    {"due_of_each", "goes_before", "let_run", "make_ready", "tenant_room", "type_room", "worker_hold"}
+    {"due_of_each", "goes_before", "let_run", "make_ready", "parts_look", "tenant_room", "type_room", "worker_hold"}
 )
 
 # Called by those, and by the trigger `key_moved`, which has pinned the path.
@@ -132,6 +132,7 @@ CONTROL = Matrix(
         "leases": _may(operator="SELECT"),
         "tickets": _may(owners=_READ_WRITE),
         "key_looks": {},
+        "part_looks": _may(owners="INSERT"),
         "ticket_counts": _may(operator="SELECT"),
         "backend_counts": _may(operator="SELECT"),
         "backlogs": _may(operator="SELECT"),
@@ -189,6 +190,7 @@ CONTROL = Matrix(
         ("tickets", "own_tickets"): Policy("*", _OWN_ROWS, None),
         ("schedules", "own_schedules"): Policy("*", _OWN_ROWS, None),
         ("callbacks", "own_callbacks"): Policy("*", _OWN_ROWS, None),
+        ("part_looks", "own_part_looks"): Policy("a", None, _OWN_ROWS),
         ("outcomes", "own_outcomes"): Policy("a", None, _OWN_ROWS),
         ("outcomes", "all_outcomes"): Policy("r", "true", None),
         ("dead_letters", "own_dead_letters"): Policy("*", _OWN_ROWS, None),
@@ -224,6 +226,8 @@ TENANT = Matrix(
         "job_enqueue": _roles("api control"),
         "jobs_enqueue": _roles("control"),
         "job_enqueue_child": _roles("handler"),
+        "job_fan_out": _roles("handler"),
+        "job_await_parts": _roles("handler"),
         "event_publish": _roles("control"),
         "event_publish_child": _roles("handler"),
         "event_backlog": _roles("engine"),
@@ -263,6 +267,7 @@ TENANT = Matrix(
         "background_job_progress": _READ_JOBS,
         "background_job_checkpoints": _may(handler="SELECT"),
         "background_job_items": _READ_JOBS,
+        "background_job_parts": _READ_JOBS,
         "background_job_keys": {},
         "background_job_events": _READ_JOBS,
         "background_jobs_dead_letter": _READ_JOBS,
@@ -293,6 +298,7 @@ TENANT = Matrix(
     invokers=frozenset(
         {"shortened", "intent_of", "jobs_insert", "asked_hash", "payload_key", "key_holder", "key_expire", "continued"}
         | {"schedule_copy", "schedule_take_back", "event_deliver", "claimed_job"}
+        | {"unfinished", "part_continued", "parts_cancel", "part_progress"}
     ),
     others={
         Kind.TABLE: _may(handler=_READ_WRITE, report="SELECT"),

@@ -25,13 +25,25 @@ _NO_WORD = re.compile(r"\W+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is, in items; `percent` never goes back and is 100 only at the end."""
+    """How far a job is, in items; `percent` never goes back and is 100 only at the end.
+
+    Where items are not counted, `percent` is of the parts that a job was split into.
+    """
 
     done: int
     failed: int
     total: int
     percent: int
     message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How many parts a job was split into, and how they stand; `failed` counts the cancelled ones, too."""
+
+    total: int
+    ended: int
+    failed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class JobBody:
     priority: Band
     user: str
     progress: Progress
+    parts: Parts | None
     result: dict[str, Any] | None
     error: ErrorBody | None
     attempts: int
@@ -86,8 +99,9 @@ class JobBody:
 
     @property
     def standing(self) -> str:
-        """Return what may change by time alone, with nothing written and no new revision."""
-        return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label
+        """Return what may change without a new revision: by time alone, or because a part has ended."""
+        ended = f"{self.parts.ended} ended" if self.parts and not self.status.ended else None
+        return ", ".join(word for word in (self.label, self.waiting_for, ended) if word)
 
     @property
     def etag(self) -> str:
@@ -107,6 +121,7 @@ def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
         priority=Priority(row["priority"]).word,
         user=row["user_id"],
         progress=_progress(row),
+        parts=Parts(**row["parts"]) if row["parts"] else None,
         error=error_body(row["error"], operator=operator),
         attempts=row["attempt"],
         trace_id=trace_id(row["trace_context"]),
@@ -146,5 +161,8 @@ def for_users(error: Mapping[str, Any]) -> bool:
 def _progress(row: dict[str, Any]) -> Progress:
     done, failed, total = row["done"] or 0, row["failed"] or 0, row["total"] or 0
     ended_well = row["status"] == Status.COMPLETED
-    percent = 100 if ended_well else min(99, 100 * (done + failed) // max(1, total))
+    counted, of = (
+        (row["parts"]["ended"], row["parts"]["total"]) if row["parts"] and not total else (done + failed, total)
+    )
+    percent = 100 if ended_well else min(99, 100 * counted // max(1, of))
     return Progress(done, failed, total, percent, row["message"])

@@ -40,6 +40,7 @@ class JobsQuery(JobPageQuery):
     status: Annotated[tuple[Status, ...], described("Only jobs in this status; may be repeated.")] = ()
     type: Annotated[tuple[Text, ...], described("Only jobs of this type; may be repeated.")] = ()
     user: Annotated[Text, described(f"For operators: whose jobs; `{EVERY_USER}` for everybody's.")] = NOT_GIVEN
+    part_of: Annotated[UUID, described("Only the parts that this job was split into.")] = NOT_GIVEN
     needs_review: Annotated[Flag, described("Only jobs that wait until a person settles an outside effect.")] = False
 
 
@@ -84,6 +85,7 @@ def index(call: Call) -> Response:
         statuses=call.query.status,
         types=call.query.type,
         needs_review=call.query.needs_review,
+        part_of=call.query.part_of,
         before=call.query.cursor,
         limit=call.query.limit + 1,
     )

@@ -90,7 +90,9 @@ def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: Ho
 
     Where the list was filtered, an ended job has its place there.
     """
-    active = stored_jobs.JobFilter(user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MAX_UNDER_WAY)
+    active = stored_jobs.JobFilter(
+        user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MAX_UNDER_WAY, parts=False
+    )
     found = [view for view in job_views(reader, stored_jobs.search(reader, active), visit) if view.active]
     wanted = None if query.show else query.job
     if wanted and wanted not in [view.body.job_id for view in found]:
@@ -109,6 +111,7 @@ def _jobs(reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: 
     wanted = stored_jobs.JobFilter(
         user_id=visit.scope.visible_user,
         statuses=SHOWN.get(query.show, ()),
+        parts=False,
         before=query.before,
         limit=JOBS_SHOWN + 1,
     )

@@ -62,6 +62,8 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
         happened, do = f"{say('happened crash') if crashed else reason} {error}", say("do rest")
     elif body.status is Status.CANCELLED:
         happened, do = reason or say("happened cancel"), say("do rest")
+    elif row["lacks"] == "parts":
+        return {}
     elif body.waiting_for:
         return {"what happened": say("waits for a worker")}
     elif body.label in ("retrying", "needs review"):

@@ -16,7 +16,7 @@ from turno.web.http.query import NOT_GIVEN, Text
 from turno.web.pages.drawing import draw
 from turno.web.pages.home import PageQuery, asked
 from turno.web.pages.job_detail import ItemState, job_detail
-from turno.web.pages.job_view import JobView
+from turno.web.pages.job_view import JobView, job_views
 from turno.web.pages.page_routes import Pages
 from turno.web.pages.reasons import of_event, of_job
 from turno.web.pages.visit import Visit, reading
@@ -24,6 +24,7 @@ from turno.web.pages.visit import Visit, reading
 job_page = Pages("job_page", __name__)
 
 ITEMS_SHOWN = 100
+PARTS_SHOWN = 100
 LONGEST_WRITTEN = 20_000  # characters of a payload or a result
 
 
@@ -46,6 +47,8 @@ def show(visit: Visit, job_id: str) -> Response:
             raise no_such_job()
         detail = job_detail(reader, row, visit, state=query.items, after=query.after, limit=ITEMS_SHOWN)
         files = written_by(reader, wanted)
+        parts = stored.search(reader, stored.JobFilter(part_of=wanted, limit=PARTS_SHOWN)) if row["parts"] else []
+        part_views = job_views(reader, parts[::-1], visit)
         events = stored.events(reader, wanted)
         unread = notifications.count_unread(reader, visit.user)
     told = of_job if visit.scope.principal.operator else of_event
@@ -59,6 +62,7 @@ def show(visit: Visit, job_id: str) -> Response:
         detail=detail,
         unread=unread,
         files=files,
+        parts=part_views,
         events=history,
         written=_written,
     )

@@ -1,4 +1,4 @@
--- In how many seconds the next ticket is due, or a key's next job may run, if in at most p_within; who has nothing to do
+-- In how many seconds the next ticket is due, or a key's next job or one that waited for its parts may run, if in at most p_within; who has nothing to do
 -- looks again then. What has been due for longer than 2 s does not count: promote has been asked.
 CREATE OR REPLACE FUNCTION due_in(p_within interval) RETURNS double precision
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
@@ -11,5 +11,7 @@ BEGIN
          WHERE t.state = 'scheduled' AND t.run_at > since AND t.run_at <= now + p_within
          ORDER BY t.run_at LIMIT 1)
         UNION ALL
-        (SELECT k.at FROM key_looks k WHERE k.at > since AND k.at <= now + p_within ORDER BY k.at LIMIT 1)) AS d);
+        (SELECT k.at FROM key_looks k WHERE k.at > since AND k.at <= now + p_within ORDER BY k.at LIMIT 1)
+        UNION ALL
+        (SELECT l.at FROM part_looks l WHERE l.at > since AND l.at <= now + p_within ORDER BY l.at LIMIT 1)) AS d);
 END $$;

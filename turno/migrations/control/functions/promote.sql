@@ -85,5 +85,5 @@ BEGIN
     IF cardinality(due) = p_limit THEN
         due := due || due_of_each(now, p_limit);
     END IF;
-    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END + keys_look(p_limit);
+    promoted := CASE WHEN due = '{}' THEN 0 ELSE make_ready(due) END + keys_look(p_limit) + parts_look();
 END $$;

@@ -11,6 +11,7 @@ BEGIN
         OR EXISTS (SELECT FROM tickets t
                    WHERE t.state = 'scheduled' AND t.run_at <= now + p_at_most - p_idle_for AND t.backend = 'exec')
         OR EXISTS (SELECT FROM key_looks k WHERE k.at <= now + p_at_most - p_idle_for)
+        OR EXISTS (SELECT FROM part_looks)
         OR EXISTS (SELECT FROM tickets t LEFT JOIN workers w ON w.id = t.worker_id
                    WHERE t.state = 'running' AND t.worker_id <> p_worker AND t.backend = 'exec'
                      AND (w.id IS NULL OR w.alive_at <= now - p_idle_for))) THEN

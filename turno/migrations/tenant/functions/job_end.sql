@@ -26,8 +26,17 @@ BEGIN
     INSERT INTO notifications (job_id, user_id, kind, data)
     SELECT job.id, job.user_id, p_status,
            jsonb_build_object('type', job.type, 'reason', job.reason, 'done', p.done, 'failed', p.failed, 'total', p.total)
-    FROM (SELECT) AS one LEFT JOIN background_job_progress p ON p.job_id = p_job;
+    FROM (SELECT) AS one LEFT JOIN background_job_progress p ON p.job_id = p_job
+    -- Of a part its job tells.
+    WHERE NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = p_job AND t.awaited_by IS NOT NULL);
     PERFORM outcome_put(p_job, p_status);
+    IF p_status <> 'completed' THEN
+        PERFORM parts_cancel(p_job, 'the job that it is a part of has ended');
+        INSERT INTO turno.part_looks (tenant_id, job_id, early)
+        SELECT t.tenant_id, t.awaited_by, true
+        FROM turno.tickets t JOIN background_job_parts b ON b.job_id = t.awaited_by AND b.part_id = p_job
+        WHERE t.job_id = p_job AND b.stops;
+    END IF;
     DELETE FROM turno.tickets WHERE job_id = p_job;
     RETURN true;
 END $$;

@@ -20,6 +20,7 @@ BEGIN
     SET done = p.done + excluded.done, failed = p.failed + excluded.failed, total = excluded.total,
         revision = p.revision + 1, updated_at = clock_timestamp()
     RETURNING p.done::bigint + p.failed INTO entered;
+    PERFORM part_progress(p_job, done_now, failed_now);
     -- A job is purged in one transaction, with all of its ledger.
     IF entered > 1000000 THEN
         RAISE EXCEPTION 'the ledger of a job has room for a million items; give the rest to another job' USING ERRCODE = 'TU003';

@@ -2,6 +2,8 @@
 -- wait for the job's own transaction, which may hold the ticket. Never goes back.
 CREATE OR REPLACE FUNCTION job_progress(p_job uuid, p_token uuid, p_done integer, p_total integer, p_message text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+DECLARE
+    before integer := (SELECT done FROM background_job_progress WHERE job_id = p_job);
 BEGIN
     PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token;
     IF NOT FOUND THEN
@@ -12,5 +14,6 @@ BEGIN
     ON CONFLICT (job_id) DO UPDATE
     SET done = greatest(p.done, excluded.done), total = greatest(p.total, excluded.total),
         message = coalesce(excluded.message, p.message), revision = p.revision + 1, updated_at = clock_timestamp();
+    PERFORM part_progress(p_job, greatest(0, p_done - coalesce(before, 0)), 0);
     RETURN (SELECT cancel_requested_at IS NOT NULL FROM background_jobs WHERE id = p_job);
 END $$;

@@ -20,10 +20,12 @@ BEGIN
     FROM lost WHERE j.id = lost.id AND j.status = 'running';
     GET DIAGNOSTICS changed = ROW_COUNT;
     INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
-                               crashes, concurrency_key, key_position)
+                               crashes, concurrency_key, key_position, awaited_by)
     SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
            CASE WHEN j.run_at > clock_timestamp() OR j.concurrency_key IS NOT NULL THEN 'scheduled' ELSE 'ready' END,
-           p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position
+           p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position,
+           (SELECT b.job_id FROM background_job_parts b JOIN background_jobs o ON o.id = b.job_id AND o.finished_at IS NULL
+            WHERE b.part_id = j.id)
     FROM background_jobs j
     WHERE j.finished_at IS NULL AND j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
     -- Held, so that whoever cancels it meanwhile waits and then finds the ticket to remove.
@@ -33,6 +35,13 @@ BEGIN
     changed := greatest(changed, n);
     DELETE FROM turno.tickets t
     WHERE NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.finished_at IS NULL);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    changed := changed + n;
+    -- A job whose parts have all ended, and nobody has left word.
+    UPDATE turno.tickets t SET run_at = clock_timestamp() FROM background_job_parts b
+    WHERE b.job_id = t.job_id AND t.state = 'scheduled' AND t.run_at = 'infinity'
+      AND EXISTS (SELECT FROM background_jobs j WHERE j.id = t.job_id AND j.run_at < 'infinity')
+      AND NOT EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = t.job_id);
     GET DIAGNOSTICS n = ROW_COUNT;
     changed := changed + n;
     PERFORM schedule_copy(s) FROM job_schedules s

@@ -21,9 +21,9 @@ BEGIN
     ELSIF old.successor_id IS NOT NULL THEN
         job_id := old.successor_id;
         verdict := 'replayed';
-    ELSIF NOT (old.status IN ('failed', 'cancelled')
-               OR old.status = 'completed' AND EXISTS (SELECT FROM background_job_items i
-                                                       WHERE i.job_id = p_job AND i.state = 'failed')) THEN
+    ELSIF old.finished_at IS NULL
+          OR NOT (unfinished(p_job) OR EXISTS (SELECT FROM background_job_parts b
+                                               WHERE b.job_id = p_job AND unfinished(b.part_id))) THEN
         verdict := 'not_retryable';
     ELSIF p_pending_limit IS NOT NULL AND quota_reached(old.user_id, p_pending_limit) THEN
         verdict := 'quota';

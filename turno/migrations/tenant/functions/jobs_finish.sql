@@ -11,7 +11,7 @@ BEGIN
     PERFORM assert_attempt(p_mark);
     WITH gone AS (
         DELETE FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
-        RETURNING t.job_id, t.token, t.tenant_id, t.attempt
+        RETURNING t.job_id, t.token, t.tenant_id, t.attempt, t.awaited_by
     ), ended AS (
         UPDATE background_jobs j
         SET status = 'completed', attempt = g.attempt, reason = NULL, result = c.result::jsonb, error = NULL,
@@ -19,7 +19,7 @@ BEGIN
         FROM (SELECT u.id, u.result, least(u.began, clock_timestamp()) AS began, least(u.ended, clock_timestamp()) AS ended
               FROM unnest(p_jobs, p_results, p_began, p_ended) AS u (id, result, began, ended)) AS c, gone g
         WHERE j.id = ANY (p_jobs) AND j.id = c.id AND c.id = g.job_id AND j.status IN ('pending', 'running')
-        RETURNING j.id, j.user_id, j.type, j.run_at, c.began, c.ended, g.token, g.tenant_id, g.attempt
+        RETURNING j.id, j.user_id, j.type, j.run_at, c.began, c.ended, g.token, g.tenant_id, g.attempt, g.awaited_by
     ), ran AS (  -- what was shown as running has its row since then
         INSERT INTO background_job_attempts AS a
                (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
@@ -30,6 +30,7 @@ BEGIN
         SELECT e.id, e.user_id, 'completed',
                jsonb_build_object('type', e.type, 'reason', NULL, 'done', p.done, 'failed', p.failed, 'total', p.total)
         FROM ended e LEFT JOIN background_job_progress p ON p.job_id = ANY (p_jobs) AND p.job_id = e.id
+        WHERE e.awaited_by IS NULL  -- of a part its job tells
     ), counted AS (
         INSERT INTO turno.outcomes (tenant_id, job_id, type, outcome, wait_ms, run_ms)
         SELECT e.tenant_id, e.id, e.type, 'completed',

@@ -1,0 +1,280 @@
+"""A job is split into parts, waits for them in no process, and goes on once, whatever becomes of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import turno
+from tests.attempt_here import attempt, claim_here, execute_here
+from tests.misbehaving_handlers import REGISTRY, Odd
+from tests.misdeeds.deed import DEEDS, OddPayload
+from turno.jobs.job import Priority
+from turno.testing.in_process_worker import InProcessWorker
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from tests.installation import ExampleInstallation
+    from turno.jobs.handler import JobContext
+    from turno.jobs.part import Part
+
+    Split = Callable[..., UUID]
+
+THREE = [{"how": "part", "number": number} for number in (1, 2, 3)]
+
+
+@pytest.fixture
+def split(world: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Split:
+    """Enqueue a job of three parts, whose results it returns; a part with a number in `fails` fails for good."""
+
+    def enqueue(*fails: int, payloads: list[Any] = THREE, **options: Any) -> UUID:
+        def whole(job: JobContext, _payload: OddPayload) -> dict[str, Any]:
+            return {"parts": [told(part) for part in job.fan_out(Odd, payloads, **options)]}
+
+        def part(job: JobContext, payload: OddPayload) -> dict[str, Any]:
+            if payload.number in fails:
+                raise turno.PermanentFailure(f"the {payload.number} is broken")
+            for step in job.each(range(payload.number)):
+                with step as item:
+                    item.ref = "x"
+            return {"number": payload.number}
+
+        monkeypatch.setitem(DEEDS, "whole", whole)
+        monkeypatch.setitem(DEEDS, "part", part)
+        return world.enqueue({"how": "whole"}, handler=Odd, correlation_id="c-1", priority=Priority.LOW)
+
+    return enqueue
+
+
+def told(part: Part) -> list[Any]:
+    return [str(part.status), part.result and part.result["number"], part.error]
+
+
+def drain(world: ExampleInstallation) -> Counter[str]:
+    return InProcessWorker(world, REGISTRY).drain()
+
+
+def parts(world: ExampleInstallation, job_id: UUID) -> list[dict[str, Any]]:
+    statement = (
+        "SELECT j.*, b.n FROM background_job_parts b JOIN background_jobs j ON j.id = b.part_id"
+        " WHERE b.job_id = %s ORDER BY b.n"
+    )
+    return world.rows(statement, job_id)
+
+
+def test_a_job_goes_on_with_the_results_of_its_parts(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    waiting = attempt(world, job_id)
+    assert (waiting["status"], waiting["reason"], waiting["errors"]) == ("pending", "waits for its parts", 0)
+    made = parts(world, job_id)
+    assert [part["payload"]["number"] for part in made] == [1, 2, 3]
+    assert {(part["user_id"], part["correlation_id"], part["priority"], part["parent_id"]) for part in made} == {
+        ("ana", "c-1", 2, job_id)
+    }
+    assert drain(world) == {"completed": 4}
+    job = world.job(job_id)
+    assert job["result"] == {"parts": [["completed", number, None] for number in (1, 2, 3)]}
+    assert (job["attempt"], world.ticket(job_id)) == (2, None)
+
+
+def test_it_waits_in_no_process_and_for_the_last_one(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    for part in parts(world, job_id):
+        assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
+        assert world.ticket(job_id)["state"] == "scheduled"  # type: ignore[index]
+        attempt(world, part["id"])
+    assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
+    assert attempt(world, job_id)["status"] == "completed"
+
+
+def test_two_parts_that_end_at_once_let_it_go_on(world: ExampleInstallation, split: Split) -> None:
+    """Neither sees the other's end; whoever commits last leaves word that is read after both."""
+    job_id = split(payloads=THREE[:2])
+    attempt(world, job_id)
+    with psycopg.connect(world.url, autocommit=True) as one, psycopg.connect(world.url, autocommit=True) as two:
+        for session, part in zip((one, two), parts(world, job_id), strict=True):
+            session.execute("BEGIN")
+            session.execute("DELETE FROM turno.tickets WHERE job_id = %s", (part["id"],))
+        one.execute("COMMIT")
+        assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
+        two.execute("COMMIT")
+    assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
+
+
+def test_a_job_that_ran_for_another_reason_waits_again(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    claim = claim_here(world, parts(world, job_id)[0]["id"])
+    world.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
+    assert attempt(world, job_id)["status"] == "pending"
+    execute_here(world, claim)
+    assert len(parts(world, job_id)) == 3
+    drain(world)
+    assert world.job(job_id)["status"] == "completed"
+
+
+def test_one_whose_parts_ended_while_it_went_to_wait_goes_on(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    world.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
+    claim = claim_here(world, job_id)
+    drain(world)  # of the parts, whose word is read while their job is running
+    execute_here(world, claim)
+    drain(world)
+    assert world.job(job_id)["status"] == "completed"
+
+
+def test_without_a_payload_there_is_nothing_to_wait_for(world: ExampleInstallation, split: Split) -> None:
+    assert attempt(world, split(payloads=[]))["result"] == {"parts": []}
+
+
+def test_a_failed_part_is_told_and_the_others_go_on(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(2)
+    attempt(world, job_id)
+    assert drain(world) == {"completed": 3, "failed": 1}
+    failed = ["failed", None, "the 2 is broken"]
+    assert world.job(job_id)["result"] == {"parts": [["completed", 1, None], failed, ["completed", 3, None]]}
+
+
+def test_the_first_failure_cancels_the_others_where_that_was_asked(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(1, stop_on_failure=True)
+    attempt(world, job_id)
+    first, _, last = parts(world, job_id)
+    at_work = claim_here(world, last["id"])
+    attempt(world, first["id"])
+    assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
+    assert attempt(world, job_id)["status"] == "pending"  # it waits for the one that is at work
+    assert [part["status"] for part in parts(world, job_id)] == ["failed", "cancelled", "pending"]
+    execute_here(world, at_work)
+    drain(world)
+    job = world.job(job_id)
+    assert (job["status"], job["error"]["class"]) == ("failed", "PartsFailed")
+    assert job["error"]["message"] == "3 of 3 parts were not completed: the 1 is broken"
+
+
+def test_a_failure_lets_nobody_go_on_early_who_did_not_ask(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(1)
+    attempt(world, job_id)
+    attempt(world, parts(world, job_id)[0]["id"])
+    assert world.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
+
+
+def test_who_cancels_a_job_cancels_its_parts(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    claim = claim_here(world, parts(world, job_id)[0]["id"])
+    assert world.cancel(job_id) == "cancelled"
+    assert execute_here(world, claim)["status"] == "cancelled"
+    assert {part["status"] for part in parts(world, job_id)} == {"cancelled"}
+    assert drain(world) == {}
+
+
+def test_a_retry_does_only_what_is_not_done(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(2)
+    attempt(world, job_id)
+    drain(world)
+    done = [part["id"] for part in parts(world, job_id) if part["status"] == "completed"]
+    again = world.retry(job_id)
+    assert again["verdict"] == "accepted"
+    split()  # now no part is broken
+    assert drain(world)["completed"] >= 2
+    one, two, three = parts(world, again["job_id"])
+    assert [one["id"], three["id"]] == done
+    assert (two["status"], two["parent_id"]) == ("completed", parts(world, job_id)[1]["id"])
+    assert world.job(again["job_id"])["result"] == {"parts": [["completed", number, None] for number in (1, 2, 3)]}
+
+
+def test_a_job_is_retried_for_items_of_its_parts_and_not_once_all_are_done(
+    world: ExampleInstallation, split: Split
+) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    assert world.retry(job_id)["verdict"] == "not_retryable"
+    drain(world)
+    assert world.retry(job_id)["verdict"] == "not_retryable"
+    last = parts(world, job_id)[2]["id"]
+    world.rows("UPDATE background_job_items SET state = 'failed', error = '{}' WHERE (job_id, key) = (%s, '0')", last)
+    again = world.retry(job_id)
+    drain(world)
+    assert [part["parent_id"] == last for part in parts(world, again["job_id"])] == [False, False, True]
+
+
+def test_progress_adds_up(world: ExampleInstallation, split: Split) -> None:
+    job_id = split(2, total=6)
+    attempt(world, job_id)
+    query = "SELECT done, failed, total FROM background_job_progress WHERE job_id = %s"
+    assert world.rows(query, job_id) == [{"done": 0, "failed": 0, "total": 6}]
+    drain(world)
+    assert world.rows(query, job_id) == [{"done": 4, "failed": 0, "total": 6}]
+
+
+def test_a_part_has_no_parts(world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = split(payloads=THREE[:1])
+    attempt(world, job_id)
+    monkeypatch.setitem(DEEDS, "part", DEEDS["whole"])
+    drain(world)
+    (part,) = parts(world, job_id)
+    assert part["status"] == "failed"
+    assert "a part of a job has no parts of its own" in part["error"]["message"]
+
+
+def test_a_job_is_split_once(world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = split(payloads=[])
+    whole = DEEDS["whole"]
+    monkeypatch.setitem(DEEDS, "whole", lambda job, payload: [whole(job, payload), whole(job, payload)])
+    job = attempt(world, job_id)
+    assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
+
+
+def test_a_bad_payload_makes_no_part(world: ExampleInstallation, split: Split) -> None:
+    job = attempt(world, split(payloads=[*THREE, {"how": 1}]))
+    assert job["error"]["class"] == "InvalidPayload"
+    assert parts(world, job["id"]) == []
+
+
+def test_more_parts_than_a_user_may_have_jobs_are_refused(world: ExampleInstallation, split: Split) -> None:
+    job = attempt(world, split(payloads=THREE * 334))
+    assert "make fewer parts" in job["error"]["message"]
+
+
+def test_a_lost_ticket_of_either_is_made_again(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    world.rows("DELETE FROM turno.tickets")
+    world.rows("DELETE FROM turno.part_looks")
+    world.sweep()
+    drain(world)
+    assert world.job(job_id)["status"] == "completed"
+
+
+def test_word_that_was_lost_is_found_by_the_sweep(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    for part in parts(world, job_id):
+        attempt(world, part["id"])
+    world.rows("DELETE FROM turno.part_looks")
+    assert drain(world) == {}
+    world.sweep()
+    assert drain(world) == {"completed": 1}
+
+
+def test_a_part_is_kept_as_long_as_its_job(world: ExampleInstallation, split: Split) -> None:
+    job_id = split()
+    attempt(world, job_id)
+    drain(world)
+    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '99 days' WHERE parent_id = %s", job_id)
+    assert world.rows("SELECT job_purge('1 day', 100) AS n") == [{"n": 0}]
+    world.rows("UPDATE background_jobs SET finished_at = finished_at - interval '99 days' WHERE id = %s", job_id)
+    assert [world.rows("SELECT job_purge('1 day', 100) AS n") for _ in range(3)] == [[{"n": n}] for n in (1, 3, 0)]
+
+
+def test_a_request_does_the_parts_itself(world: ExampleInstallation, split: Split) -> None:
+    split()
+    result = world.run(Odd, {"how": "whole"})
+    assert result == {"parts": [["completed", number, None] for number in (1, 2, 3)]}

@@ -1,0 +1,30 @@
+-- The attempt ends well, and its job runs again when its parts have ended; with p_cancel those that have not are told to.
+CREATE OR REPLACE FUNCTION job_await_parts(p_job uuid, p_token uuid, p_cancel boolean) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
+BEGIN
+    IF job_release(p_job, p_token, 'rescheduled', 'waits for its parts', clock_timestamp()) = 'pending' THEN
+        UPDATE turno.tickets SET state = 'scheduled', run_at = 'infinity' WHERE job_id = p_job;
+        INSERT INTO turno.part_looks (tenant_id, job_id, early) VALUES (turno.tenant_of(current_user), p_job, false);
+        IF p_cancel THEN
+            PERFORM parts_cancel(p_job, 'another part of its job failed');
+        END IF;
+    END IF;
+END $$;
+
+-- Cancel what a job still waits for. Lock order: the job's ticket, then its parts' in the order of their ids; a part that
+-- ends takes no lock on the job.
+CREATE OR REPLACE FUNCTION parts_cancel(p_job uuid, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM job_cancel(p.job_id, NULL, p_reason)
+    FROM (SELECT t.job_id FROM turno.tickets t WHERE t.awaited_by = p_job ORDER BY t.job_id) AS p;
+END $$;
+
+-- Of so many items that a part has just done, its job's progress learns, where that was told how many there are in all.
+CREATE OR REPLACE FUNCTION part_progress(p_part uuid, p_done integer, p_failed integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE background_job_progress p
+    SET done = p.done + p_done, failed = p.failed + p_failed, revision = p.revision + 1, updated_at = clock_timestamp()
+    FROM turno.tickets t
+    WHERE t.job_id = p_part AND p.job_id = t.awaited_by AND p.total > 0 AND p_done + p_failed > 0;
+END $$;
