@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tests.installation import ExampleInstallation
-    from turno.jobs.handler import JobContext
+    from turno.jobs.job_context import JobContext
     from turno.jobs.part import Part
 
     Split = Callable[..., UUID]

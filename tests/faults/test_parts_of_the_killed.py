@@ -1,0 +1,76 @@
+"""A batch that is split neither loses nor doubles an order, whoever is killed while it is split and shared."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
+from tests.installation import ExampleInstallation
+from tests.small_parts import PART
+from turno.servers.wait import wait_until
+from turno.testing.invariants import judge_of
+
+
+@pytest.fixture
+def split(northwind: ExampleInstallation) -> Iterator[ExampleInstallation]:
+    registry, backend = northwind.registry, northwind.backend
+    northwind.registry = "tests.small_parts:small_parts"
+    yield northwind
+    northwind.registry, northwind.backend = registry, backend
+
+
+@pytest.mark.parametrize(
+    "crash_at",
+    [
+        pytest.param("splitting", marks=pytest.mark.deep),
+        pytest.param("split", marks=pytest.mark.deep),
+        pytest.param("splitting:both", marks=pytest.mark.deep),
+        pytest.param("split:both", marks=pytest.mark.deep),
+        pytest.param("completing:self:2", marks=pytest.mark.deep),
+    ],
+)
+def test_whoever_is_killed_each_order_is_invoiced_once(split: ExampleInstallation, crash_at: str) -> None:
+    orders = split.order_ids()
+    job_id = split.enqueue({"order_ids": orders})
+    split.work(job_id, crash_at=crash_at)
+
+    def ended() -> bool:
+        if split.job(job_id)["finished_at"]:
+            return True
+        split.time_passes()
+        split.sweep()
+        return False
+
+    assert wait_until(ended, within=90, every=0.3)
+    assert_invoiced_once(split, job_id)
+
+
+def test_a_pool_shares_a_batch(split: ExampleInstallation) -> None:
+    split.backend = "pool"
+    job_id = split.enqueue({"order_ids": split.order_ids()})
+    split.start_pool(POOL_MIN_CHILDREN="2", POOL_MAX_CHILDREN="2")
+    assert wait_until(lambda: split.job(job_id)["finished_at"] is not None, within=60)
+    assert_invoiced_once(split, job_id)
+    backends = "SELECT count(DISTINCT backend_pid) AS n FROM background_job_attempts WHERE job_id <> %s"
+    assert split.rows(backends, job_id) == [{"n": 2}]
+
+
+def assert_invoiced_once(world: ExampleInstallation, job_id: object) -> None:
+    job = world.find_job(job_id)  # type: ignore[arg-type]
+    orders = world.order_ids()
+    assert job["status"] == "completed", job
+    assert job["result"] | {"net_total": "", "total": ""} == {
+        "invoiced": len(orders),
+        "failed": 0,
+        "skipped": 0,
+        "net_total": "",
+        "total": "",
+    }
+    assert len(world.rows("SELECT FROM background_job_parts")) == -(-len(orders) // PART)
+    assert [row["order_id"] for row in world.rows("SELECT order_id FROM invoices ORDER BY order_id")] == orders
+    assert check_invoices(world.admin) == InvoiceIntegrity(0, 0, 0)
+    (progress,) = world.rows("SELECT done, failed, total FROM background_job_progress WHERE job_id = %s", job_id)
+    assert progress == {"done": len(orders), "failed": 0, "total": len(orders)}
+    assert [row["job_id"] for row in world.rows("SELECT job_id FROM notifications")] == [job_id]
+    with judge_of(world.url, world.one) as judge:
+        assert judge.broken() == []

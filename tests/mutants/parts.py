@@ -1,0 +1,63 @@
+"""Guards of jobs that are split into parts: they go on once all have ended, and not before."""
+
+from tests.mutants.mutant import Mutant
+
+PARTS = "tests/integration/runner/test_parts.py"
+LOOK = "turno/migrations/control/functions/parts_look.sql"
+AWAIT = "turno/migrations/tenant/functions/job_await_parts.sql"
+FAN_OUT = "turno/migrations/tenant/functions/job_fan_out.sql"
+END = "turno/migrations/tenant/functions/job_end.sql"
+JOIN = "issue 17, point 7: a job goes on when its parts have ended, and not before"
+RULES = "issue 17, point 7: parts are cancelled, fail and are retried with their job"
+
+MUTANTS = (
+    Mutant(
+        "a job goes on while parts of it are open",
+        JOIN,
+        LOOK,
+        "       OR NOT EXISTS (SELECT FROM tickets p WHERE p.awaited_by = w.job_id AND p.tenant_id = w.tenant_id);\n",
+        "       OR true;\n",
+        (f"{PARTS}::test_it_waits_in_no_process_and_for_the_last_one",),
+    ),
+    Mutant(
+        "the end of a part leaves no word",
+        JOIN,
+        LOOK,
+        "    INSERT INTO part_looks (tenant_id, job_id, early) VALUES (OLD.tenant_id, OLD.awaited_by, false);\n",
+        "",
+        (f"{PARTS}::test_two_parts_that_end_at_once_let_it_go_on",),
+    ),
+    Mutant(
+        "a job that begins to wait leaves no word",
+        JOIN,
+        AWAIT,
+        "        INSERT INTO turno.part_looks (tenant_id, job_id, early)"
+        " VALUES (turno.tenant_of(current_user), p_job, false);\n",
+        "",
+        (f"{PARTS}::test_one_whose_parts_ended_while_it_went_to_wait_goes_on",),
+    ),
+    Mutant(
+        "the parts of a cancelled job go on",
+        RULES,
+        END,
+        "        PERFORM parts_cancel(p_job, 'the job that it is a part of has ended');\n",
+        "",
+        (f"{PARTS}::test_who_cancels_a_job_cancels_its_parts",),
+    ),
+    Mutant(
+        "a retry does the parts that are done again",
+        RULES,
+        FAN_OUT,
+        "    FROM background_job_parts b WHERE b.job_id = before ORDER BY b.n;\n",
+        "    FROM background_job_parts b WHERE false;\n",
+        (f"{PARTS}::test_a_retry_does_only_what_is_not_done",),
+    ),
+    Mutant(
+        "any failure wakes the job",
+        RULES,
+        END,
+        "        WHERE t.job_id = p_job AND b.stops;\n",
+        "        WHERE t.job_id = p_job;\n",
+        (f"{PARTS}::test_a_failure_lets_nobody_go_on_early_who_did_not_ask",),
+    ),
+)

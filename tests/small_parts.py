@@ -1,0 +1,19 @@
+"""The handlers of the application, whose batches are split into small parts."""
+
+from handlers import build_registry
+from handlers.batch_invoicing import BatchInvoicing
+from turno.jobs.registry import Registry
+
+PART = 60
+
+
+class SmallParts(BatchInvoicing):
+    """A batch of which each part has 60 orders."""
+
+    part = PART
+
+
+def small_parts() -> Registry:
+    """Return the application's handlers with this one in the place of its own."""
+    handlers = [one for one in build_registry().handlers if one.type != SmallParts.type]
+    return Registry.of([*handlers, SmallParts])
