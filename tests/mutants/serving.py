@@ -96,8 +96,8 @@ MUTANTS = (
         "a caller who has the job's tag is not told what it waits for",
         TOLD,
         "turno/web/api/job_body.py",
-        'return f"{self.label}, {self.waiting_for}" if self.waiting_for else self.label',
-        "return self.label",
+        "for word in (self.label, self.waiting_for, ended) if word",
+        "for word in (self.label, ended) if word",
         ("tests/integration/web/test_api_jobs.py::test_a_job_that_no_living_worker_knows_says_so",),
     ),
 )

@@ -16,8 +16,14 @@ from psycopg.rows import dict_row
 
 from handlers.services.invoice import Invoice
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
-from handlers.services.invoicing import invoice_order, issue
-from handlers.services.invoicing_errors import AlreadyInvoiced, EmptyOrder, UnknownOrder, UnknownPointOfSale
+from handlers.services.invoicing import invoice_order, issue, issue_all
+from handlers.services.invoicing_errors import (
+    AlreadyInvoiced,
+    EmptyOrder,
+    InvoicedMeanwhile,
+    UnknownOrder,
+    UnknownPointOfSale,
+)
 from tenants.northwind.load import load_orders
 from tests.integration.handlers.branch_schema import STEPS, connect, create_branch, run_migration
 
@@ -345,6 +351,35 @@ def test_the_loser_between_two_points_of_sale_waits_for_the_winners_end(
         loser.join()
     assert [outcome.point_of_sale for outcome in outcomes] == [1 if winner_commits else 3]
     assert (outcomes == [winner]) == winner_commits
+    assert_gap_free(loaded)
+
+
+def test_who_loses_one_of_several_orders_keeps_no_number(database: str, loaded: Connection[Any]) -> None:
+    """Its numbers would have a gap; taken one by one, the order is refused and the others get theirs."""
+    several = [FIRST, FIRST + 1, FIRST + 2]
+    lost: list[Exception] = []
+
+    def lose(connection: Connection[Any]) -> None:
+        try:
+            with connection.transaction():
+                issue_all(connection, several, 3)
+        except InvoicedMeanwhile as error:
+            lost.append(error)
+
+    with connect(database, "branch") as other, connect(database, "branch") as watcher:
+        loser = Thread(target=lose, args=(other,))
+        with loaded.transaction():
+            winner = invoice_order(loaded, FIRST + 1, 1)
+            loser.start()
+            wait_until_one_session_waits(watcher)
+        loser.join()
+    assert len(lost) == 1
+    assert_gap_free(loaded)
+    answers = issue_all(loaded, several, 3)
+    refusal = answers[FIRST + 1]
+    assert isinstance(refusal, AlreadyInvoiced)
+    assert refusal.invoice == winner
+    assert [len(answers[order]) for order in (FIRST, FIRST + 2)] == [1, 1]  # type: ignore[arg-type]
     assert_gap_free(loaded)
 
 
