@@ -5,10 +5,29 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 EXEC = "tests/integration/queues/test_exec_queue.py"
+DROPPED = "tests/integration/queues/test_dropped_database.py"
+AWAY = "test_one_that_is_made_again_or_whose_server_is_away_is_not_gone"
+LINK = "tests/unit/store/test_engine_link.py"
 BY_ITSELF = "with exec, recovery is on by default"
 SOURCE, WORTH = "turno/worker/sources/spawned.py", "turno/migrations/control/functions/worth_staying.sql"
 
 MUTANTS = (
+    Mutant(
+        "a launched worker waits for ever for a database that was dropped",
+        "nothing that a test or a removed installation launched stays behind",
+        "turno/wiring/workers.py",
+        "gone_after=settings.dead_after_seconds",
+        "gone_after=math.inf",
+        (f"{DROPPED}::test_a_launched_worker_leaves_when_its_database_was_dropped",),
+    ),
+    Mutant(
+        "a database that was away for long before it was missing is gone at once",
+        "an outage is waited for",
+        "turno/store/engine_link.py",
+        "                self._no_database_since = None\n                raise\n",
+        "                raise\n",
+        (f"{LINK}::{AWAY}[the database system is starting up]",),
+    ),
     Mutant(
         "a worker leaves although something is due soon",
         BY_ITSELF,

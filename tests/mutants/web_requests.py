@@ -226,7 +226,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         'SERVICE_TIMEOUTS | {"lock_timeout": "300"}',
         "SERVICE_TIMEOUTS",
-        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs-3]",),
+        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[GET-/api/jobs]",),
     ),
     Mutant(
         "a command waits for a tenant's locks as long as a worker",
@@ -234,7 +234,7 @@ MUTANTS = (
         "turno/tenancy/identity/session.py",
         'COMMAND_LOCK_TIMEOUT = "1000"',
         'COMMAND_LOCK_TIMEOUT = "5000"',
-        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings-4]",),
+        (f"{BUSY}::test_what_is_locked_is_waited_for_but_not_for_long[POST-/api/jobs/greetings]",),
     ),
     Mutant(
         "one tenant may have every thread",

@@ -1,18 +1,28 @@
 """The supervisor's own connection: thrown away when broken, opened again after a pause."""
 
+import math
 import random
+import re
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
+from turno.errors import TurnoError
 from turno.store.outage import unreachable
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Connection = psycopg.Connection[Any]
 RETRY = 1.0  # seconds between two tries to reach a database that is away
+# libpq tells no SQLSTATE of a login. A server whose lc_messages are not English says this in other words, and is taken
+# to be away.
+NO_DATABASE = re.compile('FATAL: +database ".*" does not exist')
+
+
+class DatabaseGone(TurnoError):
+    """The server answers, and has not had this database for so long that it was dropped."""
 
 
 def undone(
@@ -31,13 +41,19 @@ class EngineLink:
         connect: Callable[[], Connection],
         *,
         rest: float = 0.0,
+        gone_after: float = math.inf,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`rest` is for about how many seconds a database that could not be reached is not asked again."""
+        """`rest` is for about how many seconds a database that could not be reached is not asked again.
+
+        After `gone_after` seconds in which the server has said at each try that there is no such database, it is gone.
+        """
         self._connect = connect
         self._connection: Connection | None = None
         self._rest = rest
+        self._gone_after = gone_after
+        self._no_database_since: float | None = None
         self._chance = chance
         self._clock = clock
         self._said = ""
@@ -59,7 +75,8 @@ class EngineLink:
     def run(self, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs) -> T:
         """Call `operation(connection, …)`; on a broken connection once more on a new one.
 
-        Only for operations that may run twice. Raises psycopg.OperationalError while the database is away.
+        Only for operations that may run twice. Raises psycopg.OperationalError while the database is away, and
+        DatabaseGone if it was dropped.
         """
         if self.away:
             raise psycopg.OperationalError(self._said)
@@ -74,7 +91,7 @@ class EngineLink:
     def _run(self, operation: Callable[Concatenate[Connection, P], T], *parameters: P.args, **options: P.kwargs) -> T:
         for last in (False, True):
             if self._connection is None or self._connection.closed:
-                self._connection = self._connect()
+                self._connection = self._connected()
             try:
                 return operation(self._connection, *parameters, **options)
             except psycopg.errors.ReadOnlySqlTransaction:
@@ -85,6 +102,20 @@ class EngineLink:
                 if last or not self._connection.broken:
                     raise
         raise AssertionError("the second try returns or raises")
+
+    def _connected(self) -> Connection:
+        try:
+            connection = self._connect()
+        except psycopg.OperationalError as error:
+            if NO_DATABASE.search(str(error)) is None:
+                self._no_database_since = None
+                raise
+            since = self._no_database_since = self._no_database_since or self._clock()
+            if self._clock() - since < self._gone_after:
+                raise
+            raise DatabaseGone(f"the database is gone: {str(error).strip()}") from error
+        self._no_database_since = None
+        return connection
 
     def forget(self) -> None:
         """In a forked child: drop the parent's connection without a word to the server."""

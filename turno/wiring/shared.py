@@ -1,5 +1,6 @@
 """The composition root of what web, workers and cron share; a spawned worker loads this and neither flask nor pika."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -52,8 +53,13 @@ def engine_link(settings: Settings) -> EngineLink:
     return EngineLink(lambda: service_session(logins, logins.engine, application="turno-engine"))
 
 
-def supervisor_link(settings: Settings, application: str = "turno-engine") -> EngineLink:
-    """Return an engine connection with an answer timeout below DEAD_AFTER_SECONDS: a dead link is noticed in time."""
+def supervisor_link(
+    settings: Settings, application: str = "turno-engine", *, gone_after: float = math.inf
+) -> EngineLink:
+    """Return an engine connection with an answer timeout below DEAD_AFTER_SECONDS: a dead link is noticed in time.
+
+    `gone_after` is for how many seconds a database that the server does not have is waited for.
+    """
     logins = logins_of(settings)
 
     def connect() -> TimeoutConnection:
@@ -61,7 +67,7 @@ def supervisor_link(settings: Settings, application: str = "turno-engine") -> En
         connection.answer_within = max(MIN_ANSWER_SECONDS, settings.dead_after_seconds / 2)
         return connection
 
-    return EngineLink(connect, rest=RETRY)
+    return EngineLink(connect, rest=RETRY, gone_after=gone_after)
 
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:

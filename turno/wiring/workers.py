@@ -55,7 +55,8 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
         _child_config(registry, keep=0, jobs=1, log_level=public.job_log_level), drop=partial(_drop, slot)
     )
     settings = read_settings()
-    engine = supervisor_link(settings)
+    # Nobody looks after a launched worker: it must not wait for ever for a database that was dropped.
+    engine = supervisor_link(settings, gone_after=settings.dead_after_seconds)
     # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
     sweeps = _sweeps(settings, registry, first=FIRST_SWEEP if slot is not None else math.inf, steady=False)
     return Supervisor(

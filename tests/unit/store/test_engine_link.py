@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from turno.store.engine_link import EngineLink
+from turno.store.engine_link import DatabaseGone, EngineLink
 from turno.store.outage import in_short, unreachable
 
 
@@ -44,6 +44,11 @@ def server() -> Server:
 @pytest.fixture
 def link(server: Server) -> EngineLink:
     return EngineLink(server.connect, rest=1, chance=lambda: 0.5, clock=lambda: server.now)
+
+
+def leave(session: Any) -> None:
+    """Lose the session, as it is when its database was dropped."""
+    session.closed = True
 
 
 def refuse(error: psycopg.Error) -> Any:
@@ -98,3 +103,35 @@ def test_who_is_connected_to_a_standby_logs_in_anew(server: Server, link: Engine
     server.now = link.again_at
     link.run(id)
     assert [session.closed for session in server.sessions] == [True, False]
+
+
+NO_DATABASE = psycopg.OperationalError('connection failed: FATAL:  database "turno" does not exist')
+
+
+def test_a_database_that_the_server_has_not_had_for_so_long_is_gone(server: Server) -> None:
+    link = EngineLink(server.connect, gone_after=15, clock=lambda: server.now)
+    server.refuses = NO_DATABASE
+    for server.now in (1.0, 15.0):
+        with pytest.raises(psycopg.OperationalError):
+            link.run(id)
+    server.now = 16.0
+    with pytest.raises(DatabaseGone, match='"turno" does not exist'):
+        link.run(id)
+
+
+@pytest.mark.parametrize("meanwhile", [None, psycopg.OperationalError("the database system is starting up")], ids=str)
+def test_one_that_is_made_again_or_whose_server_is_away_is_not_gone(server: Server, meanwhile: Any) -> None:
+    link = EngineLink(server.connect, gone_after=15, clock=lambda: server.now)
+    for server.now, server.refuses in ((1.0, NO_DATABASE), (10.0, meanwhile), (17.0, NO_DATABASE)):
+        if server.refuses is None:
+            link.run(leave)
+        else:
+            with pytest.raises(psycopg.OperationalError):
+                link.run(id)
+
+
+def test_who_was_not_told_when_waits_for_ever(server: Server, link: EngineLink) -> None:
+    server.refuses = NO_DATABASE
+    for server.now in (0.0, 1e9):
+        with pytest.raises(psycopg.OperationalError):
+            link.run(id)
