@@ -84,6 +84,33 @@ def test_a_tenant_is_not_put_back_while_it_works_and_never_by_half(
     world.rows("UPDATE turno.tenants SET paused_at = NULL")
 
 
+def test_a_tenant_is_not_moved_while_it_works_nor_to_where_it_has_jobs(
+    world: ExampleInstallation, cluster: Cluster
+) -> None:
+    def refused(slug: str = "suc0001") -> str:
+        done = subprocess.run(
+            [SCRIPTS / "move-tenant.sh", world.url, world.url, slug],
+            env=environment_of(world, cluster),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    job = world.enqueue({"order_ids": [1]})
+    assert refused("suc0009") == "the new cell has no active tenant suc0009; nothing was changed\n"
+    assert refused().startswith("in the new cell suc0001 is at work: turno tenant set suc0001 --paused")
+    claim = world.here.claim(job)
+    world.rows("UPDATE turno.tenants SET paused_at = clock_timestamp()")
+    assert refused().startswith("in the new cell jobs of suc0001 are running")
+    assert claim is not None
+    world.here.execute(claim)
+    assert refused() == "in the new cell suc0001 has jobs already; nothing was changed\n"
+    assert world.job(job)["status"] == "completed"
+    world.rows("UPDATE turno.tenants SET paused_at = NULL")
+
+
 def test_what_the_control_schema_has_of_a_tenant_is_made_anew(
     world: ExampleInstallation, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -104,4 +104,20 @@ MUTANTS = (
         "if false; then",
         (f"{SCRIPTS}::test_a_segment_of_the_log_is_kept_whole_and_never_replaced_by_another",),
     ),
+    Mutant(
+        "a tenant is moved over jobs that are there",
+        "docs/scaling.md: a tenant is not moved to where it has jobs",
+        "deploy/backup/move-tenant.sh",
+        '[ "$(jobs "$to" "$new")" = 0 ] ||',
+        "true ||",
+        (f"{SCRIPTS}::test_a_tenant_is_not_moved_while_it_works_nor_to_where_it_has_jobs",),
+    ),
+    Mutant(
+        "no limit of open jobs is a limit of none",
+        "docs/operations.md: 0 switches any of these limits off",
+        "turno/settings.py",
+        "return self.max_pending_jobs_per_user or None",
+        "return self.max_pending_jobs_per_user",
+        ("tests/integration/web/test_rate_limits.py::test_no_limit_is_no_limit",),
+    ),
 )
