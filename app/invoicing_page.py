@@ -30,7 +30,7 @@ orders_page = Pages(
 
 BATCH = "batch_invoicing"
 ORDERS_SHOWN = 25
-LARGEST_BATCH = 10_000  # orders, as the handler takes them; what is left is listed for the next batch
+LARGEST_BATCH = 50_000  # orders, as the handler takes them; what is left is listed for the next batch
 LARGEST_ID = 2**63 - 1
 LARGEST_POINT = 99_999
 LONGEST_SEARCH = 255

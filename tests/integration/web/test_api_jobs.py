@@ -274,3 +274,31 @@ def test_a_job_that_no_living_worker_knows_says_so(service: Service) -> None:
         assert listed["waiting_for"] == "no living worker knows greetings"
     finally:
         service.rows("DELETE FROM workers")
+
+
+def test_a_job_that_was_split_tells_of_its_parts(service: Service) -> None:
+    ana = service.caller()
+    job_id, first, second, other = (ana.job() for _ in range(4))
+    for n, part in enumerate((first, second), 1):
+        service.rows("INSERT INTO background_job_parts VALUES (%s, %s, %s, false)", job_id, n, part)
+    before = ana.get(f"/api/jobs/{job_id}")
+    assert before.get_json()["parts"] == {"total": 2, "ended": 0, "failed": 0}
+    assert ana.get(f"/api/jobs/{other}").get_json()["parts"] is None
+    service.rows("UPDATE turno.tickets SET awaited_by = %s WHERE job_id = ANY (%s::uuid[])", job_id, [first, second])
+    service.rows("UPDATE turno.tickets SET state = 'scheduled', run_at = 'infinity' WHERE job_id = %s", job_id)
+    service.rows(
+        "INSERT INTO background_job_items (job_id, key, state) VALUES (%s, '9', 'done'), (%s, '40', 'done')",
+        second, first,
+    )  # fmt: skip
+    service.end(first)
+    after = ana.get(f"/api/jobs/{job_id}", headers={"If-None-Match": before.headers["ETag"]})
+    assert after.status_code == 200
+    body = after.get_json()
+    assert body["parts"] == {"total": 2, "ended": 1, "failed": 1}
+    assert body["waiting_for"] == "the parts that it was split into have not all ended"
+    assert body["progress"]["percent"] == 50
+    listed = ana.get(f"/api/jobs?part_of={job_id}").get_json()["jobs"]
+    assert [job["job_id"] for job in listed] == [second, first]
+    items = ana.get(f"/api/jobs/{job_id}/items").get_json()["items"]
+    assert [item["key"] for item in items] == ["9", "40"]
+    problem_of(ana.get("/api/jobs?part_of=x"), 400)

@@ -48,7 +48,7 @@ def test_the_last_of_many_names_stands_twice(caller: Caller) -> None:
 
 def test_the_last_of_many_orders_stands_twice(caller: Caller) -> None:
     numbers = [*range(2, LARGEST_BATCH + 1), LARGEST_BATCH]
-    [error] = refused(caller, orders(numbers), within=0.25)["errors"]  # it takes 0.02, and in quadratic time 0.7
+    [error] = refused(caller, orders(numbers), within=2.0)["errors"]  # it takes 0.1, and in quadratic time 15
     assert error["field"] == "payload.order_ids"
     assert f"more than once: {LARGEST_BATCH};" in error["problem"]
 
@@ -68,6 +68,6 @@ def test_fields_that_nobody_knows_are_cut_with_their_number(caller: Caller) -> N
 
 def test_a_batch_has_a_documented_limit(caller: Caller) -> None:
     [error] = refused(caller, orders([*range(1, LARGEST_BATCH + 2)]))["errors"]
-    assert error == {"field": "payload.order_ids", "problem": "takes at most 10000 items"}
+    assert error == {"field": "payload.order_ids", "problem": "takes at most 50000 items"}
     schemas = caller.get("/openapi.json").get_json()["components"]["schemas"]
     assert schemas["BatchInvoicingPayload"]["properties"]["order_ids"]["maxItems"] == LARGEST_BATCH

@@ -197,6 +197,22 @@ def test_the_point_of_sale_is_chosen_and_remembered(service: Service, ana: Visit
         service.rows("DELETE FROM points_of_sale WHERE id = 7")
 
 
+def test_a_job_that_was_split_lists_its_parts_and_the_first_page_does_not(service: Service, ana: Visitor) -> None:
+    for key in ("whole", "first", "second"):
+        start(ana, key, order=["1"])
+    job_id, first, second = (
+        row[0] for row in service.rows("SELECT id FROM background_jobs WHERE user_id = %s ORDER BY id", ana.user)
+    )
+    for n, part in enumerate((first, second), 1):
+        service.rows("INSERT INTO background_job_parts VALUES (%s, %s, %s, false)", job_id, n, part)
+    page = ana.get(f"/jobs/{job_id}?branch=north").text
+    assert "Split into 2 jobs" in page
+    assert page.index(f"/jobs/{first}") < page.index(f"/jobs/{second}")
+    home = ana.get("/?branch=north").text
+    assert f"/jobs/{job_id}" in home
+    assert f"/jobs/{first}" not in home
+
+
 def test_a_row_opens_in_place(service: Service, ana: Visitor) -> None:
     job, other = (service.caller(user=ana.user).job() for _ in range(2))
     service.end(job)
