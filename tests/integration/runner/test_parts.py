@@ -11,6 +11,7 @@ import turno
 from tests.attempt_here import attempt, claim_here, execute_here
 from tests.misbehaving_handlers import REGISTRY, Odd
 from tests.misdeeds.deed import DEEDS, OddPayload
+from turno import crash_points
 from turno.jobs.job import Priority
 from turno.testing.in_process_worker import InProcessWorker
 
@@ -119,13 +120,16 @@ def test_a_job_that_ran_for_another_reason_waits_again(world: ExampleInstallatio
     assert world.job(job_id)["status"] == "completed"
 
 
-def test_one_whose_parts_ended_while_it_went_to_wait_goes_on(world: ExampleInstallation, split: Split) -> None:
+def test_one_whose_parts_ended_while_it_went_to_wait_goes_on(
+    world: ExampleInstallation, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word that they leave is read while their job is still running, and gone when it begins to wait."""
     job_id = split()
     attempt(world, job_id)
     world.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
     claim = claim_here(world, job_id)
-    drain(world)  # of the parts, whose word is read while their job is running
-    execute_here(world, claim)
+    monkeypatch.setattr(crash_points, "reach", lambda step: step == "splitting" and drain(world))
+    assert execute_here(world, claim)["status"] == "pending"
     drain(world)
     assert world.job(job_id)["status"] == "completed"
 
