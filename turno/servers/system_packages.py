@@ -55,7 +55,7 @@ POSTGRES_15 = SystemPackage(
 # A pooler as an application has it between itself and its database.
 PGBOUNCER = SystemPackage(name="pgbouncer", marker="pgbouncer", programs=("/usr/sbin/pgbouncer", "pgbouncer"))
 # What reads the files of deploy/ where they are used.
-NGINX = SystemPackage(name="nginx-light", marker="nginx", programs=("/usr/sbin/nginx", "nginx"))
+NGINX = SystemPackage(name="nginx", marker="nginx", programs=("/usr/sbin/nginx", "nginx"))
 PROMTOOL = SystemPackage(name="prometheus", marker="promtool", programs=("promtool",))
 SYSTEMD_ANALYZE = SystemPackage(name="systemd", marker="systemd_analyze", programs=("systemd-analyze",))
 WANTED = (
