@@ -65,14 +65,10 @@ class Client(Thread):
 
     def run(self) -> None:
         """Ask for one piece of work after the other."""
-        while not self._over.wait(self._chance.expovariate(2.5)):
+        while self._workload.asked and not self._over.wait(self._chance.expovariate(2.5)):
             with suppress(psycopg.Error):
-                if self._open_jobs() < self._workload.most_open:
+                if self._environment.open_jobs() < self._workload.most_open:
                     self._ask()
-
-    def _open_jobs(self) -> int:
-        with self._environment.admin() as session:
-            return int(session.execute("SELECT count(*) FROM turno.tickets").fetchall()[0][0])
 
     def _ask(self) -> None:
         tenant = self._chance.choice(self._environment.tenants)

@@ -51,6 +51,58 @@ EFFECTS: dict[str, LiteralString] = {
                OR j.status = 'completed' AND (j.payload ->> 'pieces')::integer <> steps.written)
     """,
     "I9: two jobs of a key were at work at once": "SELECT address FROM customers WHERE country = 'overlap'",
+    "I9: more than two of a key were at work at once": """
+        SELECT a.job_id FROM background_job_attempts a JOIN background_jobs j ON j.id = a.job_id
+        WHERE j.type = 'nemesis_pairs' AND 2 <= (
+            SELECT count(*) FROM background_job_attempts b JOIN background_jobs o ON o.id = b.job_id
+            WHERE o.type = j.type AND o.id <> j.id AND b.started_at <= a.started_at
+              AND coalesce(b.finished_at, 'infinity') > a.started_at)
+    """,
+    "I9: an event was heard before an earlier one of its key": """
+        SELECT address || ' ' || company_name FROM customers WHERE country = 'overtaken'
+    """,
+    "I10: an event was heard in order twice": """
+        SELECT address || ' ' || company_name FROM customers WHERE country = 'heard'
+        GROUP BY address, company_name HAVING count(*) > 1
+    """,
+    "I10: what was told is no event, or an event was not told": """
+        SELECT coalesce(t.address || ' ' || t.company_name, e.id::text)
+        FROM (SELECT address, company_name FROM customers WHERE country = 'told') AS t
+        FULL JOIN background_events e ON (e.key, e.data ->> 'number') = (t.address, t.company_name)
+        WHERE t.address IS NULL OR e.id IS NULL
+    """,
+    "I10: an event has not one job for each subscriber": """
+        SELECT e.id::text || ' ' || s.type
+        FROM background_events e CROSS JOIN (VALUES ('nemesis_hear'), ('nemesis_in_order')) AS s (type)
+        WHERE 1 <> (SELECT count(*) FROM background_jobs j
+                    WHERE j.type = s.type AND j.parent_id IS NULL
+                      AND (j.payload ->> 'key', j.payload ->> 'number') = (e.key, e.data ->> 'number'))
+    """,
+    "I10: a moment of a schedule has not one job": """
+        SELECT coalesce(r.job_id, j.id)
+        FROM job_schedule_runs r
+        FULL JOIN (SELECT id FROM background_jobs WHERE type = 'nemesis_tick' AND parent_id IS NULL) AS j
+          ON j.id = r.job_id
+        WHERE r.job_id IS NULL OR j.id IS NULL
+    """,
+    "I10: a schedule left a moment out": """
+        SELECT schedule_id FROM (
+            SELECT schedule_id, moment - lag(moment) OVER (PARTITION BY schedule_id ORDER BY moment) AS step
+            FROM job_schedule_runs) AS steps
+        WHERE step <> interval '60 s'
+        UNION ALL
+        SELECT s.id FROM job_schedules s
+        WHERE s.next_at <> (SELECT max(r.moment) + interval '60 s' FROM job_schedule_runs r WHERE r.schedule_id = s.id)
+    """,
+    "I1: a job that may be there once is there twice": """
+        SELECT payload ->> 'pieces' FROM background_jobs WHERE type = 'nemesis_once' AND parent_id IS NULL
+        GROUP BY 1 HAVING count(*) > 1
+        UNION ALL
+        SELECT j.id::text FROM background_jobs j
+        JOIN background_jobs o ON o.type = j.type AND o.id <> j.id AND o.created_at >= j.created_at
+             AND o.created_at < coalesce(j.finished_at, 'infinity')
+        WHERE j.type = 'nemesis_sole'
+    """,
     "I3: a completed batch has left an item out": """
         SELECT j.id FROM background_jobs j
         WHERE j.status = 'completed' AND j.type IN ('nemesis_batch', 'nemesis_invoicing')

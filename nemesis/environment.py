@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from nemesis.work import PLACE
+from nemesis.hearing import PLACE, REGISTRY
 from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.servers.embedded_postgres import Cluster
 from turno.servers.free_port import free_port
 from turno.settings import Settings
+from turno.store.engine.announcements import announce, of
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.install import install
@@ -135,6 +136,11 @@ class Environment:
                 session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
             yield session
 
+    def open_jobs(self) -> int:
+        """Return how many jobs might run now, or are running."""
+        with self.admin() as session:
+            return int(session.execute("SELECT count(*) FROM turno.tickets WHERE run_at <= now()").fetchall()[0][0])
+
     def new_orders(self, tenant: Tenant, n: int) -> list[int]:
         """Have the tenant take up to `n` new orders, and return their ids."""
         with self.admin(tenant) as session:
@@ -168,6 +174,7 @@ def _install(url: str) -> list[Tenant]:
     with psycopg.connect(url, autocommit=True) as admin:
         install(admin, logins)
         add_company(admin, logins, "northwind", "Northwind Traders")
+        announce(admin, of(REGISTRY), None)  # before the first event is told
         tenants = [add_tenant(admin, logins, f"suc000{n}", "northwind", migrations=TABLES) for n in (1, 2, 3)]
         for tenant, share in zip(tenants, BRANCH_SHARES, strict=True):
             with admin.transaction():

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +25,7 @@ from nemesis.http_client import HttpClient
 from nemesis.network import Network
 from nemesis.processes import Processes
 from nemesis.schedule import BROKER, NETWORK
+from nemesis.tellers import Teller, pause_schedules, put_schedules, settle
 from turno.servers.private_rabbitmq import Node, NodeError
 from turno.servers.wait import wait_until
 from turno.testing.checker import Checker
@@ -103,6 +105,7 @@ class Run:
                 wait_until(self._http_client.answers_at_all, within=READY_WITHIN, every=0.2)
                 self._run_faults(environment, faults)
                 faults.heal(everything=True)
+                pause_schedules(environment, within=self._patience)
                 if not self.verdict.violations and self._drained(environment):
                     # Whoever finishes takes what else waits: only when they have gone does nothing but a sweep help.
                     self._wait_for_the_launched(run_processes)
@@ -164,7 +167,17 @@ class Run:
             )
             for number in range(1, CLIENTS + 1)
         ]
-        for one in clients:
+        teller = Teller(
+            self._schedule.seed,
+            environment,
+            workload=self._workload,
+            client_log=self._client_log,
+            leak_detector=self._leak_detector,
+        )
+        people: list[Client | Teller] = [*clients, teller]
+        if self._workload.has("schedules"):
+            put_schedules(environment)
+        for one in people:
             one.start()
         began, struck, waiting = time.monotonic(), Counter[str](), list(self._schedule.faults)
         judge_at = JUDGE_EVERY
@@ -180,9 +193,9 @@ class Run:
                 else:
                     time.sleep(0.05)
         finally:
-            for one in clients:
+            for one in people:
                 one.leave()
-            for one in clients:
+            for one in people:
                 one.join()
             self.verdict.faults, self.verdict.asked = dict(struck), len(self._client_log)
             self.verdict.answers = dict(self._http_client.answers)
@@ -198,6 +211,7 @@ class Run:
         began = moved = time.monotonic()
         last: list[Any] = []
         while True:
+            settle(environment, Random(0))  # noqa: S311 - anything will do
             left, now = self._state(environment)
             if left == 0 or time.monotonic() > moved + self._patience:
                 break

@@ -11,7 +11,6 @@ from nemesis.effects import THE_END
 from turno.errors import PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.outcome import Reschedule
-from turno.jobs.registry import Registry
 from turno.jobs.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -168,7 +167,3 @@ def _others(job: JobContext, key: str) -> int:
         (key, str(job.job_id)),
     ).fetchall()
     return int(rows[0][0])
-
-
-REGISTRY = Registry.of((Plain, Batch, Steps, Flaky, Later, Serial, Invoicing))
-PLACE = "nemesis.work:REGISTRY"

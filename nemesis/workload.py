@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from nemesis.hearing import Pairs
 from nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Serial, Steps, Work
 
 if TYPE_CHECKING:
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
     from turno.jobs.handler import JobHandler
 
-# Each with its weight.
-KINDS = {"invoicing": 4, "batch": 4, "steps": 2, "flaky": 2, "later": 2, "serial": 2, "plain": 1, "long": 1}
+# What clients ask for over HTTP, each with its weight; and what an application does in the database.
+ASKED = {"invoicing": 4, "batch": 4, "steps": 2, "flaky": 2, "later": 2, "serial": 2, "pairs": 2, "plain": 1, "long": 1}
+TOLD = ("events", "unique", "schedules")
+KINDS = (*ASKED, *TOLD)
 MOST_OPEN = 40  # jobs; more would only make the drain longer
 
 
@@ -22,14 +25,23 @@ MOST_OPEN = 40  # jobs; more would only make the drain longer
 class Workload:
     """The kinds of work that are asked for while fewer than `most_open` jobs are open."""
 
-    kinds: Sequence[str] = tuple(KINDS)
+    kinds: Sequence[str] = KINDS
     most_open: int = MOST_OPEN
+
+    def has(self, kind: str) -> bool:
+        """Say whether this kind is wanted."""
+        return kind in self.kinds
+
+    @property
+    def asked(self) -> Sequence[str]:
+        """Return what clients ask for."""
+        return [kind for kind in self.kinds if kind in ASKED]
 
     def draw(
         self, chance: Random, new_orders: Callable[[int], list[int]]
     ) -> tuple[type[JobHandler[Any]], dict[str, Any]]:
         """Return a handler and what it is to do; `new_orders` makes so many orders to invoice."""
-        (kind,) = chance.choices(self.kinds, [KINDS[kind] for kind in self.kinds])
+        (kind,) = chance.choices(self.asked, [ASKED[kind] for kind in self.asked])
         match kind:
             case "invoicing":
                 orders = new_orders(chance.randint(5, 120))
@@ -45,6 +57,8 @@ class Workload:
                 return Later, asdict(Work(errors=chance.randint(0, 3)))
             case "serial":
                 return Serial, asdict(Work(pieces=chance.choice((1, 2)), seconds=round(chance.uniform(0, 0.5), 2)))
+            case "pairs":
+                return Pairs, asdict(Work(seconds=round(chance.uniform(0, 0.8), 2)))
             case "plain":
                 return Plain, asdict(Work(seconds=chance.choice((0.0, 0.1))))
             case _:

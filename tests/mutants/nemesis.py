@@ -70,6 +70,13 @@ CUTS: dict[str, tuple[Cut, ...]] = {
             "RELEASE SAVEPOINT item",
         ),
     ),
+    "order": (
+        Cut(
+            "turno/migrations/control/functions/key_moved.sql",
+            "AND t.key_position IS NOT NULL\n",
+            "AND t.key_position IS NOT NULL AND t.state = 'waiting'\n",
+        ),
+    ),
 }
 
 
@@ -99,6 +106,7 @@ PROOFS = {
     "rescue": Proof(0.25, "kill worker,kill both", "long", 8, "I7: a ticket is still held"),
     "unique": Proof(2, "kill child", "plain", 40, "I1: two jobs under one key"),
     "savepoint": Proof(2, "kill child", "batch", 40, "I2: an item and its effect are not both there"),
+    "order": Proof(2, "kill child", "events", 40, "I9: an event was heard before an earlier one of its key"),
 }
 
 

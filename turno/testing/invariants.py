@@ -4,7 +4,7 @@ I1: an accepted job exists, in one legal state, with exactly the right ticket. I
 missing; only whoever wrote the handler can say what its effects are, and gives a judge the rules of their own.
 I5: only legal transitions, attempts only grow, no write by an old token. I6: after a fault the work drains.
 I7: nothing is left behind. I8: one notification per end.
-I9: few of a key at once, none forgotten. (I4, that nothing leaks, is told by the `LeakDetector`.)
+I9: few of a key at once, in order where asked, none forgotten. (I4, that nothing leaks, is told by the `LeakDetector`.)
 """
 
 from __future__ import annotations

@@ -1,0 +1,105 @@
+"""The handlers of what nobody asked for over HTTP: events, moments of schedules, and jobs that are there once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nemesis.effects import THE_END
+from nemesis.work import SOON, Batch, Flaky, Invoicing, Later, Plain, Serial, Steps, Work, write_effect
+from turno.jobs.handler import JobHandler
+from turno.jobs.registry import Registry
+
+if TYPE_CHECKING:
+    from turno.jobs.job_context import JobContext
+
+# Which event of its key a subscriber heard, and whether a later one was heard before.
+HEARD = """
+INSERT INTO customers (id, company_name, tax_condition, address, city, country)
+SELECT gen_random_uuid()::text, %(number)s, 'exempt', %(key)s, current_setting('turno.attempt'), kind
+FROM (VALUES ('heard'), ('overtaken')) AS k (kind)
+WHERE kind = 'heard' OR EXISTS (SELECT FROM customers c WHERE c.country = 'heard' AND c.address = %(key)s
+                                AND c.company_name::integer > %(number)s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What was told: the so-manieth of its key; in order it is done once so many attempts have failed."""
+
+    key: str
+    number: int
+    note: str = ""
+    errors: int = 0
+    seconds: float = 0.0
+
+
+class Hear(JobHandler[Told]):
+    """Hears what is told, in any order."""
+
+    type = "nemesis_hear"
+    retry = SOON
+    subscribes = ("nemesis.told",)
+
+    def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
+        """Leave the effect."""
+        write_effect(job, THE_END)
+        return {"number": payload.number}
+
+
+class InOrder(Hear):
+    """Hears what is told of a key in its order, in spite of errors; what comes too late leaves a trace."""
+
+    type = "nemesis_in_order"
+    ordered = True
+
+    def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
+        """Fail as often as is told, after the effect."""
+        job.connection.execute(HEARD, {"number": payload.number, "key": payload.key})
+        time.sleep(payload.seconds)
+        if job.attempt <= payload.errors:
+            raise ValueError(f"not yet: {payload.note}")
+        return super().handle(job, payload)
+
+
+class Once(JobHandler[Work]):
+    """Is there once for ever for each number of pieces."""
+
+    type = "nemesis_once"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Take a moment."""
+        time.sleep(payload.seconds)
+        write_effect(job, THE_END)
+        return {"note": payload.note}
+
+
+class Sole(Once):
+    """Is there once at a time."""
+
+    type = "nemesis_sole"
+
+
+class Tick(Once):
+    """A moment of a schedule."""
+
+    type = "nemesis_tick"
+
+
+class Pairs(Once):
+    """Two at a time, whoever asks."""
+
+    type = "nemesis_pairs"
+    key_limit = 2
+
+    @classmethod
+    def concurrency_key(cls, payload: Work) -> str | None:
+        """Return the only key."""
+        del payload
+        return "pairs"
+
+
+REGISTRY = Registry.of((Plain, Batch, Steps, Flaky, Later, Serial, Invoicing, Hear, InOrder, Once, Sole, Tick, Pairs))
+PLACE = "nemesis.hearing:REGISTRY"

@@ -1,0 +1,157 @@
+"""Who publishes events in transactions of the business enqueues what is to be there once, and settles failures."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from random import Random
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from nemesis.hearing import InOrder, Once, Sole, Tick, Told
+from nemesis.work import Work
+from turno.dispatch.schedules import NewSchedule, checked_rule
+from turno.servers.wait import wait_until
+from turno.testing.client_log import Asked
+
+if TYPE_CHECKING:
+    from nemesis.environment import Environment
+    from nemesis.workload import Workload
+    from turno.tenancy.identity.tenant import Tenant
+    from turno.testing.client_log import ClientLog
+    from turno.testing.leak_detector import LeakDetector
+
+KEYS = ("a", "b", "c")
+ROLLED_BACK = 0.15  # of the transactions
+DIFFERENT = 12  # jobs that may be there once each
+USER = "teller"
+SCHEDULES = 10  # of a tenant, spread over the minute
+# One at a time for a key, as whoever changes the row that an event is about; its number is one more than the last.
+TELL = """
+INSERT INTO customers (id, company_name, tax_condition, address, city, country)
+SELECT gen_random_uuid()::text, coalesce(max(company_name::integer), 0) + 1, 'exempt', %(key)s, 'told', 'told'
+FROM customers WHERE country = 'told' AND address = %(key)s
+RETURNING company_name::integer
+"""
+PUBLISH = "SELECT event_id FROM turno.publish(%s, 'nemesis.told', %s::jsonb, %s, %s)"
+ENQUEUE = """
+SELECT job_id FROM turno.enqueue(
+    tenant => %s, type => %s, payload => %s::jsonb, key => %s, unique_while => %s, user_id => %s)
+"""
+SCHEDULE = """
+INSERT INTO job_schedules (name, type, payload, priority, user_id, every, zone, spread, missed, next_at)
+VALUES (%s, 'nemesis_tick', %s, 1, %s, 60, 'UTC', %s, 'all', %s)
+"""
+BLOCKING = (
+    "SELECT job_id FROM background_jobs_dead_letter WHERE type = %s AND replayed_at IS NULL AND discarded_at IS NULL"
+)
+SPREAD = 59
+
+
+class Teller(Thread):
+    """An application of the tenants', which shares their database."""
+
+    def __init__(
+        self,
+        seed: int,
+        environment: Environment,
+        *,
+        workload: Workload,
+        client_log: ClientLog,
+        leak_detector: LeakDetector,
+    ) -> None:
+        super().__init__(name="teller")
+        self._chance = Random(f"{seed}/teller")  # noqa: S311 - it is to be had again, not to be secret
+        self._environment = environment
+        self._workload = workload
+        self._client_log = client_log
+        self._leak_detector = leak_detector
+        self._over = Event()
+
+    def leave(self) -> None:
+        """Tell nothing more."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Tell one thing after the other, and decide about failures that keep others waiting."""
+        told = [what for kind, what in (("events", self._tell), ("unique", self._enqueue)) if self._workload.has(kind)]
+        while told and not self._over.wait(self._chance.expovariate(4)):
+            with suppress(psycopg.Error):
+                settle(self._environment, self._chance)
+                if self._environment.open_jobs() < self._workload.most_open:
+                    self._chance.choice(told)(self._chance.choice(self._environment.tenants))
+
+    def _tell(self, tenant: Tenant) -> None:
+        key = self._chance.choice(KEYS)
+        with self._environment.admin(tenant) as session, session.transaction(force_rollback=self._regrets()):
+            session.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (tenant.id, f"told {key}"))
+            for _ in range(self._chance.randint(1, 3)):
+                ((number,),) = session.execute(TELL, {"key": key}).fetchall()
+                told = Told(
+                    note=self._leak_detector.marker_of(tenant),
+                    key=key,
+                    number=number,
+                    errors=self._chance.choice((0, 0, 1, 2)),
+                    seconds=round(self._chance.uniform(0, 0.3), 2),
+                )
+                session.execute(PUBLISH, (tenant.slug, json.dumps(asdict(told)), key, USER))
+
+    def _enqueue(self, tenant: Tenant) -> None:
+        """Ask for a job that may be there once for ever, or once at a time."""
+        which = self._chance.randrange(DIFFERENT)
+        handler, key, lasting = (Once, f"once-{which}", "for ever") if which % 3 else (Sole, "sole", "open")
+        work = Work(note=self._leak_detector.marker_of(tenant), pieces=which, seconds=0.3)
+        asked = Asked(tenant.slug, USER, handler.type, key)
+        self._client_log.ask(asked)
+        self._client_log.ask(asked._replace(key="None"))  # as the key reads once it is free again
+        regrets = self._regrets()
+        with self._environment.admin(tenant) as session:
+            with session.transaction(force_rollback=regrets):
+                wanted = (tenant.slug, handler.type, json.dumps(asdict(work)), key, lasting, USER)
+                ((job_id,),) = session.execute(ENQUEUE, wanted).fetchall()
+            if handler is Once and not regrets:
+                self._client_log.answer(asked, job_id)
+
+    def _regrets(self) -> bool:
+        return self._chance.random() < ROLLED_BACK
+
+
+def settle(environment: Environment, chance: Random) -> None:
+    """Replay or discard each dead letter that keeps those behind it in an order waiting, as a person would."""
+    for tenant in environment.tenants:
+        with environment.admin(tenant) as session:
+            for (job_id,) in session.execute(BLOCKING, [InOrder.type]).fetchall():
+                if chance.choice((True, False)):
+                    session.execute("SELECT job_retry(%s, NULL, 'pool', NULL, NULL, NULL)", [job_id])
+                else:
+                    session.execute("SELECT job_discard(%s, 'a person')", [job_id])
+
+
+def put_schedules(environment: Environment) -> None:
+    """Save schedules in each tenant, each with its second of the minute."""
+    for tenant in environment.tenants:
+        with environment.admin(tenant) as session:
+            for number in range(SCHEDULES):
+                new = NewSchedule(
+                    name=f"tick-{number}", handler=Tick, payload={}, user_id=USER, every=60, spread=SPREAD, missed="all"
+                )
+                first = checked_rule(new, tenant).next_after(datetime.now(UTC))
+                session.execute(SCHEDULE, (new.name, json.dumps(asdict(Work())), USER, SPREAD, first))
+
+
+def pause_schedules(environment: Environment, *, within: float) -> None:
+    """Pause the schedules once each moment that has come has its job: the drain would wait for those to come."""
+
+    def behind() -> bool:
+        with environment.admin() as session:
+            overdue = session.execute("SELECT FROM turno.schedules WHERE next_at <= clock_timestamp()")
+            return overdue.rowcount > 0
+
+    wait_until(lambda: not behind(), within=within, every=0.5)
+    for tenant in environment.tenants:
+        with environment.admin(tenant) as session:
+            session.execute("SELECT schedule_switch(name, NULL, NULL) FROM job_schedules")

@@ -1,0 +1,12 @@
+"""The nemesis sees an event that overtakes one before it, whose job is tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.nemesis_run import assert_found_without
+
+
+@pytest.mark.timeout(600)
+def test_without_the_order_an_event_is_heard_too_early() -> None:
+    assert_found_without("order")

@@ -1,0 +1,77 @@
+"""Each rule of events, orders, schedules and unique jobs finds what breaks it: rows that no guard would have let in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import LiteralString
+
+import pytest
+
+from nemesis.effects import EFFECTS
+from tests.installation import ExampleInstallation
+from turno.testing.invariants import judge_of
+
+CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, address, city, country) VALUES "
+HEARD = f"{CUSTOMER} ('{{}}', '7', 'exempt', 'a', 'token', '{{}}')"
+# The second began before the first had ended; of three, all were at work at once.
+JOBS = """
+WITH made AS (
+    INSERT INTO background_jobs (type, version, queue, priority, status, payload, user_id, max_attempts, attempt,
+                                 created_at, started_at, finished_at, concurrency_key, key_position)
+    SELECT '{}', 1, 'hot', 1, 'completed', '{{"pieces": 1}}', 'ana', 4, 1, now() + n * interval '1 s',
+           now() + n * interval '1 s', now() + interval '10 s', {}
+    FROM generate_series(1, 3) AS n RETURNING id, started_at, finished_at)
+INSERT INTO background_job_attempts (job_id, attempt, token, worker, backend_pid, started_at, finished_at, outcome)
+SELECT id, 1, gen_random_uuid(), 'test', 1, started_at, finished_at, 'completed' FROM made
+"""
+RUN = "INSERT INTO job_schedule_runs (schedule_id, moment, job_id) VALUES ('{0}', '2026-11-23 10:0{1}:00', '{2}')"
+ID = "00000000-0000-0000-0000-00000000000{}"
+EVENT = (
+    "INSERT INTO background_events (name, key, data, user_id) VALUES ('nemesis.told', 'a', '{\"number\": 7}', 'ana')"
+)
+WAITING = """
+WITH made AS (
+    INSERT INTO background_jobs (type, version, queue, priority, payload, user_id, max_attempts, concurrency_key,
+                                 key_position)
+    VALUES ('nemesis_in_order', 1, 'hot', 1, '{}', 'ana', 4, 'a', 1) RETURNING id, run_at)
+INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, concurrency_key,
+                           key_position)
+SELECT id, (SELECT id FROM turno.tenants WHERE schema = current_schema()), 'hot', 'nemesis_in_order', 1, 1, run_at,
+       'waiting', 'exec', 'a', 1 FROM made
+"""
+SEEDS: dict[str, list[str]] = {
+    "I9: more than two of a key were at work at once": [JOBS.format("nemesis_pairs", "'pairs', NULL")],
+    "I9: a job in an order overtook the one before it": [JOBS.format("nemesis_in_order", "'a', n")],
+    "I9: the next in an order is forgotten": [WAITING],
+    "I9: an event was heard before an earlier one of its key": [HEARD.format("1", "overtaken")],
+    "I10: an event was heard in order twice": [HEARD.format("1", "heard"), HEARD.format("2", "heard")],
+    "I10: what was told is no event, or an event was not told": [HEARD.format("1", "told")],
+    "I10: an event has not one job for each subscriber": [EVENT],
+    "I10: a moment of a schedule has not one job": [RUN.format(ID.format(1), 1, ID.format(2))],
+    "I10: a schedule left a moment out": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
+    "I1: a job that may be there once is there twice": [JOBS.format("nemesis_once", "NULL, NULL")],
+}
+
+
+@pytest.fixture(autouse=True)
+def without_customers(world: ExampleInstallation) -> Iterator[None]:
+    yield
+    world.rows("DELETE FROM customers WHERE country IN ('heard', 'told', 'overtaken')")
+
+
+@pytest.mark.parametrize("rule", SEEDS)
+def test_the_judge_finds(world: ExampleInstallation, rule: str) -> None:
+    with judge_of(world.url, world.one, EFFECTS) as judge:
+        assert judge.broken() == []
+        for seed in SEEDS[rule]:
+            world.rows(seed)
+        assert rule in {found.rpartition(": ")[0] for found in judge.broken()}
+
+
+def test_a_unique_job_that_comes_after_the_one_before_has_ended_is_none_too_many(world: ExampleInstallation) -> None:
+    world.rows(JOBS.format("nemesis_sole", "NULL, NULL"))
+    sole: LiteralString = "UPDATE background_jobs SET finished_at = created_at + interval '0.9 s'"
+    world.rows(sole)
+    with judge_of(world.url, world.one, EFFECTS) as judge:
+        found = [one for one in judge.broken() if one.startswith("I1: a job that may")]
+    assert found == []
