@@ -6,7 +6,7 @@ from tests.mutants.mutant import Mutant
 
 RUNS = "tests/integration/tenancy/migrations/test_runs.py"
 FILES = "tests/integration/tenancy/migrations/test_files.py"
-RELEASED = "tests/integration/tenancy/migrations/test_released_functions.py"
+RELEASED = "tests/integration/tenancy/migrations/test_released_schema.py"
 WHOLE = "from the first release on upgrades are real, and what is wrong is a sentence"
 
 MUTANTS = (
@@ -56,6 +56,6 @@ MUTANTS = (
         "turno/migrations/control/functions/lease_drop.sql",
         "lease_drop(p_name text, p_holder text)",
         "lease_drop(p_name text, p_holder text, p_more text)",
-        (f"{RELEASED}::test_every_function_that_the_last_release_calls_is_there",),
+        (f"{RELEASED}::test_everything_that_the_last_release_uses_is_there",),
     ),
 )
