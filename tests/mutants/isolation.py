@@ -163,7 +163,7 @@ MUTANTS = (
         "a worker goes on without what forks its children",
         "one error is nobody else's",
         "turno/worker/supervisor.py",
-        "        self._selector.register(self._forks.channel, selectors.EVENT_READ, self._forks.raise_gone)\n",
+        "        self._descriptors.add(self._forks.channel, self._forks.raise_gone)\n",
         "",
         (f"{SPY}::test_a_worker_whose_fork_server_ends_hands_its_jobs_back_uncounted_and_leaves",),
     ),

@@ -345,18 +345,10 @@ MUTANTS = (
     Mutant(
         "a listener that came back under its old number is not heard",
         "section 7: a notification wakes sleeping workers",
-        "turno/worker/supervisor.py",
-        """        self._selector.register(hints, selectors.EVENT_READ, self._source.read_hints)
-        try:
-            return self._selector.select(self._timeout())
-        finally:
-            self._selector.unregister(hints)
-""",
-        """        if hints not in self._selector.get_map():
-            self._selector.register(hints, selectors.EVENT_READ, self._source.read_hints)
-        return self._selector.select(self._timeout())
-""",
-        ("tests/faults/test_clocks_and_hints.py::test_a_listener_that_came_back_is_heard",),
+        "turno/worker/descriptors.py",
+        "            if hints is not None:\n                self.remove(hints)\n",
+        "            pass\n",
+        ("tests/unit/worker/test_descriptors.py::test_hints_are_those_of_the_present_connection",),
     ),
     Mutant(
         "a poller's old errors count for ever",

@@ -3,7 +3,6 @@
 import logging
 import os
 import random
-import selectors
 from collections.abc import Callable
 from contextlib import ExitStack
 from time import monotonic
@@ -21,6 +20,7 @@ from turno.worker import crash_reasons
 from turno.worker.change_notifier import ChangeNotifier
 from turno.worker.child import Child
 from turno.worker.child_pool import ChildPool
+from turno.worker.descriptors import Descriptors
 from turno.worker.distributor import Distributor
 from turno.worker.fork_server import ForkServer
 from turno.worker.heartbeat import Heartbeat
@@ -67,7 +67,7 @@ class Supervisor:
         self._maintenance_process = maintenance_process
         self._liveness = liveness or Liveness()
         self._children = ChildPool(start=self._start_child, size=size, idle_after=IDLE_SECONDS)
-        self._selector = selectors.DefaultSelector()
+        self._descriptors = Descriptors()
         self._shutdown = Shutdown(timings.grace)
         self._heartbeat = Heartbeat(engine=engine, timings=timings)
         self._limits = TimeLimits(registry, timings)
@@ -92,8 +92,8 @@ class Supervisor:
     def run(self) -> None:
         """Work until there is nothing left, a signal comes, or this worker is declared dead."""
         self._shutdown.listen()
-        self._selector.register(self._shutdown.wake_up, selectors.EVENT_READ, self._shutdown.clear)
-        self._selector.register(self._forks.channel, selectors.EVENT_READ, self._forks.raise_gone)
+        self._descriptors.add(self._shutdown.wake_up, self._shutdown.clear)
+        self._descriptors.add(self._forks.channel, self._forks.raise_gone)
         self._inherited = leftover_processes.children()  # whoever became this process may have started something before
         self._worker = self._engine.run(
             tickets.start_worker,
@@ -144,8 +144,8 @@ class Supervisor:
 
     def _start_child(self) -> Child:
         child = self._forks.fork(lambda claim, pid: self._unlock(claim, f"{self._worker} {pid}"))
-        self._selector.register(child.channel, selectors.EVENT_READ, lambda: self._read(child))
-        self._selector.register(child.descriptor, selectors.EVENT_READ, lambda: self._reap(child))
+        self._descriptors.add(child.channel, lambda: self._read(child))
+        self._descriptors.add(child.descriptor, lambda: self._reap(child))
         return child
 
     def _read(self, child: Child) -> None:
@@ -160,8 +160,8 @@ class Supervisor:
 
     def _reap(self, child: Child) -> None:
         """Collect a child that has ended; what it has not finished is taken back at once."""
-        self._selector.unregister(child.channel)
-        self._selector.unregister(child.descriptor)
+        self._descriptors.remove(child.channel)
+        self._descriptors.remove(child.descriptor)
         self._children.remove(child)
         code = child.reap()
         self._job_logs.collect(child)
@@ -175,7 +175,7 @@ class Supervisor:
         self._forks.drop_in_child()
         self._engine.forget()
         self._source.drop_in_child()
-        self._selector.close()
+        self._descriptors.close()
         # Another child's channel left open here would never tell that child that its parent has dismissed it.
         for child in self._children:
             child.close()
@@ -184,20 +184,8 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Wait for reports, deaths, hints, a signal or the time of the next act, whichever comes first."""
-        # Reports before deaths: a child that recorded its attempt and left has finished it.
-        for key, _ in sorted(self._select(), key=lambda event: isinstance(event[0].fileobj, int)):
-            key.data()
-
-    def _select(self) -> list[tuple[selectors.SelectorKey, int]]:
-        # Only while we wait: the source's connection may be replaced, and its number be another one's, or a child's.
         hints = self._source.descriptor()
-        if hints is None:
-            return self._selector.select(self._timeout())
-        self._selector.register(hints, selectors.EVENT_READ, self._source.read_hints)
-        try:
-            return self._selector.select(self._timeout())
-        finally:
-            self._selector.unregister(hints)
+        self._descriptors.wait(self._timeout(), hints, self._source.read_hints)
 
     def _timeout(self) -> float:
         moments = [
