@@ -133,7 +133,7 @@ def test_sessions_are_kept_for_a_tenant_and_never_cross_to_another(world: Exampl
         for _ in range(6)
         for tenant in world.tenants.values()
     ]
-    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1")
+    world.start_pool(POOL_MIN_CHILDREN="1", POOL_MAX_CHILDREN="1", RESERVE_CHILDREN="0")
     assert wait_until(lambda: all(world.job(job, tenant=tenant)["finished_at"] for tenant, job in jobs), within=30)
     seen = [(tenant, world.job(job, tenant=tenant)["result"]) for tenant, job in jobs]
     assert all(result["user"] == tenant.handler_role for tenant, result in seen)
