@@ -144,6 +144,7 @@ def run(options: Options) -> Report:
         with service_session(bench.logins, bench.logins.engine, application="bench-engine") as engine:
             while outcomes.count(engine, COUNT_BATCH, from_lowest=False):
                 pass
+            outcomes.fold_dead_letters(engine)
         spent = time.perf_counter() - began
         bench.admin.execute("VACUUM ANALYZE")
         with service_session(bench.logins, bench.logins.operator, application="bench-admin") as operator:

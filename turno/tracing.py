@@ -34,14 +34,13 @@ class AttemptSpans:
     """The spans of one attempt: job.execute from its start, and how the attempt ended, until that was committed."""
 
     def __init__(self, tracer: Tracer, traceparent: str | None, attributes: Mapping[str, str | int]) -> None:
-        from opentelemetry.trace import SpanKind, set_span_in_context  # noqa: PLC0415 - only where spans are exported
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415 - only where spans are exported
 
         self._tracer = tracer
-        self._attributes = dict(attributes)
+        self._attributes = attributes
         self._span = tracer.start_span(
-            "job.execute", _parent(traceparent), kind=SpanKind.CONSUMER, attributes=self._attributes
+            "job.execute", _parent(traceparent), kind=SpanKind.CONSUMER, attributes=attributes
         )
-        self._inside = set_span_in_context(self._span)
         self._returned = time_ns()
 
     @contextmanager
@@ -57,11 +56,15 @@ class AttemptSpans:
 
     def end(self, status: str) -> None:
         """End them: the attempt's record is committed, or its claim was lost."""
-        from opentelemetry.trace import StatusCode  # noqa: PLC0415
+        from opentelemetry.trace import StatusCode, set_span_in_context  # noqa: PLC0415
 
-        name = SPANS.get(status, f"job.{status}")
+        if not self._span.is_recording():
+            return  # not sampled
         self._tracer.start_span(
-            name, self._inside, start_time=self._returned, attributes=self._attributes | {"turno.status": status}
+            SPANS.get(status, f"job.{status}"),
+            set_span_in_context(self._span),
+            start_time=self._returned,
+            attributes={**self._attributes, "turno.status": status},
         ).end()
         if status == "failed":
             self._span.set_status(StatusCode.ERROR)
@@ -70,8 +73,8 @@ class AttemptSpans:
 
 def attempt(traceparent: str | None, attributes: Callable[[], Mapping[str, str | int]]) -> AttemptSpans | None:
     """Return the spans of an attempt that begins, or None where none are exported: then nothing is asked of it."""
-    provider = _provider()
-    return None if provider is None else AttemptSpans(provider.get_tracer("turno"), traceparent, attributes())
+    tracer = _tracer()
+    return None if tracer is None else AttemptSpans(tracer, traceparent, attributes())
 
 
 def within(spans: AttemptSpans | None) -> AbstractContextManager[None]:
@@ -82,16 +85,14 @@ def within(spans: AttemptSpans | None) -> AbstractContextManager[None]:
 @contextmanager
 def dispatch(traceparent: str | None, attributes: Mapping[str, str | int]) -> Iterator[str]:
     """Give the traceparent that a job keeps which is submitted in the block."""
-    provider = _provider()
-    if provider is None:
+    tracer = _tracer()
+    if tracer is None:
         yield continued(traceparent)
         return
     from opentelemetry.trace import SpanKind, set_span_in_context  # noqa: PLC0415
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 
-    span = provider.get_tracer("turno").start_span(
-        "job.dispatch", _parent(traceparent), kind=SpanKind.PRODUCER, attributes=dict(attributes)
-    )
+    span = tracer.start_span("job.dispatch", _parent(traceparent), kind=SpanKind.PRODUCER, attributes=dict(attributes))
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier, set_span_in_context(span))
     try:
@@ -112,6 +113,13 @@ def _parent(traceparent: str | None) -> Context:
 
     carrier = {} if traceparent is None else {"traceparent": traceparent}
     return TraceContextTextMapPropagator().extract(carrier, Context())
+
+
+@cache
+def _tracer() -> Tracer | None:
+    """Return what begins this process's spans; to look for it takes an eighth of the time of two spans."""
+    provider = _provider()
+    return None if provider is None else provider.get_tracer("turno")
 
 
 @cache

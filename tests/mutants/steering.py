@@ -194,6 +194,14 @@ MUTANTS = (
         ("tests/unit/streaming/test_subscriber.py::test_a_user_an_operator_and_an_admin_are_sent_frames_of_their_own",),
     ),
     Mutant(
+        "every operator's ticket is an admin's",
+        "redaction by rule",
+        "turno/web/api/stream_access.py",
+        "if ticket.operator and secret.endswith(OF_ADMIN) else",
+        "if ticket.operator else",
+        ("tests/integration/web/test_operator_roles.py::test_a_ticket_s_stream_shows_what_its_issuer_s_role_may_see",),
+    ),
+    Mutant(
         "an operator who is no admin reads secrets",
         "redaction by rule",
         "turno/web/auth/tenant_scope.py",

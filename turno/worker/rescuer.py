@@ -217,7 +217,9 @@ class Rescuer:
     def _given_back(self, pending: PendingRescue) -> str:
         claim = pending.claim
         self._engine.run(tickets.unclaim, claim.job_id, claim.token, timedelta(seconds=pending.pause))
-        log.info("job given back: %s", pending.cause, extra=claim.log_fields)
+        # What was claimed ahead and nobody came to is no news.
+        level = logging.DEBUG if pending.cause == crash_reasons.NOT_STARTED else logging.INFO
+        log.log(level, "job given back: %s", pending.cause, extra=claim.log_fields)
         return "pending"
 
     def _taken_back(self, pending: PendingRescue) -> str:

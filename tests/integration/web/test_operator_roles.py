@@ -10,6 +10,8 @@ from tests.api import Caller, token
 from turno.jobs.redaction import LEFT_OUT
 
 if TYPE_CHECKING:
+    from werkzeug.test import TestResponse
+
     from tests.api import Service
 
 
@@ -90,6 +92,27 @@ def test_secrets_are_shown_to_admins_and_to_whose_they_are(service: Service) -> 
     admin = operator(service, role="admin")
     assert all("hunter2" in admin.get(path).text for path in [*paths, f"/api/jobs/{broken}/stream"])
     assert "hunter2" in ana.get(f"/api/jobs/{done}").text
+
+
+def test_a_ticket_s_stream_shows_what_its_issuer_s_role_may_see(service: Service) -> None:
+    job_id = service.caller().job()
+    service.end(job_id)
+    error = '{"class": "Boom", "message": "token=hunter2 was refused"}'
+    service.rows("UPDATE background_jobs SET error = %s WHERE id = %s", error, job_id)
+
+    def ticket(role: str) -> str:
+        answered = operator(service, role=role).post("/api/stream-tickets", json={"job_id": job_id})
+        return str(answered.get_json()["ticket"])
+
+    def opened(secret: str) -> TestResponse:
+        return service.app.test_client().get(f"/api/jobs/{job_id}/stream?ticket={secret}", multithread=True)
+
+    assert "hunter2" in opened(ticket("admin")).text
+    for role in ("reader", "operator"):
+        told = opened(ticket(role)).text
+        assert "was refused" in told
+        assert "hunter2" not in told
+        assert opened(ticket(role) + ".admin").status_code == 401
 
 
 def test_what_a_job_logged_is_read_by_operators_a_page_at_a_time(service: Service) -> None:

@@ -221,8 +221,10 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
         "SELECT job_id" + _FROM["failed"] + " AND tenant = g.lately AND " + column + " = g.name"
         " ORDER BY at DESC, job_id DESC LIMIT 1) AS one ON g.example IS NULL ORDER BY g.jobs DESC, g.name"
     )
+    given = wanted.parameters | _days(wanted) | {"limit": limit}
     with operator.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(statement, wanted.parameters | _days(wanted) | {"limit": limit}).fetchall()
+        # One plan for all filters takes fifteen times as long as each filter's own.
+        rows = cursor.execute(statement, given, prepare=False).fetchall()
     for row in rows:
         example, row["example_tenant"] = row["example"].split(" ")
         row["example"] = UUID(example)

@@ -4,6 +4,7 @@ from flask import Request, g
 
 from turno.store.api import stream_tickets
 from turno.store.api.stream_tickets import StreamTicket
+from turno.web.api.stream_tickets import OF_ADMIN
 from turno.web.auth.csrf import from_own_page
 from turno.web.auth.login import principal_of
 from turno.web.auth.principal import Principal
@@ -42,6 +43,7 @@ def _scope_of_ticket(request: Request, secret: str) -> Scope:
         user=ticket.user,
         tenants={ticket.tenant},
         operator=ticket.operator,
+        role="admin" if ticket.operator and secret.endswith(OF_ADMIN) else None,
         issued_at=ticket.issued_at,
         expires_at=ticket.until,
     )
