@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, LiteralString
+from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import class_row, tuple_row
@@ -55,10 +55,12 @@ def issue_all(connection: Connection[Any], order_ids: Sequence[int], point_of_sa
     orders = _read_orders(connection, order_ids)
     issuer = _issuer(connection, point_of_sale)
     drafts = [draft for order_id in order_ids for draft in _drafts(orders.get(order_id), issuer)]
-    if drafts and (now := _lock(connection, point_of_sale)) != issuer:
+    now, invoices = store(connection, drafts, point_of_sale, issuer)
+    if now != issuer:  # it changed before the lock, and nothing was stored
         drafts = [draft for order_id in order_ids for draft in _drafts(orders.get(order_id), now)]
+        _, invoices = store(connection, drafts, point_of_sale, now)
     issued: dict[int, Issued] = {}
-    for invoice in store(connection, drafts, point_of_sale):
+    for invoice in invoices:
         issued[invoice.order_id] = (*issued.get(invoice.order_id, ()), invoice)
     lost = {draft.order_id for draft in drafts} - set(issued)
     if lost and len(order_ids) > 1:
@@ -85,16 +87,7 @@ class _Order:
 
 
 def _issuer(connection: Connection[Any], point_of_sale: int) -> IssuerCondition:
-    return _read_issuer(connection, "SELECT issuer_condition FROM points_of_sale WHERE id = %s", point_of_sale)
-
-
-def _lock(connection: Connection[Any], point_of_sale: int) -> IssuerCondition:
-    # NO KEY: whoever merely refers to the point of sale need not wait.
-    query = "SELECT issuer_condition FROM points_of_sale WHERE id = %s FOR NO KEY UPDATE"
-    return _read_issuer(connection, query, point_of_sale)
-
-
-def _read_issuer(connection: Connection[Any], query: LiteralString, point_of_sale: int) -> IssuerCondition:
+    query = "SELECT issuer_condition FROM points_of_sale WHERE id = %s"
     with connection.cursor(row_factory=tuple_row) as cursor:
         row = cursor.execute(query, (point_of_sale,)).fetchone()
     if row is None:

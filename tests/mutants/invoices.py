@@ -13,7 +13,7 @@ MUTANTS = (
     Mutant(
         "a point of sale is not locked",
         GAP_FREE,
-        INVOICING,
+        STORING,
         "WHERE id = %s FOR NO KEY UPDATE",
         "WHERE id = %s",
         (f"{TESTS}::test_disjoint_batches_number_without_gaps",),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from psycopg.rows import dict_row
 
+from handlers.services import invoicing
 from handlers.services.invoice import Invoice
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from handlers.services.invoicing import invoice_order, issue, issue_all
@@ -113,6 +114,14 @@ def test_the_invoice_is_what_the_tables_hold(loaded: Connection[Any]) -> None:
     assert (stored["customer_id"], stored["currency"], stored["net_total"]) == ("VINET", "USD", Decimal("440.00"))
     shared = ("line_no", "product_id", "quantity", "unit_price", "discount")
     assert [[line[name] for name in shared] for line in lines] == [[line[name] for name in shared] for line in ordered]
+
+
+def test_an_issuer_that_changes_before_the_lock_is_believed(
+    loaded: Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invoicing, "_issuer", lambda _connection, _point: "registered")
+    assert invoice_order(loaded, FIRST, 2).letter == "C"
+    assert_gap_free(loaded)
 
 
 def test_lines_of_letter_c_charge_no_rate(loaded: Connection[Any]) -> None:
