@@ -6,6 +6,7 @@ child's pid and how it ended on a line each.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -15,16 +16,19 @@ from typing import Any
 
 PRELOADED = (
     "click",
+    "cronsim",
     "cryptography.hazmat.primitives.serialization",
     "flask",
     "flask_sse",
     "gunicorn.app.wsgiapp",
     "hypothesis",
     "jwt",
+    "prometheus_client",
     "psycopg.types.json",
     "psycopg_pool",
     "pydantic",
     "pytest",
+    "xlsxwriter",
 )
 
 
@@ -34,6 +38,8 @@ def main() -> None:
     sys.path[0] = os.getcwd()  # noqa: PTH109 - sys.path holds text
     for module in PRELOADED:
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # else each fork's first collection would copy all of it
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,7 @@ def install(
         clock=clock,
         tokens=None if principal else TokenCheck(settings),
         catalogues=catalogues(locale, handlers),
-        published=published(build_document(ROUTES, handlers)),
+        published=published(partial(build_document, ROUTES, handlers)),
         prefix=url_prefix,
         principal=principal,
         sign_in=sign_in,

@@ -1,7 +1,8 @@
 """/openapi.json for programs and /docs for people: the same document."""
 
 import json
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any
 
 from flask import Response, render_template
@@ -34,12 +35,16 @@ PAGE = Operation(
 )
 
 
-def published(document: Document) -> Published:
-    """Return what makes both of a document, for the address that all others in it begin with."""
+def published(build: Callable[[], Document]) -> Published:
+    """Return what makes both of the document, for the address that all others in it begin with.
+
+    It is built when somebody asks for it: that takes as long as all else at the start of the web.
+    """
+    document = cache(build)
 
     @lru_cache(maxsize=4)
     def below(root: str) -> tuple[str, str]:
-        whole = document | {"servers": [{"url": root or "/"}]}
+        whole = document() | {"servers": [{"url": root or "/"}]}
         page = render_template(
             "turno/docs.html",
             root=root,
