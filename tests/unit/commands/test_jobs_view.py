@@ -21,6 +21,7 @@ def job(**columns: Any) -> dict[str, Any]:
             "result",
             "expires_at",
             "cancel_requested_at",
+            "parts",
             "parent_id",
             "successor_id",
             "message",
@@ -99,6 +100,11 @@ def test_an_error_is_its_class_and_message() -> None:
 def test_json_writes_times_and_ids_as_text() -> None:
     assert json.loads(as_json([job()]))[0]["id"] == str(UUID(int=7))
     assert json.loads(as_json(job()))["created_at"] == "2030-01-31T09:00:00+00:00"
+
+
+def test_a_job_that_was_split_says_how_its_parts_stand() -> None:
+    shown = dict(details(job(parts={"total": 10, "ended": 3, "failed": 1})))
+    assert shown["parts"] == "3 of 10 ended, 1 failed"
 
 
 def test_details_say_what_a_waiting_job_lacks() -> None:

@@ -49,7 +49,8 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("started", job["started_at"]),
         ("finished", job["finished_at"]),
         ("seconds", seconds(job)),
-        ("continues", job["parent_id"]),
+        ("parts", parts(job)),
+        ("comes from", job["parent_id"]),
         ("continued by", job["successor_id"]),
         ("correlation", job["correlation_id"]),
         ("trace", trace_id(job["trace_context"])),
@@ -65,6 +66,14 @@ def progress(job: Mapping[str, Any]) -> str:
         return ""
     failed = f", {job['failed']} failed" if job["failed"] else ""
     return f"{job['done'] + job['failed']}/{job['total']}{failed}"
+
+
+def parts(job: Mapping[str, Any]) -> str:
+    """Return how the parts stand that a job was split into, such as `3 of 10 ended, 1 failed`."""
+    if not job["parts"]:
+        return ""
+    failed = f", {job['parts']['failed']} failed" if job["parts"]["failed"] else ""
+    return f"{job['parts']['ended']} of {job['parts']['total']} ended{failed}"
 
 
 def seconds(job: Mapping[str, Any]) -> float | None:
