@@ -79,6 +79,14 @@ MUTANTS = (
         (f"{ORPHANS}::test_one_orphan_that_cannot_be_taken_back_keeps_no_other_from_it",),
     ),
     Mutant(
+        "what the database refuses of one ends the pass for all",
+        "promise 9: one tenant's trouble stays that tenant's",
+        "turno/store/outage.py",
+        "        if unreachable(error):\n            raise\n        troubles",
+        "        raise\n        troubles",
+        ("tests/integration/maintenance/test_schedules.py::test_one_that_is_refused_stops_no_other",),
+    ),
+    Mutant(
         "one tenant's orphans are tried to the last",
         ONE_TENANTS,
         "turno/maintenance/passes.py",

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from turno.store.api.jobs import JobFilter, Row, search
-from turno.store.outage import in_short, unreachable
+from turno.store.outage import apart
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
 
@@ -51,19 +51,15 @@ def search_tenants(
             if left <= 0:
                 found.not_asked = len(asked) - number
                 break
-            try:
-                with as_api(session, tenant) as reader:
-                    if left != NO_END:
-                        reader.execute("SELECT set_config('statement_timeout', %s, true)", (str(int(1000 * left) + 1),))
-                    rows = search(reader, wanted)
-            except psycopg.errors.QueryCanceled:
-                found.not_asked = len(asked) - number
-                break
-            except psycopg.Error as error:
-                if unreachable(error):
-                    raise
-                found.troubles[tenant.slug] = in_short(error)
-            else:
-                found.rows += [row | {"tenant": tenant.slug} for row in rows]
+            with apart(found.troubles, tenant.slug):
+                try:
+                    with as_api(session, tenant) as reader:
+                        if left != NO_END:
+                            limit = str(int(1000 * left) + 1)
+                            reader.execute("SELECT set_config('statement_timeout', %s, true)", (limit,))
+                        found.rows += [row | {"tenant": tenant.slug} for row in search(reader, wanted)]
+                except psycopg.errors.QueryCanceled:
+                    found.not_asked = len(asked) - number
+                    break
     found.rows = sorted(found.rows, key=lambda row: row["id"], reverse=True)[: wanted.limit]
     return found

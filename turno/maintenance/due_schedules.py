@@ -4,13 +4,11 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
-import psycopg
-
 from turno.schedules.firing import AHEAD, MOST_MISSED, Firing, firing
 from turno.store.engine import schedules
 from turno.store.engine.schedules import DueSchedule
 from turno.store.engine_link import EngineLink
-from turno.store.outage import in_short, unreachable
+from turno.store.outage import apart
 
 log = logging.getLogger(__name__)
 
@@ -20,12 +18,12 @@ PUT_OFF = timedelta(hours=1)  # a schedule whose rule cannot be read here
 
 def fire_due(
     engine: EngineLink, run: Callable[..., int], at_each_step: Callable[[], None] = lambda: None
-) -> tuple[int, list[str]]:
+) -> tuple[int, dict[str, str]]:
     """Make every job that is due, each schedule's in a transaction of its own.
 
     `run` calls a statement with the engine's connection. Returns how many jobs, and which schedules were refused, why.
     """
-    made, failed, told = 0, list[str](), list[str]()
+    made, troubles, told = 0, dict[str, str](), list[str]()
     after = schedules.BEGINNING
     while page := engine.run(schedules.due, AHEAD, PAGE, after):
         at_each_step()
@@ -33,16 +31,12 @@ def fire_due(
             decided, problem = _decide(one)
             if problem:
                 told.append(f"{one.slug}/{one.name}: {problem}")
-            try:
+            with apart(troubles, f"{one.slug}/{one.name}"):
                 made += run(schedules.fire, one, decided.moments, decided.next_at, decided.missed, problem, MOST_MISSED)
-            except psycopg.Error as error:
-                if unreachable(error):
-                    raise
-                failed.append(f"{one.slug}/{one.name}: {in_short(error)}")
         after = page[-1].position
     if told:
         log.warning("%d schedules left moments out; the first: %s", len(told), told[0], extra={"alert": "schedules"})
-    return made, failed
+    return made, troubles
 
 
 def _decide(one: DueSchedule) -> tuple[Firing, str | None]:

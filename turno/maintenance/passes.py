@@ -2,10 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Self
 
 import psycopg
 
@@ -16,7 +17,7 @@ from turno.maintenance.due_schedules import fire_due
 from turno.queues.interface import QueueInterface
 from turno.store.engine import announcements, events, outcomes, recovery, tickets, workers
 from turno.store.engine_link import EngineLink, undone
-from turno.store.outage import in_short, unreachable
+from turno.store.outage import apart, in_short, unreachable
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,11 @@ class Terms:
 
 class PassesFailed(TurnoError):
     """Some passes, tenants or jobs failed, which the message names; the next run tries them again."""
+
+    @classmethod
+    def of(cls, troubles: Mapping[str, str]) -> Self:
+        """Return one that tells whose trouble is which."""
+        return cls("; ".join(f"{whose}: {said}" for whose, said in troubles.items()))
 
 
 class Passes:
@@ -131,9 +137,9 @@ class Passes:
 
         Each schedule is a transaction of its own: one that is refused does not stop the others.
         """
-        made, failed = fire_due(self._engine, self._run_one, self._at_each_step)
-        if failed:
-            raise PassesFailed("; ".join(failed))
+        made, troubles = fire_due(self._engine, self._run_one, self._at_each_step)
+        if troubles:
+            raise PassesFailed.of(troubles)
         return made
 
     def repair(self) -> int:
@@ -214,16 +220,11 @@ class Passes:
         return total
 
     def _in_each_tenant(self, statement: Callable[..., int], *parameters: object) -> int:
-        total, failed = 0, []
+        total, troubles = 0, dict[str, str]()
         for slug, schema in self._engine.run(tickets.active_tenants):
             self._at_each_step()
-            try:
+            with apart(troubles, slug):
                 total += self._run_one(statement, schema, *parameters)
-            except psycopg.Error as error:
-                if unreachable(error):
-                    raise
-                # One tenant's failure must not stop the pass for the others.
-                failed.append(f"{slug}: {in_short(error)}")
-        if failed:
-            raise PassesFailed("; ".join(failed))
+        if troubles:
+            raise PassesFailed.of(troubles)
         return total

@@ -10,7 +10,7 @@ import psycopg
 from turno.maintenance.passes import Passes, PassesFailed
 from turno.process_name import process_name
 from turno.store.engine import leases, tickets
-from turno.store.outage import in_short, unreachable
+from turno.store.outage import apart
 
 log = logging.getLogger(__name__)
 
@@ -74,23 +74,20 @@ class Maintenance(Passes):
             "offered": self.offer,
             "unserved": self.unserved,
         }
-        counts, failed = {}, []
+        counts, troubles = dict[str, int](), dict[str, str]()
         for name, run in passes.items():
             if name not in names:
                 continue
             self._at_each_step()
             try:
-                counts[name] = run()
+                with apart(troubles, name):
+                    counts[name] = run()
             except PassesFailed as error:
-                failed.append(f"{name}: {error}")
-            except psycopg.Error as error:
-                if unreachable(error):
-                    raise
-                failed.append(f"{name}: {in_short(error)}")
+                troubles[name] = str(error)
         if any(counts.values()):
             log.info("maintenance", extra={"dry_run": self._dry_run, **counts})
-        if failed:
-            raise PassesFailed("; ".join(failed))
+        if troubles:
+            raise PassesFailed.of(troubles)
         return counts
 
     def _wait_for_heartbeats(self) -> None:

@@ -1,5 +1,8 @@
 """How the database says that it cannot serve now, for rooms that do not know its driver."""
 
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+
 import psycopg
 
 # Lost and refused connections, a pool without a free one in time, timeouts, a full disk, a server in recovery:
@@ -25,3 +28,17 @@ def in_short(error: psycopg.Error) -> str:
     """Return one line for a log: who refused, and the first line of what was said, which holds no row's values."""
     line, _, _ = str(error).strip().partition("\n")
     return f"the database does not answer: {line}" if unreachable(error) else f"PostgreSQL refused: {line}"
+
+
+@contextmanager
+def apart(troubles: MutableMapping[str, str], whose: str) -> Iterator[None]:
+    """Run what is one's alone: what the database refuses of it is noted under its name, and stops nobody else.
+
+    Raises the error if no database can be asked.
+    """
+    try:
+        yield
+    except psycopg.Error as error:
+        if unreachable(error):
+            raise
+        troubles[whose] = in_short(error)
