@@ -61,31 +61,31 @@ EFFECTS: dict[str, LiteralString] = {
     "I9: an event was heard before an earlier one of its key": """
         SELECT address || ' ' || company_name FROM customers WHERE country = 'overtaken'
     """,
-    "I10: an event was heard in order twice": """
+    "I11: an event was heard in order twice": """
         SELECT address || ' ' || company_name FROM customers WHERE country = 'heard'
         GROUP BY address, company_name HAVING count(*) > 1
     """,
-    "I10: what was told is no event, or an event was not told": """
+    "I11: what was told is no event, or an event was not told": """
         SELECT coalesce(t.address || ' ' || t.company_name, e.id::text)
         FROM (SELECT address, company_name FROM customers WHERE country = 'told') AS t
         FULL JOIN background_events e ON (e.key, e.data ->> 'number') = (t.address, t.company_name)
         WHERE t.address IS NULL OR e.id IS NULL
     """,
-    "I10: an event has not one job for each subscriber": """
+    "I11: an event has not one job for each subscriber": """
         SELECT e.id::text || ' ' || s.type
         FROM background_events e CROSS JOIN (VALUES ('nemesis_hear'), ('nemesis_in_order')) AS s (type)
         WHERE 1 <> (SELECT count(*) FROM background_jobs j
                     WHERE j.type = s.type AND j.parent_id IS NULL
                       AND (j.payload ->> 'key', j.payload ->> 'number') = (e.key, e.data ->> 'number'))
     """,
-    "I10: a moment of a schedule has not one job": """
+    "I11: a moment of a schedule has not one job": """
         SELECT coalesce(r.job_id, j.id)
         FROM job_schedule_runs r
         FULL JOIN (SELECT id FROM background_jobs WHERE type = 'nemesis_tick' AND parent_id IS NULL) AS j
           ON j.id = r.job_id
         WHERE r.job_id IS NULL OR j.id IS NULL
     """,
-    "I10: a schedule left a moment out": """
+    "I11: a schedule left a moment out": """
         SELECT schedule_id FROM (
             SELECT schedule_id, moment - lag(moment) OVER (PARTITION BY schedule_id ORDER BY moment) AS step
             FROM job_schedule_runs) AS steps
@@ -93,6 +93,17 @@ EFFECTS: dict[str, LiteralString] = {
         UNION ALL
         SELECT s.id FROM job_schedules s
         WHERE s.next_at <> (SELECT max(r.moment) + interval '60 s' FROM job_schedule_runs r WHERE r.schedule_id = s.id)
+    """,
+    "I10: a job has not the parts that it asked for": """
+        SELECT j.id FROM background_jobs j
+        CROSS JOIN LATERAL (SELECT count(*) AS made, count(DISTINCT b.part_id) AS different FROM background_job_parts b
+                            WHERE b.job_id = j.id) AS parts
+        WHERE j.type = 'nemesis_whole'
+          AND ((parts.made, parts.different) NOT IN ((0, 0), ((j.payload ->> 'pieces')::bigint, parts.made))
+               OR j.status = 'completed' AND parts.made = 0)
+        UNION ALL
+        SELECT j.id FROM background_jobs j
+        WHERE j.type = 'nemesis_part' AND NOT EXISTS (SELECT FROM background_job_parts b WHERE b.part_id = j.id)
     """,
     "I1: a job that may be there once is there twice": """
         SELECT payload ->> 'pieces' FROM background_jobs WHERE type = 'nemesis_once' AND parent_id IS NULL
@@ -105,7 +116,7 @@ EFFECTS: dict[str, LiteralString] = {
     """,
     "I3: a completed batch has left an item out": """
         SELECT j.id FROM background_jobs j
-        WHERE j.status = 'completed' AND j.type IN ('nemesis_batch', 'nemesis_invoicing')
+        WHERE j.status = 'completed' AND j.type IN ('nemesis_batch', 'nemesis_part', 'nemesis_invoicing')
           AND (SELECT count(*) FROM background_job_items i WHERE i.job_id = j.id)
               <> coalesce(jsonb_array_length(j.payload -> 'order_ids'), (j.payload ->> 'pieces')::integer)
     """,

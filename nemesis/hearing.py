@@ -7,7 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nemesis.effects import THE_END
-from nemesis.work import SOON, Batch, Flaky, Invoicing, Later, Plain, Serial, Steps, Work, write_effect
+from nemesis.work import (
+    SOON,
+    Batch,
+    Flaky,
+    Invoicing,
+    Later,
+    Plain,
+    Serial,
+    Some,
+    Steps,
+    Whole,
+    Work,
+    write_effect,
+)
 from turno.jobs.handler import JobHandler
 from turno.jobs.registry import Registry
 
@@ -101,5 +114,7 @@ class Pairs(Once):
         return "pairs"
 
 
-REGISTRY = Registry.of((Plain, Batch, Steps, Flaky, Later, Serial, Invoicing, Hear, InOrder, Once, Sole, Tick, Pairs))
+REGISTRY = Registry.of(
+    (Plain, Batch, Steps, Flaky, Later, Serial, Some, Whole, Invoicing, Hear, InOrder, Once, Sole, Tick, Pairs)
+)
 PLACE = "nemesis.hearing:REGISTRY"

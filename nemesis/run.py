@@ -44,7 +44,7 @@ JUDGE_EVERY = 5.0
 READY_WITHIN = 60.0  # seconds for the web's first answer
 UNSEEN_LOOKS = 15  # in a row, a tenth of a second apart
 GONE_WITHIN = 20.0  # seconds in which the last trace must have gone after the last worker
-OPEN = "SELECT count(*) FROM turno.tickets WHERE run_at < 'infinity'"
+OPEN = "SELECT count(*) FROM turno.tickets"  # none waits for a person, and those that wait for their parts go on
 FIGURES = {
     "jobs": "SELECT type || ' ' || status, count(*) FROM background_jobs GROUP BY 1",
     "attempts": "SELECT coalesce(outcome, 'open'), count(*) FROM background_job_attempts GROUP BY 1",

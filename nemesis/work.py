@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from handlers.batch_invoicing import BatchInvoicing
 from nemesis.effects import THE_END
-from turno.errors import PermanentFailure
+from turno.errors import PartsFailed, PermanentFailure
 from turno.jobs.handler import JobHandler
 from turno.jobs.outcome import Reschedule
 from turno.jobs.retry import RetryPolicy
@@ -137,6 +137,35 @@ class Serial(JobHandler[Work]):
             write_effect(job, key, kind="overlap")
         write_effect(job, THE_END)
         return {"attempt": job.attempt}
+
+
+class Some(Batch):
+    """A part of a whole: a batch that fails in some attempts, or for good."""
+
+    type = "nemesis_part"
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Do each item once, after so many errors."""
+        if job.attempt <= payload.errors:
+            raise ValueError(f"not yet: {payload.note}")
+        return super().handle(job, payload)
+
+
+class Whole(JobHandler[Work]):
+    """Splits itself into parts, and adds them up."""
+
+    type = "nemesis_whole"
+    retry = SOON
+
+    def handle(self, job: JobContext, payload: Work) -> dict[str, Any]:
+        """Wait for the parts, in no process; a failed one fails the whole."""
+        some = Work(payload.note, payload.errors + 2, payload.bad, seconds=payload.seconds)
+        errors = [n % (payload.errors + 1) for n in range(payload.pieces)]
+        parts = job.fan_out(Some, [asdict(replace(some, errors=n)) for n in errors], stop_on_failure=payload.bad > 0)
+        if not all(part.completed for part in parts):
+            raise PartsFailed(parts)
+        write_effect(job, THE_END)
+        return {"done": sum(part.done for part in parts), "parts": len(parts)}
 
 
 class Invoicing(BatchInvoicing):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nemesis.hearing import Pairs
-from nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Serial, Steps, Work
+from nemesis.work import Batch, Flaky, Invoicing, Later, Plain, Serial, Steps, Whole, Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 # What clients ask for over HTTP, each with its weight; and what an application does in the database.
-ASKED = {"invoicing": 4, "batch": 4, "steps": 2, "flaky": 2, "later": 2, "serial": 2, "pairs": 2, "plain": 1, "long": 1}
+ASKED = {
+    "invoicing": 4,
+    "batch": 4,
+    "steps": 2,
+    "flaky": 2,
+    "later": 2,
+    "serial": 2,
+    "pairs": 2,
+    "parts": 2,
+    "plain": 1,
+    "long": 1,
+}
 TOLD = ("events", "unique", "schedules")
 KINDS = (*ASKED, *TOLD)
 MOST_OPEN = 40  # jobs; more would only make the drain longer
@@ -57,6 +68,11 @@ class Workload:
                 return Later, asdict(Work(errors=chance.randint(0, 3)))
             case "serial":
                 return Serial, asdict(Work(pieces=chance.choice((1, 2)), seconds=round(chance.uniform(0, 0.5), 2)))
+            case "parts":
+                wanted = Work(
+                    pieces=chance.randint(1, 6), bad=chance.choice((0, 3)), errors=chance.choice((0, 0, 1, 4))
+                )
+                return Whole, asdict(replace(wanted, seconds=round(chance.uniform(0, 0.6), 2)))
             case "pairs":
                 return Pairs, asdict(Work(seconds=round(chance.uniform(0, 0.8), 2)))
             case "plain":

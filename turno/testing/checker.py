@@ -1,4 +1,4 @@
-"""The independent checker: holds a whole installation to I1 to I9, from PostgreSQL and the clients' log alone."""
+"""The independent checker: holds a whole installation to I1 to I10, from PostgreSQL and the clients' log alone."""
 
 from __future__ import annotations
 

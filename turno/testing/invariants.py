@@ -4,7 +4,8 @@ I1: an accepted job exists, in one legal state, with exactly the right ticket. I
 missing; only whoever wrote the handler can say what its effects are, and gives a judge the rules of their own.
 I5: only legal transitions, attempts only grow, no write by an old token. I6: after a fault the work drains.
 I7: nothing is left behind. I8: one notification per end.
-I9: few of a key at once, in order where asked, none forgotten. (I4, that nothing leaks, is told by the `LeakDetector`.)
+I9: few of a key at once, in order where asked, none forgotten. I10: a job waits for all
+of its parts, and is not forgotten. (I4, that nothing leaks, is told by the `LeakDetector`.)
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RULES: dict[str, LiteralString] = {
            OR (j.queue, j.type, j.version, j.priority) <> (t.queue, t.type, t.version, t.priority)
            -- Later by half a minute at most where it was given back because no process could be had for it.
            OR t.run_at NOT BETWEEN j.run_at AND greatest(j.run_at, clock_timestamp() + '1 min')
+              AND NOT (t.run_at = 'infinity' AND EXISTS (SELECT FROM background_job_parts b WHERE b.job_id = j.id))
            OR (j.concurrency_key, j.key_position) IS DISTINCT FROM (t.concurrency_key, t.key_position)
            OR t.state IN ('ready', 'waiting') AND t.run_at > clock_timestamp()
            OR CASE WHEN j.status = 'running' THEN t.state <> 'running' OR t.attempt <> j.attempt
@@ -209,6 +211,17 @@ RULES: dict[str, LiteralString] = {
         WHERE a.started_at <= b.started_at AND coalesce(a.finished_at, 'infinity') > b.started_at
           AND NOT EXISTS (SELECT FROM turno.handlers h WHERE h.type IN (j.type, o.type)
                           AND (h.key_limit > 1 OR h.key_rate IS NOT NULL AND h.key_limit IS NULL))
+    """,
+    "I10: a job whose parts have ended is forgotten": """
+        SELECT j.id FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id
+        WHERE j.reason = 'waits for its parts' AND t.state = 'scheduled' AND t.run_at = 'infinity'
+          AND NOT EXISTS (SELECT FROM turno.tickets p WHERE p.awaited_by = j.id)
+          AND NOT EXISTS (SELECT FROM turno.part_looks l WHERE l.job_id = j.id)
+    """,
+    "I10: a completed job has a part that has not ended": """
+        SELECT b.job_id FROM background_job_parts b
+        JOIN background_jobs j ON j.id = b.job_id AND j.status = 'completed'
+        JOIN background_jobs p ON p.id = b.part_id AND p.finished_at IS NULL
     """,
     "I8: an ended job has not one notification for its user": """
         SELECT coalesce(j.id, n.job_id)

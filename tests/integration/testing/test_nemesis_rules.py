@@ -39,16 +39,28 @@ INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, ru
 SELECT id, (SELECT id FROM turno.tenants WHERE schema = current_schema()), 'hot', 'nemesis_in_order', 1, 1, run_at,
        'waiting', 'exec', 'a', 1 FROM made
 """
+PARTS = """
+INSERT INTO background_job_parts (job_id, n, part_id, stops)
+SELECT w.id, 1, p.id, false FROM background_jobs w, background_jobs p
+WHERE w.status = 'completed' AND p.status = 'pending'
+"""
 SEEDS: dict[str, list[str]] = {
     "I9: more than two of a key were at work at once": [JOBS.format("nemesis_pairs", "'pairs', NULL")],
     "I9: a job in an order overtook the one before it": [JOBS.format("nemesis_in_order", "'a', n")],
     "I9: the next in an order is forgotten": [WAITING],
     "I9: an event was heard before an earlier one of its key": [HEARD.format("1", "overtaken")],
-    "I10: an event was heard in order twice": [HEARD.format("1", "heard"), HEARD.format("2", "heard")],
-    "I10: what was told is no event, or an event was not told": [HEARD.format("1", "told")],
-    "I10: an event has not one job for each subscriber": [EVENT],
-    "I10: a moment of a schedule has not one job": [RUN.format(ID.format(1), 1, ID.format(2))],
-    "I10: a schedule left a moment out": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
+    "I11: an event was heard in order twice": [HEARD.format("1", "heard"), HEARD.format("2", "heard")],
+    "I11: what was told is no event, or an event was not told": [HEARD.format("1", "told")],
+    "I11: an event has not one job for each subscriber": [EVENT],
+    "I11: a moment of a schedule has not one job": [RUN.format(ID.format(1), 1, ID.format(2))],
+    "I11: a schedule left a moment out": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
+    "I10: a job whose parts have ended is forgotten": [
+        WAITING,
+        "UPDATE background_jobs SET run_at = 'infinity', reason = 'waits for its parts'",
+        "UPDATE turno.tickets SET run_at = 'infinity', state = 'scheduled'",
+    ],
+    "I10: a completed job has a part that has not ended": [JOBS.format("nemesis_whole", "NULL, NULL"), WAITING, PARTS],
+    "I10: a job has not the parts that it asked for": [JOBS.format("nemesis_whole", "NULL, NULL")],
     "I1: a job that may be there once is there twice": [JOBS.format("nemesis_once", "NULL, NULL")],
 }
 
