@@ -57,6 +57,7 @@ class FiscalBranch:
 
     def invoices(self, count: int, *, first: int = 1, letter: str = "B", point: int = 1) -> list[int]:
         """Make invoices with these numbers, of orders of their own; returns their ids."""
+        self.world.rows("INSERT INTO points_of_sale VALUES (%s, 'registered') ON CONFLICT DO NOTHING", point)
         begin = FIRST_ORDER + 10_000 * point + {"A": 0, "B": 1, "C": 2}[letter] * 1000 + first
         self.world.rows(
             "INSERT INTO orders (id, customer_id, ordered_on)"

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from cli.demo import branches
+from cli.demo import authorising, branches
 from cli.demo.batches import Run, invoice_all
 from cli.demo.client import Client
 from cli.demo.errors import DemoFailed
@@ -20,6 +20,7 @@ from cli.demo.folder import GRACE_SECONDS
 from cli.demo.report import Totals
 from cli.demo.steps import step
 from cli.demo.web import DemoWeb
+from tax_authority_stub.server import serving
 from tenants.company import BRANCHES, COMPANY, USERS
 from tenants.northwind.load import BRANCH_SHARES
 from turno.administration import Administration, read_files
@@ -62,7 +63,9 @@ class Demo:
         work = self._fill()
         self._start_web()
         run = self._invoice(work)
-        return self._add_up(run)
+        totals = self._add_up(run)
+        self._authorise()
+        return totals
 
     def stay(self) -> None:
         """Leave the pages open until the demo is interrupted; raises DemoFailed if the web ends before."""
@@ -88,6 +91,7 @@ class Demo:
                 f"        (a schedule: /schedules?branch={first}, next at {next_at}; `turno maintain` makes its jobs)",
                 f"        (an import with three bad lines: /jobs/{imported}?branch={first})",
                 f"        (a report to download: /jobs/{reported}?branch={first})",
+                f"        (what the stub of the tax authority granted: {self._stub.url})",
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
@@ -132,10 +136,11 @@ class Demo:
 
     def _start_database(self) -> None:
         read_files()
+        self._stub = self._held.enter_context(serving())
         with step("start PostgreSQL") as told:
             own = os.environ.get("ADMIN_DATABASE_URL") or os.environ.get("DATABASE_URL")
             url = own or self._embedded()
-            variables = self._folder.variables(url, self._port)
+            variables = self._folder.variables(url, self._port) | authorising.variables(self._stub)
             self._installation = Administration(os.environ | variables)
             # Before anything else writes: the keys in here are what opens the database next time.
             self._folder.write(variables)
@@ -161,6 +166,7 @@ class Demo:
     def _provision(self) -> None:
         with step("provision the branches") as told:
             branches.provision(self._installation)
+            authorising.give_certificates(self._installation)
             told.done = f"company {COMPANY} with {', '.join(BRANCHES)}"
 
     def _fill(self) -> list[tuple[str, list[int]]]:
@@ -190,6 +196,11 @@ class Demo:
             run = invoice_all([(Client(self._port, slug, self.token), orders) for slug, orders in work])
             told.done = "every order is invoiced"
         return run
+
+    def _authorise(self) -> None:
+        with step("have an invoice authorised") as told:
+            client = Client(self._port, BRANCHES[0], self.token)
+            told.done = authorising.authorise_one(self._installation, client)
 
     def _add_up(self, run: Run) -> Totals:
         totals = Totals.of(run, [branches.invoiced(self._installation, slug) for slug in BRANCHES])

@@ -37,7 +37,7 @@ def label_of(kind: Kind, letter: Letter, point_of_sale: int, number: int) -> str
 
 
 def letter_for(issuer: IssuerCondition, customer: TaxCondition) -> Letter:
-    """Choose the letter: C from a monotributo issuer, else A to a registered customer, else B."""
+    """Choose the letter: C from a monotributo issuer, else A to who is registered or in the monotributo, else B."""
     if issuer == "monotributo":
         return "C"
-    return "A" if customer == "registered" else "B"
+    return "A" if customer in ("registered", "monotributo") else "B"

@@ -23,6 +23,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 OTHER_NAMES = {
     "TURNO_CRASH_AT",
     "TURNO_AUTHORISATIONS",
+    "TURNO_AUTHORITY_RUNS",
     # The example's own.
     *VARIABLES,
     "PR_SET_PDEATHSIG",

@@ -30,7 +30,7 @@ INVOICE = Invoice(
     ("issuer", "customer", "letter"),
     [
         ("registered", "registered", "A"),
-        ("registered", "monotributo", "B"),
+        ("registered", "monotributo", "A"),
         ("registered", "exempt", "B"),
         ("registered", "final_consumer", "B"),
         ("monotributo", "registered", "C"),

@@ -1,0 +1,42 @@
+"""Workers that are killed within an authorisation, seen to end or not: each invoice is authorised once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fiscal_branch import FiscalBranch, fiscal_branch
+from tests.installation import ExampleInstallation
+from turno.servers.wait import wait_until
+
+SEVERAL = 4
+
+
+@pytest.fixture
+def branch(world: ExampleInstallation) -> Iterator[FiscalBranch]:
+    world.backend = "pool"
+    with fiscal_branch(world) as branch:
+        yield branch
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("death", ["intended:both:2", "called:both:2", "settled:both:2"])
+def test_a_worker_that_is_killed_in_an_authorisation_loses_and_doubles_nothing(
+    branch: FiscalBranch, death: str
+) -> None:
+    world = branch.world
+    job_id = branch.enqueue(*branch.invoices(SEVERAL))
+    pool = world.start_pool(POOL_MAX_CHILDREN="1", TURNO_CRASH_AT=death)
+    assert wait_until(lambda: pool.poll() is not None, within=30)
+    pool.communicate()
+    # Longer ago than a request can take effect, by the database's clock.
+    world.rows("UPDATE external_effects SET intended_at = intended_at - interval '2 minutes' WHERE state = 'intended'")
+    world.time_passes()
+    world.sweep()
+    world.time_passes()
+    world.start_pool(POOL_MAX_CHILDREN="1")
+    assert wait_until(lambda: world.job(job_id)["status"] == "completed", within=30)
+    granted = branch.granted()
+    assert [one.number for one in granted] == list(range(1, SEVERAL + 1))
+    assert branch.codes() == {one.number: one.cae for one in granted}
