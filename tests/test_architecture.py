@@ -135,6 +135,7 @@ ARROWS: dict[str, set[str]] = {
     "turno.schedules": {"turno.errors", "turno.schedules", "cronsim"},
     "turno.maintenance": {
         "turno.errors",
+        "turno.files.folder",
         "turno.schedules",
         "turno.jobs",
         "turno.store.engine",

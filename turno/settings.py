@@ -25,6 +25,7 @@ Backend = Literal["exec", "pool", "rabbitmq"]
 LOOPBACK = ("127.", "localhost:", "[::1]:")
 BACKENDS: tuple[str, ...] = get_args(Backend)
 MEGABYTE = 1_048_576
+LARGEST_IN_DATABASE_MB = 64  # of a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,12 @@ class Settings:
         60, "tokens that nobody issued, from one address to one web process; 0 for no limit", within=(0, 1_000_000)
     )
     max_body_bytes: int = variable(1_048_576, "largest request body that is read", within=(1024, 104_857_600))
-    max_file_mb: int = variable(32, "largest file that may be uploaded, which comes in pieces", within=(1, 64))
+    files_folder: str = variable(
+        "", "folder, shared by all hosts, that files are kept in instead of in the database; by default none"
+    )
+    max_file_mb: int = variable(
+        32, "largest file that may be uploaded, in pieces; above 64 with FILES_FOLDER alone", within=(1, 65_536)
+    )
     max_files_mb_per_tenant: int = variable(
         2000, "megabytes of files kept for a tenant, above which uploads are refused", within=(1, 1_048_576)
     )
@@ -230,6 +236,12 @@ class Settings:
             problems.append("JWT_ALGORITHMS must not contain none: it would accept unsigned tokens")
         if self.alert_smtp_url and not (self.alert_email_from and self.alert_email_to):
             problems.append("ALERT_SMTP_URL needs ALERT_EMAIL_FROM and ALERT_EMAIL_TO: from whom, and to whom")
+        if self.files_folder and not Path(self.files_folder).is_absolute():
+            problems.append("FILES_FOLDER must be a path from the root on, such as /srv/turno/files")
+        if self.max_file_mb > LARGEST_IN_DATABASE_MB and not self.files_folder:
+            problems.append(
+                f"MAX_FILE_MB above {LARGEST_IN_DATABASE_MB} needs FILES_FOLDER: the database takes no more"
+            )
         if self.demo_token and not self.web_bind.startswith(LOOPBACK):
             problems.append("DEMO_TOKEN lets anybody in, so WEB_BIND must be a loopback address such as 127.0.0.1:8080")
         if self.demo_token and self.public_url.startswith("https:"):

@@ -35,6 +35,16 @@ MUTANTS = (
         (f"{JOBS}::test_a_file_that_is_not_all_here_or_another_user_s_is_not_read",),
     ),
     Mutant(
+        "the clean-up removes files that a row knows",
+        "decision 78: what a row knows stays",
+        "turno/migrations/tenant/functions/files_unknown.sql",
+        "WHERE f.id = u.id AND f.in_folder",
+        "WHERE false",
+        (
+            "tests/integration/files/test_files_in_a_folder.py::test_what_no_row_knows_is_removed_once_it_is_old_and_nothing_else",
+        ),
+    ),
+    Mutant(
         "an item of a group that broke stays undone",
         "promise 2: what a job does happens exactly once",
         "turno/runner/items.py",

@@ -1,8 +1,9 @@
 """The files of one job: `job.files.open(...)` reads an upload, `job.files.create(...)` writes one, both as streams."""
 
 import io
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from turno.errors import PermanentFailure
+from turno.files.folder import Folder
 from turno.files.kept_file import LARGEST_FILE_MB, PIECE_BYTES, KeptFile, media_type_of
 from turno.store.one_row import value_of
 from turno.store.refusals import named_refusals
@@ -31,10 +33,21 @@ class FileTooLarge(PermanentFailure):
 class JobFiles:
     """What one attempt reads and writes of its tenant's files; writes within the job's transaction."""
 
-    def __init__(self, connection: Callable[[], psycopg.Connection[Any]], job_id: UUID, token: UUID) -> None:
+    def __init__(
+        self,
+        connection: Callable[[], psycopg.Connection[Any]],
+        job_id: UUID,
+        token: UUID,
+        *,
+        root: str = "",
+        schema: str = "",
+    ) -> None:
+        """With a `root` what is written is kept there, below `schema`, and may be as large as the disk."""
         self._connection = connection
         self._job_id = job_id
         self._token = token
+        self._root = root
+        self._schema = schema
 
     @contextmanager
     def open(self, file_id: UUID) -> Iterator[tuple[KeptFile, io.BufferedReader]]:
@@ -46,14 +59,18 @@ class JobFiles:
             raise FileGone("the file is no longer kept, or was not uploaded by whoever asked for this job")
         with self._connection().cursor(row_factory=class_row(KeptFile)) as cursor:
             cursor.execute(
-                "SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete"
+                "SELECT id, name, media_type, size, piece_bytes, user_id, job_id, true AS complete, in_folder"
                 " FROM job_files WHERE id = %s",
                 (file_id,),
             )
             (file,) = cursor.fetchall()
-        stream: io.BufferedReader = io.BufferedReader(_Reading(self._connection, file), file.piece_bytes)
-        with stream:
+        with self._reader(file) as stream:
             yield file, stream
+
+    def _reader(self, file: KeptFile) -> io.BufferedReader:
+        if not file.in_folder:
+            return io.BufferedReader(_Reading(self._connection, file), file.piece_bytes)
+        return Folder(self._root, self._schema).open(file.id, file.size)
 
     @contextmanager
     def create(self, name: str, media_type: str | None = None) -> Iterator[io.BufferedIOBase]:
@@ -63,11 +80,32 @@ class JobFiles:
         """
         with named_refusals():
             kind = media_type or media_type_of(name)
-            statement = "SELECT file_create(%s, %s, %s, %s, %s)"
-            made = value_of(self._connection(), statement, self._job_id, self._token, name, kind, PIECE_BYTES)
+            statement = "SELECT file_create(%s, %s, %s, %s, %s, %s)"
+            asked = (self._job_id, self._token, name, kind, PIECE_BYTES, bool(self._root))
+            made = value_of(self._connection(), statement, *asked)
+        if self._root:
+            with self._in_folder(made) as into_folder:
+                yield into_folder
+            return
         stream = Writing(self._append, made)
         yield stream
         stream.finish()
+
+    @contextmanager
+    def _in_folder(self, file_id: UUID) -> Iterator[io.BufferedIOBase]:
+        folder = Folder(self._root, self._schema)
+        with ExitStack() as undo:
+            # What nobody will see is not left for the sweep.
+            undo.callback(folder.remove, file_id)
+            with folder.create(file_id) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                size = file.tell()
+            folder.complete(file_id)
+            with named_refusals(), self._connection().cursor() as cursor:
+                cursor.execute("SELECT file_finish(%s, %s, %s, %s)", (self._job_id, self._token, file_id, size))
+            undo.pop_all()
 
     def _append(self, file_id: UUID, n: int, data: bytes, last: bool) -> None:  # noqa: FBT001 - the function's order
         with named_refusals(), self._connection().cursor() as cursor:

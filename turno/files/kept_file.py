@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 PIECE_BYTES = 262_144  # of a file that a job writes, and as much of it is in memory
-LARGEST_FILE_MB = 64  # as the table's own limit
+LARGEST_FILE_MB = 64  # in the database, as the table's own limit
 LONGEST_NAME = 120
 FORBIDDEN = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
 MEDIA_TYPES = {
@@ -27,6 +27,7 @@ class KeptFile:
     user_id: str
     job_id: UUID | None
     complete: bool
+    in_folder: bool
 
 
 def name_problem(name: str) -> str | None:

@@ -1,6 +1,5 @@
 """Uploads and downloads, by the web as the tenant's API role."""
 
-from collections.abc import Iterator
 from typing import Any, LiteralString
 from uuid import UUID
 
@@ -12,13 +11,14 @@ from turno.files.kept_file import KeptFile
 Reader = psycopg.Cursor[dict[str, Any]]
 
 # Returns file_id and verdict: accepted, or full.
-BEGIN: LiteralString = "SELECT file_id, verdict FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s)"
+BEGIN: LiteralString = "SELECT file_id, verdict FROM {}.file_begin(%s, %s, %s, %s, %s, %s, %s, %s)"
 
-# Returns verdict and received: stored, complete, length or unknown.
-PUT: LiteralString = "SELECT verdict, received FROM {}.file_put(%s, %s, %s, %b)"
+# Returns verdict and received: stored, complete, there, length or unknown.
+PUT: LiteralString = "SELECT verdict, received FROM {}.file_put(%s, %s, %s, %b, %s)"
 
 _COLUMNS: LiteralString = """
-SELECT id, name, media_type, size, piece_bytes, user_id, job_id, complete_at IS NOT NULL AS complete FROM job_files
+SELECT id, name, media_type, size, piece_bytes, user_id, job_id, complete_at IS NOT NULL AS complete, in_folder
+FROM job_files
 """
 
 
@@ -49,8 +49,3 @@ def piece(reader: Reader, file_id: UUID, n: int) -> bytes:
     if row is None:
         raise LookupError(f"piece {n} of a file is not kept")
     return bytes(row[0])
-
-
-def pieces(file: KeptFile) -> Iterator[int]:
-    """Yield the numbers of a file's pieces."""
-    yield from range(-(-file.size // file.piece_bytes))

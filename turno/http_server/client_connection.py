@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import selectors
 from abc import ABC, abstractmethod
 from math import inf
@@ -24,6 +25,7 @@ CLIENT_TIMEOUT_SECONDS = 5.0
 MIN_BYTES_PER_SECOND = 4096  # bytes a second
 # Seconds in which a client that was told the end may hang up first, so that it can read what was sent.
 LINGER_SECONDS = 2.0
+MAX_FILE_BYTES = 262_144  # bytes of a file sent to one client before the others have their turn
 MAX_READ_BYTES = 65_536  # bytes read from one client before the others have their turn
 
 
@@ -34,6 +36,7 @@ class ClientSocket:
         raw.settimeout(0)
         self.raw = raw
         self.unsent = bytearray()
+        self._file: tuple[int, int, int] | None = None  # a descriptor, from where on, and how many bytes are left
         self.patient = True  # whether its request may still be postponed
 
     def fileno(self) -> int:
@@ -54,13 +57,44 @@ class ClientSocket:
         self.sendall(data)
         return len(data)
 
-    def flush(self) -> None:
-        """Send what the client takes now."""
+    def sendfile(self, file: Any, offset: int = 0, count: int = 0) -> None:
+        """Send these bytes of a file after those that wait; however slowly the client takes them, none is in memory."""
+        assert self._file is None, "one file is the end of an answer"  # noqa: S101
+        self._file = os.dup(file.fileno()), offset, count
+        self.flush()
+
+    @property
+    def idle(self) -> bool:
+        """Whether all was sent."""
+        return not self.unsent and self._file is None
+
+    def flush(self) -> int:
+        """Send what the client takes now, of a file a part at most; returns how many bytes. Raises OSError."""
+        sent = 0
         try:
             while self.unsent:
-                del self.unsent[: self.raw.send(self.unsent)]
+                taken = self.raw.send(self.unsent)
+                del self.unsent[:taken]
+                sent += taken
+            if self._file is not None:
+                sent += self._send_part(*self._file)
         except BlockingIOError:
             pass
+        return sent
+
+    def _send_part(self, descriptor: int, offset: int, left: int) -> int:
+        taken = os.sendfile(self.raw.fileno(), descriptor, offset, min(left, MAX_FILE_BYTES))
+        if not taken and left:
+            raise ConnectionAbortedError("a file became shorter while it was sent")
+        self._file = descriptor, offset + taken, left - taken
+        if left == taken:
+            self._drop_file()
+        return taken
+
+    def _drop_file(self) -> None:
+        if self._file is not None:
+            os.close(self._file[0])
+            self._file = None
 
     def shutdown(self, how: int) -> None:
         """Tell the client that nothing more follows."""
@@ -69,6 +103,7 @@ class ClientSocket:
     def close(self) -> None:
         """Close it at once, whatever was not sent."""
         self.unsent.clear()
+        self._drop_file()
         self.raw.close()
 
     def gettimeout(self) -> float:
@@ -171,15 +206,13 @@ class Sending(Phase):
 
     @property
     def held(self) -> int:
-        """What was not taken yet."""
+        """What was not taken yet, but for a file, which is not in memory."""
         return len(self._client.unsent)
 
     def advance(self, client: ClientSocket) -> bool:
         """Send what is taken now."""
-        before = self.held
-        client.flush()
-        self.moved += before - self.held
-        return not client.unsent
+        self.moved += client.flush()
+        return client.idle
 
 
 class Closing(Phase):

@@ -113,7 +113,7 @@ class StreamWorker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
             conn.request = b""
             finish(conn, fs)
 
-        if conn.sock.unsent:
+        if not conn.sock.idle:
             self._enter(conn, Sending(conn.sock), taken)
         else:
             taken()

@@ -32,8 +32,6 @@ def gunicorn_settings(settings: Settings) -> dict[str, Any]:
         "secure_scheme_headers": {"X-FORWARDED-PROTO": "https"},
         # Each process opens its own pool after the fork; a connection shared by two would answer both wrongly.
         "preload_app": False,
-        # Files are written like every answer: the kernel would make a thread wait for who takes them slowly.
-        "sendfile": False,
         # A socket in the home folder that can reload the server; nobody here asks for it.
         "control_socket_disable": True,
         "loglevel": settings.log_level.lower(),

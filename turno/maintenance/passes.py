@@ -14,6 +14,7 @@ from turno.errors import TurnoError
 from turno.jobs.job import JobRef
 from turno.jobs.registry import Registry
 from turno.maintenance.due_schedules import fire_due
+from turno.maintenance.file_sweep import sweep_files
 from turno.queues.interface import QueueInterface
 from turno.store.engine import announcements, events, outcomes, recovery, tickets, workers
 from turno.store.engine_link import EngineLink, undone
@@ -31,11 +32,12 @@ BATCH = 1000  # rows a statement, so that no pass holds locks for long
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """After how long a pass acts."""
+    """After how long a pass acts, and where files are kept."""
 
     dead_after: timedelta
     reoffer_after: timedelta
     retention: timedelta
+    files_folder: str = ""
 
 
 class PassesFailed(TurnoError):
@@ -160,12 +162,14 @@ class Passes:
         return self._in_each_tenant(recovery.expire)
 
     def purge(self) -> int:
-        """Remove what ended longer ago than the retention, and uploads that no job has read."""
+        """Remove what ended longer ago than the retention, uploads that no job has read, and files without a row."""
         self.count(from_lowest=True)
         self._run_one(outcomes.prune, MINUTES_KEPT, self._terms.retention)
         self._until_done(lambda: self._run_one(recovery.prune_rate_limits, BATCH))
         files = self._until_done(lambda: self._in_each_tenant(recovery.purge_files, FILE_BATCH))
         self._until_done(lambda: self._in_each_tenant(events.purge, self._terms.retention, BATCH))
+        if self._terms.files_folder:
+            files += sweep_files(self._engine, self._terms.files_folder, dry_run=self._dry_run)
         return files + self._until_done(lambda: self._in_each_tenant(recovery.purge, self._terms.retention, BATCH))
 
     def move_unserved(self) -> int:

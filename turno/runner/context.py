@@ -48,6 +48,7 @@ class AttemptContext:
         progressed: Callable[[], None],
         handler: type[JobHandler[Any]],
         registry: Registry,
+        files_folder: str = "",
     ) -> None:
         claim = transaction.claim
         self.log_fields = claim.log_fields | started.log_fields | {"worker": transaction.worker}
@@ -62,6 +63,7 @@ class AttemptContext:
         self._transaction = transaction
         self._shared = shared
         self._registry = registry
+        self._files_folder = files_folder
         self._progressed = progressed
         self._sessions = sessions
         self._company = CompanyReading(claim.company, sessions) if claim.company is not None else None
@@ -99,7 +101,10 @@ class AttemptContext:
     @property
     def files(self) -> JobFiles:
         """The tenant's files: uploads to read, and files to write within the job's transaction."""
-        return JobFiles(lambda: self.connection, self.job_id, self._claim.token)
+        claim = self._claim
+        return JobFiles(
+            lambda: self.connection, self.job_id, claim.token, root=self._files_folder, schema=claim.login.schema
+        )
 
     def progress(self, done: int, total: int, message: str | None = None) -> None:
         """Show how far the job is; at most four times a second, the last one always."""

@@ -43,12 +43,15 @@ class Executor:
         worker: str,
         callbacks: WorkerCallbacks,
         chance: Callable[[], float] = random.random,
+        files_folder: str = "",
     ) -> None:
+        """Files that jobs write are kept in `files_folder`, without one in the database."""
         self.registry = registry
         self.callbacks = callbacks
         self.chance = chance
         self.sessions = sessions
         self.worker = worker
+        self.files_folder = files_folder
 
     def execute(self, batch: Batch) -> dict[Claim, str]:
         """Run the jobs in order; returns the status of each that is over, the others were not begun."""
@@ -163,6 +166,7 @@ class Run:
             progressed=callbacks.progressed,
             handler=self._handler,
             registry=self._executor.registry,
+            files_folder=self._executor.files_folder,
         )
         spans = tracing.attempt(started.trace_context, lambda: _of_spans(claim))
         return Attempt(claim, self._handler, transaction, started, context, monotonic(), spans)

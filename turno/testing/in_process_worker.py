@@ -47,6 +47,7 @@ class InProcessWorker:
             worker="here",
             callbacks=WorkerCallbacks(),
             chance=lambda: STEADY,
+            files_folder=self._installation.settings.files_folder,
         )
         if self._registry.handler(claim.type).reads_company:
             claim = tickets.with_company(self._installation.engine, claim)

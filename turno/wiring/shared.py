@@ -137,6 +137,7 @@ def maintenance(
             dead_after=timedelta(seconds=settings.dead_after_seconds),
             reoffer_after=timedelta(seconds=settings.reoffer_after_seconds),
             retention=timedelta(days=settings.retention_days),
+            files_folder=settings.files_folder,
         ),
         pending_limit=settings.pending_limit,
     )

@@ -51,9 +51,7 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     public = public_settings()
     registry = named_handlers(public.handlers)
     slot = _slot()
-    forks = ForkServer(
-        _child_config(registry, keep=0, jobs=1, log_level=public.job_log_level), drop=partial(_drop, slot)
-    )
+    forks = ForkServer(_child_config(public, registry, keep=0, jobs=1), drop=partial(_drop, slot))
     settings = read_settings()
     # Nobody looks after a launched worker: it must not wait for ever for a database that was dropped.
     engine = supervisor_link(settings, gone_after=settings.dead_after_seconds)
@@ -107,11 +105,11 @@ def _resident(
     signs = liveness(public)
     forks = ForkServer(
         _child_config(
+            public,
             registry,
             keep=public.pool_sessions_per_child,
             jobs=public.pool_jobs_per_child,
             memory_mb=public.pool_memory_per_child_mb,
-            log_level=public.job_log_level,
         ),
         drop=_drop,
     )
@@ -195,15 +193,19 @@ def _sweeps(settings: Settings, registry: Registry, *, first: float = 0.0, stead
 
 
 def _child_config(
-    registry: Registry, *, keep: int, jobs: int, log_level: str, memory_mb: int | None = None
+    public: Settings, registry: Registry, *, keep: int, jobs: int, memory_mb: int | None = None
 ) -> ChildConfig:
     cache = Sessions(partial(open_session, kind=HandlerConnection), keep=keep)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         worker = process_name(os.getppid())
-        return Executor(registry=registry, sessions=cache, worker=worker, callbacks=callbacks).execute(batch)
+        executor = Executor(
+            registry=registry, sessions=cache, worker=worker, callbacks=callbacks, files_folder=public.files_folder
+        )
+        return executor.execute(batch)
 
-    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=cache.close_idle, log_level=log_level)
+    level = public.job_log_level
+    return ChildConfig(run=run, jobs=jobs, memory_mb=memory_mb, at_rest=cache.close_idle, log_level=level)
 
 
 def _timings(settings: Settings) -> Timings:

@@ -10,8 +10,12 @@ import pytest
 
 from tests.api import SETTINGS, Caller
 from tests.problems import problem_of
+from turno.files.folder import Folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from uuid import UUID
+
     from werkzeug.test import TestResponse
 
     from tests.api import Service
@@ -20,9 +24,12 @@ PIECE = SETTINGS.max_body_bytes
 CONTENT = b"line\r\n" * 20_000  # two pieces
 
 
-@pytest.fixture
-def ana(service: Service) -> Caller:
-    return service.caller()
+@pytest.fixture(params=["database", "folder"])
+def ana(service: Service, request: pytest.FixtureRequest, tmp_path: Path) -> Caller:
+    """A user of a web that keeps files in the database, or in a folder."""
+    if request.param == "database":
+        return service.caller()
+    return Caller(service.build(settings=replace(SETTINGS, files_folder=str(tmp_path))), "north")
 
 
 def announce(who: Caller, name: str = "orders.csv", size: int = len(CONTENT)) -> TestResponse:
@@ -48,12 +55,12 @@ def link(who: Caller, file_id: str) -> str:
 
 
 def open_link(service: Service, address: str, app: Any = None) -> TestResponse:
-    return (app or service.app).test_client().get(address)
+    return (app or service.app).test_client().get(address, buffered=True)
 
 
 def test_a_file_is_sent_in_pieces_and_opened_by_a_link(service: Service, ana: Caller) -> None:
     file_id = uploaded(ana)
-    answer = open_link(service, link(ana, file_id))
+    answer = open_link(service, link(ana, file_id), ana.app)
     assert (answer.status_code, answer.data) == (200, CONTENT)
     told = {name: answer.headers[name] for name in ("Content-Disposition", "X-Content-Type-Options", "Content-Length")}
     assert told == {
@@ -92,7 +99,7 @@ def test_a_piece_of_another_length_or_place_is_refused(ana: Caller) -> None:
 def test_what_is_complete_stays_as_it_is(service: Service, ana: Caller) -> None:
     file_id = uploaded(ana)
     assert send(ana, file_id, 0, bytes(PIECE)).get_json()["complete"]
-    assert open_link(service, link(ana, file_id)).data == CONTENT
+    assert open_link(service, link(ana, file_id), ana.app).data == CONTENT
 
 
 def test_nobody_else_sends_sees_or_opens_it(service: Service, ana: Caller) -> None:
@@ -132,9 +139,85 @@ def test_a_link_from_before_the_tenant_s_tokens_were_revoked_is_refused(service:
         service.rows("UPDATE turno.tenants SET tokens_valid_from = '-infinity' WHERE slug = 'north'")
 
 
-def test_a_tenant_s_files_have_a_limit_together(service: Service, ana: Caller) -> None:
+def test_a_tenant_s_files_have_a_limit_together(service: Service) -> None:
     small = Caller(service.build(settings=replace(SETTINGS, max_files_mb_per_tenant=1)), "south")
     assert announce(small, size=900_000).status_code == 201
     problem = problem_of(announce(small, size=900_000), 429)
     assert problem["limit"] == "files_mb_per_tenant"
-    assert announce(ana).status_code == 201
+    assert announce(service.caller()).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [("bytes=0-9", slice(0, 10)), (f"bytes={PIECE - 3}-{PIECE + 2}", slice(PIECE - 3, PIECE + 3)),
+     ("bytes=-7", slice(len(CONTENT) - 7, len(CONTENT))), (f"bytes={PIECE}-", slice(PIECE, len(CONTENT))),
+     (f"bytes=5-{10**9}", slice(5, len(CONTENT)))],
+)  # fmt: skip
+def test_a_download_that_was_cut_off_goes_on(ana: Caller, asked: str, part: slice) -> None:
+    address, client = link(ana, uploaded(ana)), ana.app.test_client()
+    first = client.get(address, buffered=True)
+    assert (first.status_code, first.headers["Accept-Ranges"]) == (200, "bytes")
+    more = client.get(address, headers={"Range": asked, "If-Range": first.headers["ETag"]}, buffered=True)
+    assert (more.status_code, more.data) == (206, CONTENT[part])
+    assert more.headers["Content-Range"] == f"bytes {part.start}-{part.stop - 1}/{len(CONTENT)}"
+    assert more.headers["Content-Length"] == str(part.stop - part.start)
+    changed = client.get(address, headers={"Range": asked, "If-Range": '"another"'}, buffered=True)
+    assert (changed.status_code, len(changed.data)) == (200, len(CONTENT))
+
+
+@pytest.mark.parametrize("asked", ["bytes=0-1,5-6", f"bytes={len(CONTENT)}-", "lines=1-2", "bytes=9-2", "bytes=", "x"])
+def test_what_cannot_be_sent_in_one_part_is_sent_whole(ana: Caller, asked: str) -> None:
+    answer = ana.app.test_client().get(link(ana, uploaded(ana)), headers={"Range": asked}, buffered=True)
+    assert (answer.status_code, answer.data) == (200, CONTENT)
+
+
+@pytest.fixture
+def bea(service: Service, tmp_path: Path) -> Caller:
+    return Caller(service.build(settings=replace(SETTINGS, files_folder=str(tmp_path), max_file_mb=100)), "north")
+
+
+def test_the_folder_has_a_tenant_s_files_by_their_ids_and_the_database_no_bytes(
+    service: Service, bea: Caller, tmp_path: Path
+) -> None:
+    file_id = uploaded(bea)
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert kept == tmp_path / service.tenants["north"].schema / file_id
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (
+        CONTENT,
+        0o600,
+        0o700,
+    )
+    assert service.rows("SELECT sum(length(data)) FROM job_file_pieces WHERE file_id = %s", file_id) == [(0,)]
+    assert announce(bea, size=70 * 2**20).status_code == 201
+
+
+def test_a_file_whose_completion_was_not_committed_is_completed_later(
+    bea: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_id = str(announce(bea).get_json()["file_id"])
+    send(bea, file_id, 1, CONTENT[PIECE:])
+    complete = Folder.complete
+
+    def then_dies(folder: Folder, named: UUID) -> None:
+        complete(folder, named)
+        raise OSError("the disk is gone")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Folder, "complete", then_dies)
+        assert send(bea, file_id, 0, CONTENT[:PIECE]).status_code == 500
+    assert not bea.get(f"/api/files/{file_id}").get_json()["complete"]
+    assert send(bea, file_id, 0, CONTENT[:PIECE]).get_json()["complete"]
+    assert bea.app.test_client().get(link(bea, file_id), buffered=True).data == CONTENT
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut"])
+def test_a_record_without_its_file_says_so(bea: Caller, tmp_path: Path, harm: str) -> None:
+    address = link(bea, uploaded(bea))
+    (kept,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    if harm == "gone":
+        kept.unlink()
+    else:
+        kept.write_bytes(CONTENT[:-1])
+    problem = problem_of(bea.app.test_client().get(address), 503)
+    assert problem["detail"].startswith("The file's content is not where this service keeps files")

@@ -1,5 +1,6 @@
 """Mend a tenant's jobs from outside, as the engine: it may execute these functions and read nothing."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, LiteralString
 from uuid import UUID
@@ -56,6 +57,12 @@ def expire(engine: Engine, schema: str) -> int:
 def purge(engine: Engine, schema: str, older_than: timedelta, limit: int) -> int:
     """Remove up to `limit` jobs that ended that long ago, with their history; returns how many."""
     return int(_call(engine, schema, "SELECT {}.job_purge(%s, %s)", older_than, limit))
+
+
+def unknown_files(engine: Engine, schema: str, files: Sequence[UUID]) -> list[UUID]:
+    """Return those of these files in the folder that no row of the tenant's knows."""
+    statement = sql.SQL("SELECT {}.files_unknown(%s)").format(sql.Identifier(schema))
+    return [row[0] for row in engine.execute(statement, (list(files),)).fetchall()]
 
 
 def purge_files(engine: Engine, schema: str, limit: int) -> int:

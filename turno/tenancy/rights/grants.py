@@ -248,6 +248,8 @@ TENANT = Matrix(
         "file_put": _roles("api"),
         "file_create": _roles("handler"),
         "file_append": _roles("handler"),
+        "file_finish": _roles("handler"),
+        "files_unknown": _roles("engine"),
         "file_take": _roles("handler"),
         "file_purge": _roles("engine"),
         "schedule_put": _roles("api"),

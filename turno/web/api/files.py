@@ -1,14 +1,18 @@
 """POST /api/files and PUT its pieces: upload; GET /api/files/<id> and its content: download by a link that ends."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import IO, Annotated, cast
 from urllib.parse import quote
 from uuid import UUID
 
 from flask import Response, request
+from werkzeug.wsgi import wrap_file
 
 from turno.files import uploads
+from turno.files.file_part import FilePart
+from turno.files.folder import FileMissing, Folder
 from turno.files.kept_file import KeptFile
 from turno.files.link import Link
 from turno.tenancy.identity.directory import UnknownTenant
@@ -27,8 +31,10 @@ from turno.web.routes import Answer, Call, Operation, Routes
 from turno.web.services import services
 from turno.web.tenant_share import place_of
 
+log = logging.getLogger(__name__)
 files = Routes("files", __name__, tag="files")
 
+BLOCK_BYTES = 262_144  # of a file that are read at a time
 LARGEST_NUMBER = 65_536  # of a piece, with pieces of 1 KB
 
 
@@ -122,6 +128,12 @@ OF_JOB = Operation(
     problems=(Kind.NOT_FOUND,),
 )
 
+SAVE = {
+    "Content-Disposition": "Save it, under its name.",
+    "Accept-Ranges": "`bytes`: a download that was cut off may go on from where it was.",
+    "ETag": "The same for as long as the file is kept: it never changes.",
+}
+
 CONTENT = Operation(
     method="GET",
     rule="/api/files/<file_id>/content",
@@ -129,12 +141,14 @@ CONTENT = Operation(
     about="By `links.content` of the file, which is signed for one user of one tenant and ends after five minutes.",
     access=None,
     query=LinkQuery,
+    request_headers=("Range", "If-Range"),
     answers={
-        200: Answer(
-            about="The file's bytes.",
+        200: Answer(about="The file's bytes.", media_type="application/octet-stream", headers=SAVE),
+        206: Answer(
+            about="Those of its bytes that `Range` asks for, in one part.",
             media_type="application/octet-stream",
-            headers={"Content-Disposition": "Save it, under its name."},
-        )
+            headers=SAVE | {"Content-Range": "Which of its bytes."},
+        ),
     },
     problems=(Kind.INVALID_REQUEST, Kind.NOT_FOUND, Kind.BUSY, Kind.UNAVAILABLE),
 )
@@ -155,7 +169,7 @@ def put(call: Call, file_id: str, n: str) -> Response:
     file = find_file(call.scope, read_id(file_id, no_such_file()))
     if not (n.isascii() and n.isdigit() and len(n) <= len(str(LARGEST_NUMBER)) and int(n) <= LARGEST_NUMBER):
         raise invalid([FieldProblem("n", "must be a whole number from 0, the piece's place in the file")])
-    complete, received = put_piece(call.scope, file.id, int(n), read_bytes(request))
+    complete, received = put_piece(call.scope, file, int(n), read_bytes(request))
     return answer(Upload(file.id, file.piece_bytes, received, complete, _links(file.id)))
 
 
@@ -209,27 +223,57 @@ def _tenant(link: Link) -> Tenant:
 
 def _download(tenant: Tenant, file: KeptFile) -> Response:
     """Return the response that saves a file, whatever is in it: it is never shown as a page of ours."""
-    response = Response(_pieces(tenant, file), mimetype=file.media_type)
+    part = _part_asked_for(file)
+    start, stop = part or (0, file.size)
+    response = Response(_bytes(tenant, file, start, stop), mimetype=file.media_type, direct_passthrough=True)
+    if part is not None:
+        response.status_code = 206
+        response.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{file.size}"
+    response.headers["Accept-Ranges"] = "bytes"
+    response.set_etag(str(file.id))
     plain = file.name.encode("ascii", "replace").decode().replace("?", "_").replace('"', "_")
     response.headers["Content-Disposition"] = (
         f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file.name, '')}"
     )
-    response.headers["Content-Length"] = str(file.size)
+    response.headers["Content-Length"] = str(stop - start)
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Cache-Control"] = "private, no-store"
     return response
 
 
-def _pieces(tenant: Tenant, file: KeptFile) -> Iterator[bytes]:
-    lend = services().connection
+def _part_asked_for(file: KeptFile) -> tuple[int, int] | None:
+    """Return the first byte and that after the last; None for all, as for what cannot be sent in one part."""
+    condition = request.if_range
+    if request.range is None or condition.date is not None or condition.etag not in (None, str(file.id)):
+        return None
+    return request.range.range_for_length(file.size)
+
+
+def _bytes(tenant: Tenant, file: KeptFile, start: int, stop: int) -> Iterable[bytes]:
+    if not file.in_folder:
+        return _pieces(tenant, file, start, stop)
+    try:
+        stream = Folder(services().settings.files_folder, tenant.schema).open(file.id, file.size)
+    except FileMissing as error:
+        log.warning("a download cannot be sent: %s", error, extra={"tenant": tenant.slug})
+        raise Problem(
+            Kind.UNAVAILABLE,
+            "The file's content is not where this service keeps files; tell whoever operates it.",
+            headers={"Retry-After": "300"},
+        ) from error
+    return wrap_file(request.environ, cast("IO[bytes]", FilePart(stream, start, stop)), BLOCK_BYTES)
+
+
+def _pieces(tenant: Tenant, file: KeptFile, start: int, stop: int) -> Iterator[bytes]:
+    lend, size = services().connection, file.piece_bytes
 
     def send() -> Iterator[bytes]:
-        for n in uploads.pieces(file):
+        for n in range(start // size, -(-stop // size)):
             # A session for each piece: none is held while a client takes its time.
             with lend() as connection, as_api(connection, tenant) as reader:
                 data = uploads.piece(reader, file.id, n)
-            yield data
+            yield data[max(0, start - n * size) : stop - n * size]
 
     return send()
 

@@ -86,6 +86,8 @@ REQUEST_HEADERS: dict[str, Document] = {
     },
     "traceparent": {"description": "W3C trace context; ignored unless valid.", "schema": {"type": "string"}},
     "If-None-Match": {"description": "An ETag that you have.", "schema": {"type": "string"}},
+    "Range": {"description": "Bytes of it, as in `bytes=1000-`.", "schema": {"type": "string"}},
+    "If-Range": {"description": "The ETag of what you have: another is sent whole.", "schema": {"type": "string"}},
 }
 
 

@@ -23,9 +23,9 @@ def keep_upload(visit: Visit, field: str = "file") -> UUID:
         raise invalid([FieldProblem(field, "choose a file")])
     size = sent.stream.seek(0, 2)
     sent.stream.seek(0)
-    file_id = begin_upload(visit.scope, sent.filename, size)
+    file = find_file(visit.scope, begin_upload(visit.scope, sent.filename, size))
     number = 0
     while data := sent.stream.read(piece_bytes()):
-        put_piece(visit.scope, file_id, number, data)
+        put_piece(visit.scope, file, number, data)
         number += 1
-    return file_id
+    return file.id

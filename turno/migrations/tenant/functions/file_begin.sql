@@ -1,7 +1,8 @@
 -- Announce an upload, before any of it is sent.
 --   accepted: its pieces may come.  full: the tenant's files would be larger than p_most together.
 CREATE OR REPLACE FUNCTION file_begin(
-    p_name text, p_media_type text, p_size bigint, p_piece_bytes integer, p_user text, p_kept interval, p_most bigint)
+    p_name text, p_media_type text, p_size bigint, p_piece_bytes integer, p_user text, p_kept interval, p_most bigint,
+    p_in_folder boolean DEFAULT false)
 RETURNS TABLE (file_id uuid, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
@@ -10,8 +11,8 @@ BEGIN
     IF (SELECT coalesce(sum(f.size), 0) FROM job_files f) + p_size > p_most THEN
         verdict := 'full';
     ELSE
-        INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, expires_at)
-        VALUES (p_name, p_media_type, p_size, p_piece_bytes, p_user, true, clock_timestamp() + p_kept)
+        INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, in_folder, expires_at)
+        VALUES (p_name, p_media_type, p_size, p_piece_bytes, p_user, true, p_in_folder, clock_timestamp() + p_kept)
         RETURNING id INTO file_id;
         verdict := 'accepted';
     END IF;

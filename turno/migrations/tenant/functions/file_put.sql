@@ -1,25 +1,30 @@
 -- Keep one piece of an upload; a piece that is sent again replaces the one that is there, until the file is complete.
 --   stored: and `received` of the file's bytes are here.  complete: these were the last, or the file was complete before.
+-- Of a file in the folder only p_length is told, and the caller writes the bytes before it commits; there: nothing is to be
+-- written, because the file was complete before.
 --   length: a piece other than the last has piece_bytes, the last one what is left.  unknown: no such file of this user.
-CREATE OR REPLACE FUNCTION file_put(p_file uuid, p_user text, p_n integer, p_data bytea)
+CREATE OR REPLACE FUNCTION file_put(p_file uuid, p_user text, p_n integer, p_data bytea, p_length integer DEFAULT NULL)
 RETURNS TABLE (verdict text, received bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     file job_files;
+    given integer := coalesce(p_length, length(p_data));
 BEGIN
-    SELECT * INTO file FROM job_files f WHERE f.id = p_file AND f.user_id = p_user AND f.uploaded FOR UPDATE;
+    SELECT * INTO file FROM job_files f WHERE f.id = p_file AND f.user_id = p_user AND f.uploaded
+      AND f.in_folder = (p_length IS NOT NULL) FOR UPDATE;
     IF NOT FOUND THEN
         verdict := 'unknown';
     ELSIF file.complete_at IS NOT NULL THEN
-        verdict := 'complete';
+        verdict := CASE WHEN file.in_folder THEN 'there' ELSE 'complete' END;
         received := file.size;
-    ELSIF p_n < 0 OR length(p_data) = 0
-          OR length(p_data) <> least(file.piece_bytes, file.size - p_n::bigint * file.piece_bytes) THEN
+    ELSIF p_n < 0 OR given = 0
+          OR given <> least(file.piece_bytes, file.size - p_n::bigint * file.piece_bytes) THEN
         verdict := 'length';
     ELSE
         INSERT INTO job_file_pieces AS p (file_id, n, data) VALUES (p_file, p_n, p_data)
         ON CONFLICT (file_id, n) DO UPDATE SET data = excluded.data;
-        SELECT sum(length(p.data)) INTO received FROM job_file_pieces p WHERE p.file_id = p_file;
+        SELECT sum(CASE WHEN file.in_folder THEN least(file.piece_bytes, file.size - p.n::bigint * file.piece_bytes)
+                        ELSE length(p.data) END) INTO received FROM job_file_pieces p WHERE p.file_id = p_file;
         verdict := 'stored';
         IF received = file.size THEN
             UPDATE job_files SET complete_at = clock_timestamp() WHERE id = p_file;

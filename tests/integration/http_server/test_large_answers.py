@@ -1,0 +1,85 @@
+"""A file goes to a client as it takes it: none of it waits in the server's memory, and others are served."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.faults.test_live_streams import resident_kb
+from tests.integration.streaming.test_streams import web_of
+from turno.files.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cli.demo.web import DemoWeb
+    from tests.installation import ExampleInstallation
+
+MEGABYTE = 1_048_576
+BLOCK = bytes(range(256)) * 4096
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("files")
+
+
+@pytest.fixture(scope="module")
+def web(module_world: ExampleInstallation, folder: Path) -> Iterator[DemoWeb]:
+    with web_of(module_world, FILES_FOLDER=str(folder)) as running:
+        yield running
+
+
+KEPT = """
+INSERT INTO job_files (name, media_type, size, piece_bytes, user_id, uploaded, in_folder, complete_at, expires_at)
+VALUES ('report.csv', 'text/csv', %s, 262144, 'ana', true, true, now(), now() + interval '1 day') RETURNING id
+"""
+
+
+def asked(
+    world: ExampleInstallation, web: DemoWeb, folder: Path, size: int, **headers: str
+) -> http.client.HTTPResponse:
+    """Ask for a file of this size, whose first MB is BLOCK and which is empty from there on."""
+    [row] = world.rows(KEPT, size)
+    place = folder / world.one.schema
+    place.mkdir(exist_ok=True)
+    with (place / str(row["id"])).open("wb") as file:
+        file.write(BLOCK)
+        file.truncate(size)
+    now = int(time.time())
+    link = Link(file_id=row["id"], tenant=world.one.slug, user="ana", since=now, until=now + 60)
+    client = http.client.HTTPConnection("127.0.0.1", web.port, timeout=30)
+    path = f"/api/files/{row['id']}/content?{urlencode(link.query(world.settings.master_key.encode()))}"
+    # The answer then owns the connection, and closes it.
+    client.request("GET", path, headers=headers | {"Connection": "close"})
+    return client.getresponse()
+
+
+def test_a_file_of_the_folder_is_sent_whole_and_in_part(world: ExampleInstallation, web: DemoWeb, folder: Path) -> None:
+    whole = asked(world, web, folder, 3 * MEGABYTE)
+    assert whole.read() == BLOCK + bytes(2 * MEGABYTE)
+    part = asked(world, web, folder, 3 * MEGABYTE, Range=f"bytes=1000-{MEGABYTE + 999}")
+    assert (part.status, part.read()) == (206, BLOCK[1000:] + bytes(1000))
+
+
+@pytest.mark.deep
+def test_two_hundred_megabytes_for_a_slow_client_leave_the_memory_flat(
+    world: ExampleInstallation, web: DemoWeb, folder: Path
+) -> None:
+    asked(world, web, folder, MEGABYTE).read()
+    before = resident_kb(web)
+    answers = [asked(world, web, folder, 200 * MEGABYTE) for _ in range(5)]
+    for one in answers:
+        assert one.read(MEGABYTE) == BLOCK
+    assert asked(world, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
+    assert resident_kb(web) - before < 20_000
+    rest = answers.pop()
+    assert sum(len(data) for data in iter(lambda: rest.read(MEGABYTE), b"")) == 199 * MEGABYTE
+    assert resident_kb(web) - before < 20_000
+    for one in answers:
+        one.close()
