@@ -4,15 +4,12 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-import psycopg
-
 from turno.files import uploads
 from turno.files.folder import Folder
 from turno.files.kept_file import KeptFile, media_type_of, name_problem
 from turno.files.link import SECONDS, Link
 from turno.settings import MEGABYTE
 from turno.tenancy.identity.session import as_api, call_as_api
-from turno.tenancy.identity.tenant import Tenant
 from turno.web.addresses import at
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.problems import FieldProblem, Kind, Problem, invalid
@@ -68,12 +65,12 @@ def put_piece(scope: Scope, file: KeptFile, n: int, data: bytes) -> tuple[bool, 
 
     Raises Problem 404 for a file that this user does not upload, 400 for a piece of another length than its place has.
     """
-    user = scope.principal.user
-    with services().connection() as connection:
-        if file.in_folder:
-            row = _put_into_folder(connection, scope.tenant, file, (file.id, user, n, b"", len(data)), data)
-        else:
-            row = call_as_api(connection, scope.tenant, uploads.PUT, (file.id, user, n, data, None))
+    if file.in_folder:
+        row = _put_into_folder(scope, file, n, data)
+    else:
+        asked = (file.id, scope.principal.user, n, data, None)
+        with services().connection() as connection:
+            row = call_as_api(connection, scope.tenant, uploads.PUT, asked)
     match row["verdict"]:
         case "unknown":
             raise no_such_file()
@@ -83,16 +80,15 @@ def put_piece(scope: Scope, file: KeptFile, n: int, data: bytes) -> tuple[bool, 
     return row["verdict"] in {"complete", "there"}, int(row["received"])
 
 
-def _put_into_folder(
-    connection: psycopg.Connection[Any], tenant: Tenant, file: KeptFile, asked: tuple[Any, ...], data: bytes
-) -> dict[str, Any]:
+def _put_into_folder(scope: Scope, file: KeptFile, n: int, data: bytes) -> dict[str, Any]:
     """Write a piece while its file's row is locked: what is not committed is written again when it is sent again."""
-    folder = Folder(services().settings.files_folder, tenant.schema)
-    with as_api(connection, tenant) as cursor:
+    folder = Folder(services().settings.files_folder, scope.tenant.schema)
+    with services().connection() as connection, as_api(connection, scope.tenant) as cursor:
+        asked = (file.id, scope.principal.user, n, b"", len(data))
         row = cursor.execute(uploads.PUT.replace("{}.", ""), asked).fetchone()
         assert row is not None  # noqa: S101 - a function's row
         if row["verdict"] in {"stored", "complete"}:
-            folder.write(file.id, asked[2] * file.piece_bytes, data)
+            folder.write(file.id, n * file.piece_bytes, data)
         if row["verdict"] == "complete":
             folder.complete(file.id)
     return row

@@ -125,7 +125,6 @@ ADD = Operation(
     everywhere=True,
     body=NewAddress,
     answers={201: Answer(about="It is told.", body=AddressMade)},
-    problems=(Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
 )
 REMOVE = Operation(
     method="DELETE",
@@ -147,7 +146,6 @@ RESEND = Operation(
     one_tenant=False,
     body=Which,
     answers={200: Answer(about="They are tried again.", body=Settled)},
-    problems=(Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
 )
 DISCARD = Operation(
     method="POST",
@@ -157,7 +155,6 @@ DISCARD = Operation(
     one_tenant=False,
     body=Which,
     answers={200: Answer(about="They are forgotten.", body=Settled)},
-    problems=(Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
 )
 
 

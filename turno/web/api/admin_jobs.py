@@ -16,7 +16,7 @@ from turno.web.api.found_jobs import FoundJob, FoundPage, searched
 from turno.web.api.job_body import Band
 from turno.web.api.typed_body import read_body
 from turno.web.http.json_answers import answer, from_row
-from turno.web.http.problems import FieldProblem, Kind, invalid
+from turno.web.http.problems import FieldProblem, invalid
 from turno.web.http.query import NOT_GIVEN, Flag, Moment, PageSize, Text, described, moment_of
 from turno.web.routes import Answer, Operation, OperatorCall, Routes
 from turno.web.services import lend_operator, services
@@ -151,7 +151,6 @@ COMMAND = Operation(
     one_tenant=False,
     body=CommandBody,
     answers={200: Answer(about="What was done, or with `dry_run` would be.", body=CommandDone)},
-    problems=(Kind.TOO_LARGE, Kind.MEDIA_TYPE),
 )
 
 

@@ -99,7 +99,7 @@ CHANGE = Operation(
     one_tenant=False,
     body=TenantChanges,
     answers={200: Answer(about="The tenant after it.", body=TenantBody)},
-    problems=(Kind.UNKNOWN_TENANT, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+    problems=(Kind.UNKNOWN_TENANT,),
 )
 
 

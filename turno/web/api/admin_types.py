@@ -89,7 +89,7 @@ CHANGE = Operation(
     everywhere=True,
     body=TypeChanges,
     answers={200: Answer(about="The job type after it.", body=TypeBody)},
-    problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+    problems=(Kind.NOT_FOUND,),
 )
 
 

@@ -81,7 +81,7 @@ ASK = Operation(
     everywhere=True,
     body=WorkerRequest,
     answers={200: Answer(about="The workers after it.", body=WorkerList)},
-    problems=(Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+    problems=(Kind.NOT_FOUND,),
 )
 
 

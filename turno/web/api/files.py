@@ -99,7 +99,6 @@ BEGIN = Operation(
     "often as needed; once all are here, a job may read it. What no job reads is removed after two days.",
     body=NewFile,
     answers={201: Answer(about="Its pieces may be sent.", body=Upload, headers={"Location": "The file's address."})},
-    problems=(Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
 )
 
 PUT = Operation(
@@ -109,7 +108,7 @@ PUT = Operation(
     about="Piece `n`, counted from 0, has the bytes from `n * piece_bytes` on.",
     takes_bytes=True,
     answers={200: Answer(about="It is kept.", body=Upload)},
-    problems=(Kind.INVALID_REQUEST, Kind.NOT_FOUND, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+    problems=(Kind.NOT_FOUND,),
 )
 
 SHOW = Operation(

@@ -96,7 +96,7 @@ SETTLE = Operation(
     "issued again, so be sure that it cannot happen any more. Jobs that need review run on. Your name is kept with it.",
     body=Settlement,
     answers={200: Answer(about="It is settled.", body=Settled)},
-    problems=(Kind.NOT_FOUND, Kind.ENDED, Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE),
+    problems=(Kind.NOT_FOUND, Kind.ENDED),
 )
 
 

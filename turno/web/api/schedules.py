@@ -2,13 +2,10 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from flask import Response, request
 
 from turno.dispatch import schedules as commands
-from turno.errors import UnknownJobType
-from turno.jobs.handler import JobHandler
 from turno.schedules.rule import InvalidRule
 from turno.store.api import schedules as stored
 from turno.web.addresses import at
@@ -20,6 +17,7 @@ from turno.web.api.schedule_body import (
     schedule_body,
     schedule_links,
 )
+from turno.web.api.submit_body import known_handler
 from turno.web.api.typed_body import read_body
 from turno.web.auth.tenant_scope import Scope
 from turno.web.http.json_answers import answer, page_of
@@ -75,9 +73,6 @@ PUT = Operation(
         201: Answer(about="Made.", body=ScheduleBody, headers={"Location": "The address of the schedule."}),
     },
     problems=(
-        Kind.INVALID_REQUEST,
-        Kind.TOO_LARGE,
-        Kind.MEDIA_TYPE,
         Kind.UNKNOWN_TYPE,
         Kind.NOT_FOUND,
         Kind.REFUSED,
@@ -169,7 +164,7 @@ def find_schedule(scope: Scope, name: str) -> ScheduleBody:
 
 def save_schedule(scope: Scope, name: str, body: ScheduleRequest, *, replace: bool = True) -> str:
     """Make or replace a schedule: created, changed, or exists unless it may `replace`; raises Problem otherwise."""
-    handler = _handler(body.type)
+    handler = known_handler(body.type)
     payload, problems = check(handler, body.payload)
     wanted = new_schedule(name, body, handler, payload, scope.principal.user)
     try:
@@ -213,10 +208,3 @@ def _storable(name: str) -> str:
     if "\0" in name:
         raise no_such_schedule()
     return name
-
-
-def _handler(job_type: str) -> type[JobHandler[Any]]:
-    try:
-        return services().registry.handler(job_type)
-    except UnknownJobType:
-        raise Problem(Kind.UNKNOWN_TYPE, "No job has this type; /openapi.json lists the types.") from None

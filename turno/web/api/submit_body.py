@@ -89,7 +89,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
     problem for the rest. Times that were in order when this Idempotency-Key was first used still are: whoever lost
     the first answer gets it however late.
     """
-    handler = _handler(job_type)
+    handler = known_handler(job_type)
     with one_at_a_time(request):
         body = read_json_object(request)
         wanted, payload, problems = _checked(handler, body)
@@ -122,7 +122,8 @@ def read_submission(request: Request, call: Call, job_type: str) -> Submission:
     )
 
 
-def _handler(job_type: str) -> type[JobHandler[Any]]:
+def known_handler(job_type: str) -> type[JobHandler[Any]]:
+    """Return the handler of a type; raises Problem 422 for an unknown one."""
     try:
         return services().registry.handler(job_type)
     except UnknownJobType:

@@ -165,6 +165,8 @@ def _addresses(
 def _operation(described: _Described, refs: Refs, schemas: Document) -> Document:
     operation = described.operation
     kinds = (*operation.problems, Kind.FAULT)
+    if operation.body or operation.takes_bytes:
+        kinds += (Kind.INVALID_REQUEST, Kind.TOO_LARGE, Kind.MEDIA_TYPE)
     body: Document = {
         "operationId": f"{described.blueprint.name}_{described.endpoint}",
         "tags": [described.blueprint.tag],
