@@ -1,13 +1,14 @@
 """Which test worker runs what, and when: a file is one worker's, the long files start first.
 
-Mutants need nothing of one another, so each goes to whichever worker is free. Tests of faults wait most of the time and
-mutants hardly ever: half of the mutants run between those, so that no core is idle, and half fill the end of the run.
+Mutants need nothing of one another, so each goes to whichever worker is free. Tests of faults, commands and pages wait
+for processes most of the time, what else there is computes: most of that runs between the files that wait, so that
+from the beginning to the end some workers wait and some compute, and the quickest fill the end of the run.
 """
 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from _pytest.nodeid import coerce_node_id
@@ -15,6 +16,8 @@ from _pytest.nodeid import coerce_node_id
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadFileScheduling
+
+    from tests.mutants.mutant import Mutant
 
 ALONE = "tests/faults/test_mutants.py"
 WAITING = ("tests/faults/", "tests/acceptance/", "tests/browser/")
@@ -46,30 +49,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError("two tests have one name: only one of them would be run")
     # `workerinput` is how a worker of pytest-xdist is known.
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: _turn(item.nodeid))
+        items.sort(key=_turn)
         items[:] = between_those_that_wait(items)
 
 
 def between_those_that_wait(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return them with half of the mutants evenly between the files whose tests wait most of the time."""
-    mutants = [item for item in items if item.nodeid.startswith(ALONE)]
-    files = [list(tests) for _, tests in groupby(items[: len(items) - len(mutants)], key=_file)]
-    waiting = sum(_file(tests[0]).startswith(WAITING) for tests in files)
-    share = len(mutants) // 2 // max(1, waiting)
-    ordered: list[pytest.Item] = []
-    for tests in files:
-        ordered += tests
-        if _file(tests[0]).startswith(WAITING):
-            ordered += mutants[:share]
-            del mutants[:share]
-    return ordered + mutants
+    """Return them with four fifths of what computes evenly between the files whose tests wait most of the time."""
+    units = [list(tests) for _, tests in groupby(items, key=_unit)]
+    waiting = [tests for tests in units if tests[0].nodeid.startswith(WAITING) and not _is_mutant(tests[0])]
+    computing = [tests for tests in units if tests not in waiting]
+    share = len(computing) * 4 // 5 // max(1, len(waiting))
+    ordered: list[list[pytest.Item]] = []
+    for tests in waiting:
+        ordered += [tests, *computing[:share]]
+        del computing[:share]
+    return [item for tests in (*ordered, *computing) for item in tests]
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _is_mutant(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(ALONE)
 
 
-def _turn(nodeid: str) -> int:
-    if nodeid.startswith(ALONE):
-        return len(LONG_FIRST) + 1
-    return next((turn for turn, start in enumerate(LONG_FIRST) if nodeid.startswith(start)), len(LONG_FIRST))
+def _unit(item: pytest.Item) -> str:
+    """Return what one worker runs from its first test to its last."""
+    return item.nodeid if _is_mutant(item) else item.nodeid.partition("::")[0]
+
+
+def _turn(item: pytest.Item) -> int:
+    if isinstance(item, pytest.Function) and _is_mutant(item):
+        # Without their guard tests that wait do so for long: none of them is to be the last.
+        waits = cast("Mutant", item.callspec.params["mutant"]).tests[0].startswith(WAITING)
+        return len(LONG_FIRST) + (1 if waits else 2)
+    return next((turn for turn, start in enumerate(LONG_FIRST) if item.nodeid.startswith(start)), len(LONG_FIRST))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 
 import click
 
 from cli.commands.development_tools import begin_anew_with_tools
-from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests
+from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests, tests_compiled
 from turno.servers import system_packages
 
 # What the fast ring runs: rules, SQL and HTTP against a real server, spawned workers, and a kill of one.
@@ -32,7 +33,8 @@ def test(*, deep: bool, yes: bool, pytest_arguments: tuple[str, ...]) -> None:
     report = Report()
     if deep or pytest_arguments:
         left_out = get_ready(yes=yes or os.environ.get("CI") == "true")
-        run_static_checks(report)
+        with nullcontext() if pytest_arguments else tests_compiled():
+            run_static_checks(report)
         run_tests(report, left_out=list(left_out), arguments=pytest_arguments, whole=not pytest_arguments)
         report.failures += [f"left out: {reason}" for reason in left_out.values()]
     else:

@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("app", "benchmarks", "cli", "handlers", "nemesis", "tax_authority_stub", "tenants", "tests", "turno")
@@ -24,6 +25,7 @@ STATIC_CHECKS = {
 FAIL_UNDER = 85
 TESTS_FAILED = 1  # pytest's exit status for failed tests and nothing worse
 FEW = 12
+WAITING_WORKERS = 4  # of the whole suite, beside one that computes for each core; see tests/scheduling.py
 SLOWEST = 40  # tests of the whole suite whose seconds are told
 CLOSING_LINE = re.compile(r"^=+ .*\bin \d+(\.\d+)?s.* =+$")
 # Names of tests may have spaces; what went wrong follows after a dash.
@@ -46,6 +48,15 @@ def run_static_checks(report: Report) -> None:
         print(f"--- {name}", flush=True)
         if subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode != 0:
             report.failures.append(name)
+
+
+@contextmanager
+def tests_compiled() -> Iterator[None]:
+    """Have one pytest compile all tests meanwhile: in a fresh checkout each of its workers would, at the same time."""
+    collect = (sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider")
+    nowhere = subprocess.DEVNULL  # what cannot be collected is said when the tests run
+    with subprocess.Popen(collect, cwd=ROOT, stdout=nowhere, stderr=nowhere, env=_with_bytecode(os.environ)):
+        yield
 
 
 def run_tests(report: Report, *, left_out: Sequence[str], arguments: Sequence[str], whole: bool) -> None:
@@ -89,7 +100,7 @@ def pytest_arguments(left_out: Sequence[str], arguments: Sequence[str], *, whole
     without = ["-m", " and ".join(f"not {marker}" for marker in left_out)] if left_out else []
     colour = ["--color=yes"] if sys.stdout.isatty() else []
     # Many tests wait for processes, most of all in the whole suite: more workers than cores keep the cores busy.
-    workers = (os.cpu_count() or 1) + (2 if whole else 1)
+    workers = (os.cpu_count() or 1) + (WAITING_WORKERS if whole else 1)
     durations = ["--durations", str(SLOWEST)] if whole else []
     return ["-n", str(workers), "--dist", "loadfile", *durations, *colour, *without, *arguments]
 

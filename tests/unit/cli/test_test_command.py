@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
@@ -33,6 +34,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         report.closing_line = CLOSING
 
     monkeypatch.setattr(test, "run_static_checks", lambda _: None)
+    monkeypatch.setattr(test, "tests_compiled", nullcontext)
     monkeypatch.setattr(test, "run_tests", tests)
     monkeypatch.setattr(system_packages, "missing", lambda *_: [])
     monkeypatch.setattr("os.geteuid", lambda: 0)
@@ -120,7 +122,7 @@ def test_pytest_gets_a_worker_for_each_core_and_the_callers_word_is_last() -> No
     assert arguments[:4] == ["-n", str((os.cpu_count() or 1) + 1), "--dist", "loadfile"]
     assert arguments[-4:] == ["-m", "not rabbitmq and not root", "-m", "mine"]
     whole = pytest_arguments([], [], whole=True)
-    assert whole == ["-n", str((os.cpu_count() or 1) + 2), "--dist", "loadfile", "--durations", "40"]
+    assert whole == ["-n", str((os.cpu_count() or 1) + 4), "--dist", "loadfile", "--durations", "40"]
 
 
 def test_the_closing_line_is_found_below_colours_and_above_what_follows() -> None:
