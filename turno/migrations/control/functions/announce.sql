@@ -1,6 +1,6 @@
 -- What code that enqueues by SQL need not know: of each type its version, queues, attempts and what holds for its keys, and
--- how many open jobs one user may have. p_other_queues are JSON arrays, in step. Told by whoever loads the handlers. What is older than the version that is known changes nothing;
--- p_all says that there are no other types any more.
+-- how many open jobs one user may have. p_other_queues are JSON arrays, in step. Told by whoever loads the handlers. What is
+-- older than the version that is known changes nothing; p_all says that there are no other types any more.
 CREATE OR REPLACE FUNCTION announce(
     p_types text[], p_versions smallint[], p_queues text[], p_max_attempts integer[], p_pending_limit integer,
     p_all boolean, p_other_queues jsonb[], p_keyed boolean[], p_key_limits integer[], p_key_rates integer[],

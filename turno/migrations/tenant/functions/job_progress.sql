@@ -1,6 +1,7 @@
 -- Shown at once from the handler's second session. A plain look at the token: it must never
 -- wait for the job's own transaction, which may hold the ticket. Never goes back.
-CREATE OR REPLACE FUNCTION job_progress(p_job uuid, p_token uuid, p_done integer, p_total integer, p_message text) RETURNS boolean
+CREATE OR REPLACE FUNCTION job_progress(
+    p_job uuid, p_token uuid, p_done integer, p_total integer, p_message text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     before integer := (SELECT done FROM background_job_progress WHERE job_id = p_job);

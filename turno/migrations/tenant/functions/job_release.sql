@@ -1,6 +1,7 @@
 -- The attempt ended without fault: rescheduled by its handler, or handed back. Nothing is counted,
 -- and a poller that ended well starts with no errors next time.
-CREATE OR REPLACE FUNCTION job_release(p_job uuid, p_token uuid, p_outcome text, p_reason text, p_run_at timestamptz) RETURNS text
+CREATE OR REPLACE FUNCTION job_release(
+    p_job uuid, p_token uuid, p_outcome text, p_reason text, p_run_at timestamptz) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
     IF attempt_close(p_job, p_token, p_outcome, NULL) THEN

@@ -1,6 +1,6 @@
 -- Back to waiting; the caller holds the ticket. A zero delay is ready at once.
-CREATE OR REPLACE FUNCTION job_requeue(p_job uuid, p_run_at timestamptz, p_reason text, p_error jsonb, p_errors integer, p_crashes integer)
-RETURNS void
+CREATE OR REPLACE FUNCTION job_requeue(
+    p_job uuid, p_run_at timestamptz, p_reason text, p_error jsonb, p_errors integer, p_crashes integer) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     latest integer;

@@ -1,6 +1,6 @@
--- Tell the statistics how an attempt ended, a job that had none, or that a claim was taken back ('rescued'). To be called before the ticket changes: the attempt
--- is that of the ticket's claim. A job waits from the moment it could run, not from its creation: a poller, a retry or a
--- job for tonight has waited only since its time came.
+-- Tell the statistics how an attempt ended, a job that had none, or that a claim was taken back ('rescued'). To be called
+-- before the ticket changes: the attempt is that of the ticket's claim. A job waits from the moment it could run, not from
+-- its creation: a poller, a retry or a job for tonight has waited only since its time came.
 CREATE OR REPLACE FUNCTION outcome_put(p_job uuid, p_outcome text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
