@@ -10,7 +10,8 @@ def mail_url(principal: Principal) -> str | None:
 
     The token, or the application, vouches for it, so that nobody makes this service write to others.
     """
-    able = services().settings.alert_smtp_url and services().inline is None
+    # The web is handed no ALERT_SMTP_URL, which has a password: what maintains the installation sends.
+    able = services().settings.alert_email_from and services().inline is None
     return f"{MAILTO}{principal.email}" if able and principal.email is not None else None
 
 
@@ -20,4 +21,4 @@ def why_not(principal: Principal) -> str:
         return "cannot be kept: your token names no verified address, as its claim email"
     if services().inline is not None:
         return "cannot be kept while background jobs are switched off"
-    return "cannot be kept here: ALERT_SMTP_URL names no mail server"
+    return "cannot be kept here: ALERT_EMAIL_FROM names no sender of mails"

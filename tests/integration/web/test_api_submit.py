@@ -222,7 +222,7 @@ def test_a_callback_leads_to_hosts_that_the_operator_names(service: Service) -> 
 
 
 def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(service: Service) -> None:
-    able = replace(SETTINGS, alert_smtp_url="smtp://mail.example", max_mails_per_day_per_user=2)
+    able = replace(SETTINGS, alert_email_from="turno@shop.example", max_mails_per_day_per_user=2)
     app = service.build(settings=able)
     vouched = {"Authorization": f"Bearer {token('bea', 'north', email='bea@shop.example')}", "Accept-Language": "es"}
     bea = Caller(app, "north", user="bea")
@@ -239,7 +239,7 @@ def test_a_mail_goes_to_the_address_that_the_token_vouches_for_and_nowhere_else(
         assert [error["field"] for error in problem_of(refused, 400)["errors"]] == ["mail_me"]
     unable = Caller(service.app, "north", user="bea")
     refused = unable.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched)
-    assert "ALERT_SMTP_URL" in problem_of(refused, 400)["errors"][0]["problem"]
+    assert "ALERT_EMAIL_FROM" in problem_of(refused, 400)["errors"][0]["problem"]
     again = [
         bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched | {"Idempotency-Key": key})
         for key in ("a", "b", "a")
