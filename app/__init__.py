@@ -1,15 +1,16 @@
-"""An ERP's web application: its pages of orders, imports and reports, and Turno's pages and API beside them."""
+"""An ERP's web application: its pages of orders and what follows from them, with Turno's pages and API beside them."""
 
 from pathlib import Path
 
 from flask import Flask
 
+from app.authorisations_page import authorisations_page
 from app.import_page import import_page
 from app.invoicing_page import orders_page
 from app.reports_page import reports_page
 from turno import Turno
 
-PAGES = (orders_page, import_page, reports_page)
+PAGES = (orders_page, authorisations_page, import_page, reports_page)
 LOCALE = Path(__file__).parent / "locale"
 
 

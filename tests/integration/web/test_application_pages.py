@@ -134,3 +134,35 @@ def test_a_job_s_file_is_downloaded_from_its_page_by_its_user(service: Service, 
     api = service.caller("north", user=ana.user)
     assert [one["name"] for one in api.get(f"/api/jobs/{job_id}/files").get_json()["files"]] == ["sales.csv"]
     problem_of(service.caller().get(f"/api/jobs/{job_id}/files"), 404)
+
+
+INVOICES = (
+    "INSERT INTO customers (id, company_name, tax_condition, country) VALUES ('T', 'Tía <Ñ>', 'exempt', 'AR')",
+    "INSERT INTO points_of_sale VALUES (1, 'registered')",
+    "INSERT INTO orders (id, customer_id, ordered_on) SELECT n, 'T', '2026-01-31' FROM generate_series(1, 3) n",
+    (
+        "INSERT INTO invoices (order_id, point_of_sale, letter, number, customer_id, net_total, iva_total, total,"
+        " currency) SELECT n, 1, 'B', n, 'T', 10, 2.1, 12.1, CASE n WHEN 3 THEN 'USD' ELSE 'ARS' END"
+        " FROM generate_series(1, 3) n"
+    ),
+    "UPDATE invoices SET cae = '76000000000001', cae_expires_on = '2026-12-01', authorised_at = now() WHERE number = 1",
+)
+
+
+def test_invoices_in_pesos_are_sent_to_the_tax_authority_once_and_their_codes_are_shown(
+    service: Service, ana: Visitor
+) -> None:
+    for statement in INVOICES:
+        service.rows(statement)
+    [(waiting,)] = service.rows("SELECT id FROM invoices WHERE number = 2")
+    page = ana.get("/authorisations?branch=north").text
+    assert "Have 1 invoice authorised" in page
+    assert "B 00001-00000001" in page
+    assert "76000000000001" in page
+    assert "Tía &lt;Ñ&gt;" in page
+    sent = fields(ana, "/authorisations")
+    first, again = (ana.post("/authorisations", sent) for _ in range(2))
+    [(job_id, payload)] = jobs(service, ana, "taxpayer_sync")
+    assert payload["invoice_ids"] == [waiting]
+    assert job_id in first.location
+    assert "notice=replayed" in again.location
