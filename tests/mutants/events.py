@@ -17,8 +17,8 @@ MUTANTS = (
         "a new subscriber misses what an open transaction has published",
         ONE_JOB,
         PUBLISH,
-        "PERFORM pg_advisory_xact_lock_shared(0, hashtext('turno.subscriptions'));",
-        "",
+        "PERFORM pg_advisory_xact_lock_shared(0, hashtext('turno.subscriptions'));\n    INSERT INTO",
+        "INSERT INTO",
         (f"{TESTS}::test_a_new_subscriber_waits_for_the_transactions_that_have_published",),
     ),
     Mutant(
@@ -57,8 +57,8 @@ MUTANTS = (
         "an event overtakes one before it whose job failed for good",
         ORDER,
         MOVED,
-        "AND d.key_position < first.key_position) THEN",
-        "AND false) THEN",
+        "AND d.key_position < first.key_position) AND NOT",
+        "AND false) AND NOT",
         (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_discarded]",),
     ),
     Mutant(
@@ -76,5 +76,13 @@ MUTANTS = (
         "old.concurrency_key,\n                old.key_position);\n        -- With",
         "old.concurrency_key,\n                old.key_position + 100);\n        -- With",
         (f"{ORDERED}::test_one_that_failed_for_good_is_waited_for_until_somebody_decides[_retried]",),
+    ),
+    Mutant(
+        "what is published meanwhile overtakes the older events of a new subscriber",
+        ORDER,
+        MOVED,
+        "s.type = first.type AND s.ordered AND s.backlog) THEN",
+        "false) THEN",
+        (f"{ORDERED}::test_a_new_subscriber_begins_with_the_oldest",),
     ),
 )

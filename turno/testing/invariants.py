@@ -192,6 +192,7 @@ RULES: dict[str, LiteralString] = {
           AND NOT EXISTS (SELECT FROM turno.dead_letters d
                           WHERE d.tenant_id = t.tenant_id AND d.concurrency_key = t.concurrency_key
                             AND d.closed_at IS NULL AND d.key_position < t.key_position)
+          AND NOT EXISTS (SELECT FROM turno.subscriptions s WHERE s.type = t.type AND s.ordered AND s.backlog)
     """,
     "I9: a job in an order overtook the one before it": """
         SELECT l.id

@@ -215,6 +215,21 @@ def test_one_that_was_published_before_and_committed_after_comes_as_soon_as_it_m
     assert starts(world) == "213"
 
 
+def test_a_new_subscriber_begins_with_the_oldest(
+    world: ExampleInstallation, business: psycopg.Connection[Any], worker: InProcessWorker
+) -> None:
+    world.rows("DELETE FROM turno.subscriptions")
+    move(business, 1)
+    move(business, 2)
+    announce(world.engine, [one._replace(backlog=one.type == "stock") for one in of(REGISTRY)], 20)
+    move(business, 3)  # given to it at once
+    worker.drain()
+    assert (starts(world), starts(world, "stock_board")) == ("", "3")
+    world.sweep()
+    worker.drain()
+    assert starts(world) == "123"
+
+
 def test_a_handler_begins_and_ceases_to_ask_for_order(world: ExampleInstallation) -> None:
     asked = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock'"
     assert world.rows(asked) == [{"ordered": True}]

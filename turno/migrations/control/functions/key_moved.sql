@@ -71,7 +71,7 @@ END $$;
 
 -- Which of a key's waiting jobs is next: the best band first and the oldest in it. Of jobs in an order it is the first of
 -- all, or nobody: the first may wait to be tried again, and one that failed for good is waited for until its dead letter
--- is replayed or discarded.
+-- is replayed or discarded. Nobody goes while older events are still to be given to the subscriber.
 CREATE OR REPLACE FUNCTION key_next(p_tenant integer, p_key text)
 RETURNS TABLE (job_id uuid, type text, in_order boolean) LANGUAGE plpgsql AS $$
 DECLARE
@@ -90,7 +90,8 @@ BEGIN
     ELSIF first.state = 'waiting' AND NOT EXISTS (
         SELECT FROM dead_letters d
         WHERE d.tenant_id = p_tenant AND d.concurrency_key = p_key AND d.closed_at IS NULL
-          AND d.key_position < first.key_position) THEN
+          AND d.key_position < first.key_position) AND NOT EXISTS (
+        SELECT FROM subscriptions s WHERE s.type = first.type AND s.ordered AND s.backlog) THEN
         RETURN QUERY SELECT first.job_id, first.type::text, true;
     END IF;
 END $$;

@@ -39,9 +39,21 @@ BEGIN ATOMIC
     SELECT s.event, s.type::text FROM subscriptions s WHERE s.backlog ORDER BY 1, 2;
 END;
 
--- They have been, in every tenant.
+-- They have been, in every tenant. What is in an order has waited for that: word is left for it. Who publishes waits
+-- meanwhile, or its job would be seen neither here nor, by whoever promotes, as one that may go.
 CREATE OR REPLACE FUNCTION subscription_caught_up(p_event text, p_type text) RETURNS void
-LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
-BEGIN ATOMIC
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET lock_timeout = '5s' AS $$
+DECLARE
+    in_order boolean;
+BEGIN
+    SELECT s.ordered INTO in_order FROM subscriptions s WHERE s.event = p_event AND s.type = p_type;
+    IF in_order THEN
+        PERFORM pg_advisory_xact_lock(0, hashtext('turno.subscriptions'));
+    END IF;
     UPDATE subscriptions SET backlog = false WHERE event = p_event AND type = p_type;
-END;
+    IF in_order THEN
+        INSERT INTO key_looks (tenant_id, key, at, start)
+        SELECT DISTINCT t.tenant_id, t.concurrency_key, clock_timestamp(), false
+        FROM tickets t WHERE t.type = p_type AND t.key_position IS NOT NULL;
+    END IF;
+END $$;

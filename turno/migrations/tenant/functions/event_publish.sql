@@ -90,6 +90,7 @@ BEGIN
     replayed := cardinality(due);
     last_id := due[replayed];
     IF NOT p_dry THEN
+        PERFORM pg_advisory_xact_lock_shared(0, hashtext('turno.subscriptions'));
         PERFORM event_deliver(d.id, p_type, p_backend, p_again => true)
         FROM unnest(due) WITH ORDINALITY AS d (id, n) ORDER BY d.n;
     END IF;
