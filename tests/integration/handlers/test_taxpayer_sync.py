@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner, Result
 
 from handlers.services.authorising.stored_tickets import StoredTickets
 from handlers.services.tax_authority import Ticket
 from handlers.taxpayer_sync import TaxpayerSync, TaxpayerSyncPayload
 from tax_authority_stub.books import Taxpayer
+from tax_authority_stub.certificates import make_certificate
 from tests.fiscal_branch import FiscalBranch, cuit_of, fiscal_branch
 from tests.installation import ExampleInstallation
+from turno.commands.main import main
 from turno.store.engine import tickets
 from turno.tenancy.identity.session import handler_session
 from turno.testing.build import FOREVER
@@ -254,3 +258,28 @@ def test_nobody_but_the_branch_s_handlers_reads_its_key(branch: FiscalBranch) ->
         if world.rows("SELECT has_table_privilege(%s, %s, 'SELECT') AS may", row["rolname"], table)[0]["may"]
     }
     assert readers - {"pg_read_all_data"} == {tenant.handler_role, tenant.owner_role}
+
+
+def test_a_command_gives_a_branch_its_certificate_and_refuses_what_does_not_fit(
+    branch: FiscalBranch, tmp_path: Path
+) -> None:
+    made = make_certificate(branch.cuit)
+    files = {"--certificate": tmp_path / "one.crt", "--key": tmp_path / "one.key"}
+    files["--certificate"].write_bytes(made.certificate)
+    files["--key"].write_bytes(made.key)
+    given = ["--tenant", "suc0001", *(str(one) for pair in files.items() for one in pair)]
+
+    def run(*arguments: str) -> Result:
+        environment = branch.world.environment | {"COMMANDS": "cli.commands:COMMANDS"}
+        return CliRunner().invoke(main, ["tax-authority", *arguments], env=environment)
+
+    branch.world.rows("DELETE FROM private_tax_authority_access")
+    assert run("show", "--tenant", "suc0001").exit_code == 1
+    refused = run("certificate", *given, "--cuit", cuit_of(2))
+    assert (refused.exit_code, f"for CUIT {branch.cuit}, not for CUIT {cuit_of(2)}" in refused.output) == (1, True)
+    assert branch.world.rows("SELECT FROM private_tax_authority_access") == []
+    kept = run("certificate", *given, "--cuit", f"{branch.cuit[:2]}-{branch.cuit[2:10]}-{branch.cuit[10]}")
+    assert f"suc0001 asks as CUIT {branch.cuit} until 20" in kept.output
+    assert run("show", "--tenant", "suc0001").output == kept.output
+    (invoice,) = branch.invoices(1)
+    assert branch.attempt(branch.enqueue(invoice))["status"] == "completed"
