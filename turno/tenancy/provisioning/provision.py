@@ -126,6 +126,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     admin.execute("DELETE FROM turno.outcomes WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.outcome_counts WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.tenant_loads WHERE tenant_id = %s", [new.id])
+    admin.execute("DELETE FROM turno.recent_ends WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.counted_jobs WHERE tenant_id = %s", [new.id])
     return new
 
