@@ -42,7 +42,7 @@ def test_every_alert_of_turno_is_explained_and_no_other() -> None:
 
 
 def test_every_alert_of_the_log_is_explained_and_no_other() -> None:
-    assert rows("In the log alone").keys() == set(re.findall(r'extra=\{"alert": "([a-z]+)"', source()))
+    assert rows("In the log alone").keys() == set(re.findall(r'\{"alert": "([a-z]+)"', source()))
 
 
 def test_every_rule_of_prometheus_is_explained_and_no_other() -> None:
