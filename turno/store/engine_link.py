@@ -42,17 +42,20 @@ class EngineLink:
         *,
         rest: float = 0.0,
         gone_after: float = math.inf,
+        removed: Callable[[], bool] = lambda: False,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """`rest` is for about how many seconds a database that could not be reached is not asked again.
 
-        After `gone_after` seconds in which the server has said at each try that there is no such database, it is gone.
+        After `gone_after` seconds in which the server has said at each try that there is no such database, it is gone;
+        also one that is away after all that it belonged to was `removed`.
         """
         self._connect = connect
         self._connection: Connection | None = None
         self._rest = rest
         self._gone_after = gone_after
+        self._removed = removed
         self._no_database_since: float | None = None
         self._chance = chance
         self._clock = clock
@@ -107,7 +110,7 @@ class EngineLink:
         try:
             connection = self._connect()
         except psycopg.OperationalError as error:
-            if NO_DATABASE.search(str(error)) is None:
+            if NO_DATABASE.search(str(error)) is None and not self._removed():
                 self._no_database_since = None
                 raise
             since = self._no_database_since = self._no_database_since or self._clock()

@@ -54,11 +54,16 @@ def engine_link(settings: Settings) -> EngineLink:
 
 
 def supervisor_link(
-    settings: Settings, application: str = "turno-engine", *, gone_after: float = math.inf
+    settings: Settings,
+    application: str = "turno-engine",
+    *,
+    gone_after: float = math.inf,
+    removed: Callable[[], bool] = lambda: False,
 ) -> EngineLink:
     """Return an engine connection with an answer timeout below DEAD_AFTER_SECONDS: a dead link is noticed in time.
 
-    `gone_after` is for how many seconds a database that the server does not have is waited for.
+    `gone_after` is for how many seconds a database is waited for that the server does not have, or that cannot be
+    reached while what it belonged to was `removed`.
     """
     logins = logins_of(settings)
 
@@ -67,7 +72,7 @@ def supervisor_link(
         connection.answer_within = max(MIN_ANSWER_SECONDS, settings.dead_after_seconds / 2)
         return connection
 
-    return EngineLink(connect, rest=RETRY, gone_after=gone_after)
+    return EngineLink(connect, rest=RETRY, gone_after=gone_after, removed=removed)
 
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] = os.environ) -> ExecQueue:

@@ -54,7 +54,8 @@ def exec_worker(job_id: UUID | None) -> Supervisor:
     forks = ForkServer(_child_config(public, registry, keep=0, jobs=1), drop=partial(_drop, slot))
     settings = read_settings()
     # Nobody looks after a launched worker: it must not wait for ever for a database that was dropped.
-    engine = supervisor_link(settings, gone_after=settings.dead_after_seconds)
+    removed = slot.removed if slot is not None else lambda: False
+    engine = supervisor_link(settings, gone_after=settings.dead_after_seconds, removed=removed)
     # A launched one sweeps, if nobody else does: it may be all that runs. Short jobs have ended before it would begin.
     sweeps = _sweeps(settings, registry, first=FIRST_SWEEP if slot is not None else math.inf, steady=False)
     return Supervisor(

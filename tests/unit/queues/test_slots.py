@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -146,3 +147,11 @@ def close_slots(folder: Path) -> object:
     for entry in Path("/proc/self/fd").iterdir():
         if entry.exists() and str(folder) in str(entry.readlink()):
             os.close(int(entry.name))
+
+
+def test_a_slot_knows_when_its_installation_was_removed(folder: Path) -> None:
+    slot = SlotFolder(folder, 1).take("suc0001")
+    assert slot is not None
+    assert not slot.removed()
+    shutil.rmtree(folder)
+    assert slot.removed()

@@ -135,3 +135,15 @@ def test_who_was_not_told_when_waits_for_ever(server: Server, link: EngineLink) 
     for server.now in (0.0, 1e9):
         with pytest.raises(psycopg.OperationalError):
             link.run(id)
+
+
+def test_one_that_is_away_is_gone_only_if_its_installation_was_removed(server: Server) -> None:
+    removed = False
+    link = EngineLink(server.connect, gone_after=15, removed=lambda: removed, clock=lambda: server.now)
+    server.refuses = psycopg.OperationalError("connection refused")
+    for server.now, removed in ((1.0, False), (100.0, True), (114.0, True)):  # noqa: B007 - read by the link
+        with pytest.raises(psycopg.OperationalError):
+            link.run(id)
+    server.now = 115.0
+    with pytest.raises(DatabaseGone):
+        link.run(id)

@@ -40,6 +40,10 @@ class Slot:
         """Return the text from which `inherited` makes the slot in the process that inherits its file."""
         return f"{self.descriptor}:{self._limit}"
 
+    def removed(self) -> bool:
+        """Say whether somebody has removed its file, as with the whole installation."""
+        return not self._path.exists()
+
     def use_for(self, tenant: str) -> None:
         """Write down whose job is run in this slot; nobody's if empty."""
         os.ftruncate(self.descriptor, 0)
