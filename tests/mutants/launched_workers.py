@@ -21,6 +21,14 @@ MUTANTS = (
         (f"{DROPPED}::test_a_launched_worker_leaves_when_its_database_was_dropped",),
     ),
     Mutant(
+        "a launched worker waits for ever for the server of a removed installation",
+        "nothing that a test or a removed installation launched stays behind",
+        "turno/store/engine_link.py",
+        " and not self._removed()",
+        "",
+        (f"{LINK}::test_one_that_is_away_is_gone_only_if_its_installation_was_removed",),
+    ),
+    Mutant(
         "a database that was away for long before it was missing is gone at once",
         "an outage is waited for",
         "turno/store/engine_link.py",
