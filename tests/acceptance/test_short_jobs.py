@@ -96,7 +96,7 @@ def test_behind_a_long_one_they_go_to_another_child(world: ExampleInstallation) 
 
 def test_behind_a_long_one_they_go_to_another_worker(world: ExampleInstallation) -> None:
     long, others = enqueue_batch(world, "loop_forever")
-    pool = world.start_pool(**IMPATIENT)
+    pool = world.start_pool(**IMPATIENT, LOG_LEVEL="DEBUG")
     given_back: list[str] = []
     reader = Thread(
         target=lambda: given_back.extend(line for line in pool.stdout or () if crash_reasons.NOT_STARTED in line)
