@@ -7,7 +7,8 @@ from uuid import UUID
 PIECE_BYTES = 262_144  # of a file that a job writes, and as much of it is in memory
 LARGEST_FILE_MB = 64  # in the database, as the table's own limit
 LONGEST_NAME = 120
-FORBIDDEN = re.compile(r'[\x00-\x1f\x7f/\\:*?"<>|]')
+# What the table's [[:cntrl:]] matches in any locale, too.
+FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f\u2028\u2029/\\:*?"<>|]')
 MEDIA_TYPES = {
     "csv": "text/csv",
     "txt": "text/plain",
