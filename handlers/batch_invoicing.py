@@ -12,7 +12,7 @@ from handlers.services.invoicing_errors import InvoicingError
 from turno import AtMost, InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
 
 LARGEST_BATCH = 50_000
-GROUP = 250  # orders that are invoiced, numbered and committed together
+FEWEST_TOGETHER = 50  # orders; of more than 500 a tenth is invoiced, numbered and committed together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
 
     def _invoice(self, job: JobContext, orders: Sequence[int], point_of_sale: int) -> dict[str, Any]:
         batch = job.each(orders)
-        for group in batch.groups(GROUP):
+        for group in batch.groups(max(FEWEST_TOGETHER, len(orders) // 10)):
             with group as items:
                 answers = issue_all(job.connection, [item.value for item in items], point_of_sale)
                 for item in items:

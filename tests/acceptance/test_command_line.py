@@ -114,8 +114,13 @@ def test_a_migrated_installation_has_nothing_to_do_and_no_findings(installed: In
     assert "every right is as the matrix says" in installed.succeed("migrate", "--check")
 
 
+def steps() -> list[str]:
+    """Return the numbers of the application's migrations."""
+    return sorted({path.name[:4] for path in Path("migrations").glob("0*.sql")})
+
+
 def test_migrations_go_back_and_come_again(installed: Installation) -> None:
-    before, newest = "0001", "0002"
+    before, newest = steps()[-2:]
     undo = ("migrate", "--application", "--rollback", "1")
     assert f"suc0001 would lose {newest}" in installed.succeed(*undo, "--dry-run")
     assert "nothing to do" in installed.succeed("migrate", "--dry-run")
@@ -136,7 +141,7 @@ def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation
     installed.query(worker, "lost", "1 hour")
     try:
         assert "workers are alive (far 77)" in installed.refuse(*undo)
-        assert "1/1 suc0002 lost 0002" in installed.succeed(*undo, "--yes")
+        assert f"1/1 suc0002 lost {steps()[-1]}" in installed.succeed(*undo, "--yes")
     finally:
         installed.query("DELETE FROM turno.workers")
         installed.succeed("migrate")

@@ -36,6 +36,10 @@ class Page(HTMLParser):
             self.fetched.append(of.get("src") or of["href"])
 
 
+# Building takes eleven seconds of a processor, which others share.
+pytestmark = pytest.mark.timeout(300)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
