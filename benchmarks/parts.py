@@ -13,6 +13,7 @@ from handlers.batch_invoicing import BatchInvoicing
 from handlers.services.invoice_integrity import InvoiceIntegrity, check_invoices
 from tenants.northwind.load import load_orders
 from turno.store.api.commands import ENQUEUE, NewJob
+from turno.store.engine.tickets import wake
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def _batch(bench: BenchEnvironment, tenant: Tenant, ids: list[int], handlers: st
         ):
             start = time.perf_counter()
             job_id = call_as_api(web, tenant, ENQUEUE, new.parameters())["job_id"]
+            wake(bench.admin)
             while not _ended(bench, tenant, str(job_id)):
                 time.sleep(0.02)
             took = time.perf_counter() - start
@@ -99,7 +101,7 @@ def _batch(bench: BenchEnvironment, tenant: Tenant, ids: list[int], handlers: st
 
 
 def _ended(bench: BenchEnvironment, tenant: Tenant, job_id: str) -> bool:
-    query = "SELECT status, reason FROM background_jobs WHERE id = %s AND finished_at IS NOT NULL"
+    query = "SELECT status, error FROM background_jobs WHERE id = %s AND finished_at IS NOT NULL"
     row = bench.in_schema(tenant).execute(query, [job_id]).fetchone()
     if row and row[0] != "completed":
         raise RuntimeError(f"the batch is {row}")

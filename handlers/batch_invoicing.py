@@ -12,7 +12,8 @@ from handlers.services.invoicing_errors import InvoicingError
 from turno import AtMost, InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
 
 LARGEST_BATCH = 50_000
-FEWEST_TOGETHER = 50  # orders; of more than 500 a tenth is invoiced, numbered and committed together
+# Orders that are invoiced, numbered and committed together: a tenth of a batch, within these.
+FEWEST_TOGETHER, MOST_TOGETHER = 50, 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
 
     def _invoice(self, job: JobContext, orders: Sequence[int], point_of_sale: int) -> dict[str, Any]:
         batch = job.each(orders)
-        for group in batch.groups(max(FEWEST_TOGETHER, len(orders) // 10)):
+        together = min(max(FEWEST_TOGETHER, len(orders) // 10), MOST_TOGETHER)
+        for group in batch.groups(together):
             with group as items:
                 answers = issue_all(job.connection, [item.value for item in items], point_of_sale)
                 for item in items:

@@ -15,7 +15,7 @@ from turno.jobs.registry import Registry
 from turno.store.engine_link import EngineLink
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker.batch_sizer import LARGEST_BATCH
-from turno.worker.sources.polling import PollTimer, PoolSource
+from turno.worker.sources.polling import AFTER_END, PollTimer, PoolSource
 
 WORKER = uuid4()
 LOGIN = HandlerLogin(slug="suc0001", schema="t_0123456789ab", role="r", epoch=0)
@@ -62,6 +62,14 @@ def source(engine: Engine) -> PoolSource:
 def take(source: PoolSource, worker: UUID = WORKER, free: int = 3) -> list[int]:
     """How many claims each batch has."""
     return [len(batch) for batch in source.take(worker, free)]
+
+
+def test_an_end_is_followed_by_a_look_soon(source: PoolSource) -> None:
+    """It may have let a part's job run, or the next of its key, and of these no hint tells."""
+    assert take(source) == take(source) == []
+    assert source.poll_in() > AFTER_END
+    source.learn("odd", 0.001)
+    assert source.poll_in() <= AFTER_END
 
 
 def test_after_a_silence_it_asks_for_one_and_then_for_all_that_are_free(source: PoolSource, engine: Engine) -> None:

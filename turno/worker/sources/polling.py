@@ -21,6 +21,7 @@ from turno.worker.sources.source import Source
 log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 0.5, 2.0  # seconds between two polls while nothing waits
+AFTER_END = 0.1  # seconds after a job's end, for what that let run
 READ_AT_ONCE = 1024  # notifications
 
 
@@ -34,6 +35,10 @@ class PollTimer:
     def now(self) -> None:
         """Poll at once."""
         self.due, self._interval = monotonic(), SHORTEST
+
+    def within(self, seconds: float) -> None:
+        """Poll in so many seconds at the latest."""
+        self.due = min(self.due, monotonic() + seconds)
 
     def found(self, batches: int, *, chance: float, due_in: float = math.inf) -> None:
         """Note how many batches a poll found; after any, the next follows at once, else when something will be due."""
@@ -94,8 +99,12 @@ class PoolSource(Source):
         return self._sizes.of(kind) if self._timer.plenty and kind not in self._single else 1
 
     def learn(self, job_type: str, seconds: float) -> None:
-        """Note how long each job of a batch took: of short ones more are a batch."""
+        """Note how long each job of a batch took: of short ones more are a batch.
+
+        Its end may have let others run that nobody hints at: its parts or what waited for it, the next of its key.
+        """
         self._sizes.learn(job_type, seconds)
+        self._usual.within(AFTER_END)
 
     def poll_in(self) -> float:
         """Return the seconds until the next poll."""
