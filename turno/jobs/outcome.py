@@ -16,10 +16,10 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reschedule:
-    """Returned by a handler: run this job again later; it counts as no error. Give `at` or `after` (seconds)."""
+    """Returned by a handler: run again later; it counts as no error. Give `at` or `after` (seconds, or a timedelta)."""
 
     at: datetime | None = None
-    after: float | None = None
+    after: float | timedelta | None = None
 
     def __post_init__(self) -> None:
         if (self.at is None) == (self.after is None):
@@ -29,7 +29,9 @@ class Reschedule:
 
     def due(self, now: datetime) -> datetime:
         """Return the moment to run again, given the present one."""
-        return self.at if self.at is not None else now + timedelta(seconds=self.after or 0)
+        if self.at is not None:
+            return self.at
+        return now + (self.after if isinstance(self.after, timedelta) else timedelta(seconds=self.after or 0))
 
 
 @dataclass(frozen=True, slots=True)

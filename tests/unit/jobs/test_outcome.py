@@ -38,6 +38,11 @@ ERROR = {"class": "ValueError", "message": "no"}
         (Snooze(5, "another does it"), 3, Release(NOW + timedelta(seconds=5), "released", "another does it")),
         (Raised(ERROR, permanent=True), 0, Fail("failed for good", ERROR)),
         (Reschedule(after=90), 3, Release(NOW + timedelta(seconds=90), "rescheduled", "rescheduled by its handler")),
+        (
+            Reschedule(after=timedelta(hours=2)),
+            3,
+            Release(NOW + timedelta(hours=2), "rescheduled", "rescheduled by its handler"),
+        ),
         (Reschedule(at=NOW), 0, Release(NOW, "rescheduled", "rescheduled by its handler")),
         (HandedBack(), 3, Release(NOW, "released", "handed back by a stopping worker")),
     ],
