@@ -23,9 +23,9 @@ WORDS = {
         "completed": "{title}: listo",
         "failed": "{title}: falló",
         "cancelled": "{title}: se canceló",
-        "text": "Su trabajo en {tenant} terminó el {moment} UTC.",
+        "text": "Tu trabajo en {tenant} terminó el {moment} UTC.",
         "link": "Qué se hizo: {link}",
-        "why": "Recibe este correo porque lo pidió al enviar el trabajo.",
+        "why": "Recibís este correo porque lo pediste al enviar el trabajo.",
     },
 }
 REFUSED_FOR_GOOD = 500  # from which code on a server says that to try again is of no use

@@ -65,7 +65,7 @@ def test_one_mail_tells_of_the_end_whatever_was_tried_before_it(
     assert one["Message-ID"] == f"<{job_id}@turno.invalid>"
     text = one.get_content()
     assert f"https://t.example/jobs/{job_id}?branch=suc0001&lang=es" in text
-    assert "Su trabajo en suc0001" in text
+    assert "Tu trabajo en suc0001" in text
     assert "error" not in text
 
 
