@@ -60,4 +60,12 @@ MUTANTS = (
         "        WHERE t.job_id = p_job;\n",
         (f"{PARTS}::test_a_failure_lets_nobody_go_on_early_who_did_not_ask",),
     ),
+    Mutant(
+        "a pool at rest learns late of what an end lets run",
+        JOIN,
+        "turno/worker/sources/polling.py",
+        "        self._usual.within(AFTER_END)\n",
+        "",
+        ("tests/unit/worker/test_pool_source.py::test_an_end_is_followed_by_a_look_soon",),
+    ),
 )
